@@ -1,0 +1,1 @@
+"""Geometry without ranks: grid, subdomain, lattice and interface."""

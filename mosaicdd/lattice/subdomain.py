@@ -1,0 +1,65 @@
+"""One subdomain: the square on which a local solver works, and the order of its perimeter nodes.
+
+Points are ``(y, x)`` pairs in cells, counted from the subdomain's lower-left corner. The perimeter
+runs counter-clockwise from that corner and holds each node once, so it has ``P = 4 m`` nodes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Subdomain:
+    """A square of ``cells`` x ``cells`` grid cells with side ``size``.
+
+    Parameters
+    ----------
+    cells
+        Cells per side, ``m``; even, so that two lattice cells fit.
+    size
+        Side, in units of domain length.
+    """
+
+    cells: int = 32
+    size: float = 0.5
+
+    def __post_init__(self):
+        if self.cells < 4 or self.cells % 2:
+            raise ValueError(f"a subdomain needs an even number >= 4 of cells, got {self.cells}")
+        if not self.size > 0:
+            raise ValueError(f"the size of a subdomain must be positive, got {self.size}")
+
+    @property
+    def spacing(self) -> float:
+        """Grid spacing, in units of domain length."""
+        return self.size / self.cells
+
+    @property
+    def perimeter(self) -> np.ndarray:
+        """Perimeter nodes in order, ``(4 m, 2)`` integers."""
+        m = self.cells
+        up = np.arange(m)
+        bottom = np.stack([np.zeros_like(up), up], axis=1)
+        right = np.stack([up, np.full_like(up, m)], axis=1)
+        top = np.stack([np.full_like(up, m), m - up], axis=1)
+        left = np.stack([m - up, np.zeros_like(up)], axis=1)
+        return np.concatenate([bottom, right, top, left])
+
+    @property
+    def interior(self) -> np.ndarray:
+        """Nodes strictly inside, row by row from the bottom, ``((m - 1)**2, 2)`` integers."""
+        inner = np.arange(1, self.cells)
+        y, x = np.meshgrid(inner, inner, indexing="ij")
+        return np.stack([y.ravel(), x.ravel()], axis=1)
+
+    @property
+    def centre_lines(self) -> np.ndarray:
+        """Nodes of the horizontal, then of the vertical centre line, ``(2 (m - 1), 2)`` integers.
+
+        The centre itself stands in both lines, as lattice nodes stand in both line families of the
+        interface.
+        """
+        inner = np.arange(1, self.cells)
+        middle = np.full_like(inner, self.cells // 2)
+        return np.concatenate([np.stack([middle, inner], 1), np.stack([inner, middle], 1)])

@@ -1,0 +1,1 @@
+"""What solves one subdomain: the exact discrete solver and networks under a lifting."""

@@ -1,0 +1,45 @@
+"""What the Schwarz iteration asks of a local solver.
+
+Shape letters in this folder: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.problems.equations import Equation
+
+Plan = Callable[[torch.Tensor, torch.Tensor], None]
+"""A planned solve, ``plan(g, out)``: perimeters ``(B, P)`` to values at the points ``(B, Q)``."""
+
+
+class LocalSolver(Protocol):
+    """Maps perimeter values to values inside one subdomain.
+
+    Attributes
+    ----------
+    name
+        What a result reports: the name or the file it was asked for by.
+    equation, subdomain
+        The equation that it solves, and the square on which it does.
+    linear
+        Whether the map is linear in the perimeter values.
+    """
+
+    name: str
+    equation: Equation
+    subdomain: Subdomain
+    linear: bool
+
+    def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> Plan:
+        """Prepare the solve for fixed query points.
+
+        Parameters
+        ----------
+        points
+            ``(Q, 2)``, (y, x) in cells from the lower-left corner of the subdomain.
+        """
+        ...

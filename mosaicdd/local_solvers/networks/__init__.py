@@ -1,0 +1,1 @@
+"""The networks, each one file; see `registry`."""

@@ -1,0 +1,1 @@
+"""Everything about ranks: process grid, halo exchange, gathering; the only MPI calls."""

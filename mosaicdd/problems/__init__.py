@@ -1,0 +1,1 @@
+"""What is solved: equations, boundary data and reference solutions."""

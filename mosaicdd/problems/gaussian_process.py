@@ -1,0 +1,63 @@
+"""Random boundary data: a Gaussian process along a closed curve.
+
+The kernel is the squared exponential, made periodic by summing it over all windings of the curve,
+so its spectrum is a Gaussian and a sample costs one FFT (infinitely differentiable, as in section
+5.1 of the paper).
+"""
+
+import numpy as np
+import scipy.stats
+
+
+def sample_closed_curve(
+    rng: np.random.Generator,
+    nodes: int,
+    curve_length: float,
+    length_scale: float,
+    amplitude: float = 1.0,
+    noise: float = 0.0,
+) -> np.ndarray:
+    """Draw one sample of a zero-mean process at equidistant nodes of a closed curve.
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes, equally spaced along the curve.
+    curve_length, length_scale
+        Both in units of domain length; the kernel is ``exp(-d**2 / (2 length_scale**2))``.
+    amplitude
+        Standard deviation of the process.
+    noise
+        Standard deviation of white noise added at each node.
+
+    Returns
+    -------
+    ndarray
+        Values ``(nodes,)``, the first node once.
+    """
+    frequency = np.arange(nodes // 2 + 1)
+    spectrum = np.exp(-0.5 * (2 * np.pi * frequency * length_scale / curve_length) ** 2)
+    two_sided = 2 * spectrum.sum() - spectrum[0] - (spectrum[-1] if nodes % 2 == 0 else 0)
+    white = np.fft.rfft(rng.standard_normal(nodes))
+    smooth = np.fft.irfft(white * np.sqrt(spectrum * nodes / two_sided), n=nodes)
+    return amplitude * smooth + noise * rng.standard_normal(nodes)
+
+
+def sobol_hyperparameters(
+    count: int, seed: int, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    """Draw hyperparameters from a scrambled Sobol sequence, uniform in the logarithm.
+
+    Parameters
+    ----------
+    lower, upper
+        Bounds ``(p,)``, positive.
+
+    Returns
+    -------
+    ndarray
+        ``(count, p)``; the first rows do not depend on ``count``.
+    """
+    sobol = scipy.stats.qmc.Sobol(d=len(lower), scramble=True, rng=np.random.default_rng(seed))
+    unit = sobol.random_base2(max(1, int(np.ceil(np.log2(max(count, 2))))))[:count]
+    return np.exp(np.log(lower) + unit * (np.log(upper) - np.log(lower)))

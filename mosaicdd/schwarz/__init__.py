@@ -1,0 +1,1 @@
+"""The iteration: sweep, coarse space, acceleration, stopping, fill and result."""

@@ -1,0 +1,1 @@
+"""Files: boundary data, datasets, models and solutions, all HDF5."""

@@ -1,0 +1,1 @@
+"""Training of subdomain networks: dataset, losses, optimisers and loop."""
