@@ -1,0 +1,62 @@
+"""Files appear whole or not at all."""
+
+import os
+import stat
+
+import pytest
+
+from mosaicdd.storage.atomic import atomic_file, require_writable
+
+
+def test_the_file_appears_only_at_success(tmp_path):
+    target = tmp_path / "out.h5"
+    with atomic_file(target) as temporary:
+        temporary.write_text("new")
+        assert not target.exists()
+        assert temporary.parent == tmp_path
+    assert target.read_text() == "new"
+    assert os.listdir(tmp_path) == ["out.h5"]
+
+
+def write_half(target):
+    with atomic_file(target) as temporary:
+        temporary.write_text("half")
+        raise KeyError
+
+
+def test_a_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path):
+    target = tmp_path / "out.h5"
+    target.write_text("old")
+    with pytest.raises(KeyError):
+        write_half(target)
+    assert target.read_text() == "old"
+    assert os.listdir(tmp_path) == ["out.h5"]
+
+
+def test_the_new_file_has_the_usual_permissions(tmp_path):
+    with atomic_file(tmp_path / "out") as temporary:
+        temporary.write_text("")
+    (tmp_path / "usual").write_text("")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("out", "usual")]
+    assert modes[0] == modes[1]
+
+
+def test_a_missing_folder_is_named_in_one_line(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist") as error:
+        require_writable(tmp_path / "missing" / "out.h5")
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_is_not_a_file_and_a_file_not_a_folder(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        require_writable(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        require_writable(tmp_path / "file" / "out.h5")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError, match="read-only"):
+        require_writable(tmp_path / "out.h5")
