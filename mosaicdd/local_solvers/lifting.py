@@ -1,0 +1,118 @@
+"""The lifting: what a network need not learn is taken out of the perimeter values and put back.
+
+A learned local solver repeats its error in every subdomain, and the Schwarz fixed point amplifies
+the part that acts on low polynomials by the number of subdomains squared. So the perimeter values
+are fitted by exact solutions of the equation, only the remainder goes through the network, at unit
+size, and the fit is added to what comes out. Training and inference use the same object.
+
+Shape letters: ``B`` subdomains, ``P`` perimeter nodes, ``Q`` query points, ``J`` exact solutions.
+"""
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.problems.equations import Equation
+
+
+def unit_points(points: np.ndarray, subdomain: Subdomain) -> np.ndarray:
+    """Scale points ``(Q, 2)`` from cells to ``[-1, 1]`` on the subdomain."""
+    return 2.0 * np.asarray(points, dtype=float) / subdomain.cells - 1.0
+
+
+class Lifting:
+    """Fit perimeter values by exact solutions of the equation, and scale the remainder.
+
+    A stencil without diagonal weights never reads the corners. Then neither does the fit, and the
+    remainder at a corner is the mean of its two neighbours, so the network cannot depend on it.
+
+    Parameters
+    ----------
+    equation, subdomain
+        Whose exact solutions are used, and where.
+    degree
+        Highest polynomial degree of the exact solutions.
+    device, dtype
+        Of the perimeters that `split` will get.
+
+    Raises
+    ------
+    ValueError
+        If the degree is negative or asks for more solutions than the perimeter can tell apart.
+    """
+
+    def __init__(
+        self,
+        equation: Equation,
+        subdomain: Subdomain,
+        degree: int = 2,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float64,
+    ):
+        if degree < 0:
+            raise ValueError(f"the lifting degree must be 0 or more, got {degree}")
+        self.equation = equation
+        self.subdomain = subdomain
+        self.degree = degree
+        stencil = np.asarray(equation.stencil)
+        corners = np.arange(4) * subdomain.cells
+        self.unseen = corners if not stencil[::2, ::2].any() else corners[:0]
+        perimeter = self.basis(subdomain.perimeter)  # (P, J)
+        seen = np.delete(np.arange(len(perimeter)), self.unseen)
+        if np.linalg.matrix_rank(perimeter[seen]) < perimeter.shape[1]:
+            raise ValueError(
+                f"a lifting of degree {degree} needs {perimeter.shape[1]} independent exact solutions "
+                f"on {len(seen)} perimeter nodes; lower the degree or use more cells"
+            )
+        fit = np.zeros_like(perimeter)
+        fit[seen] = np.linalg.pinv(perimeter[seen]).T
+        self._perimeter = torch.as_tensor(perimeter.T.copy()).to(device, dtype)  # (J, P)
+        self._fit = torch.as_tensor(fit).to(device, dtype)  # (P, J)
+
+    def basis(self, points: np.ndarray) -> np.ndarray:
+        """Evaluate the exact solutions at ``points``, ``(Q, 2)`` in cells: ``(Q, J)``."""
+        y, x = unit_points(points, self.subdomain).T
+        return self.equation.exact_solutions(self.degree, y, x)
+
+    def basis_tensor(self, points: np.ndarray) -> torch.Tensor:
+        """Evaluate the exact solutions as `join` wants them: ``(J, Q)``."""
+        return torch.as_tensor(self.basis(points).T.copy()).to(self._fit)
+
+    def remove(self, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the remainder ``(B, P)`` and the coefficients ``(B, J)``; linear in ``g``."""
+        coefficients = g @ self._fit
+        remainder = g - coefficients @ self._perimeter
+        if len(self.unseen):
+            last = remainder.shape[1]
+            after = remainder[:, (self.unseen + 1) % last]
+            remainder[:, self.unseen] = 0.5 * (remainder[:, self.unseen - 1] + after)
+        return remainder, coefficients
+
+    def split(self, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Split perimeters ``(B, P)`` into unit remainder, scale ``(B, 1)`` and coefficients.
+
+        The scale is the root mean square of the remainder, or 1 where the remainder vanishes.
+        """
+        remainder, coefficients = self.remove(g)
+        scale = remainder.square().mean(dim=1, keepdim=True).sqrt()
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        return remainder / scale, scale, coefficients
+
+    @staticmethod
+    def join(
+        values: torch.Tensor, scale: torch.Tensor, coefficients: torch.Tensor, basis: torch.Tensor
+    ) -> torch.Tensor:
+        """Undo `split` for values ``(B, Q)`` of the unit remainder, with a basis ``(J, Q)``."""
+        return torch.addmm(values * scale, coefficients, basis)
+
+    def compile(self, operator: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Return the operator ``(Q, P)`` on perimeters for one on remainders, in float64.
+
+        ``u = Q a + N (g - Q_P a)`` with ``a = F g``: one matrix for a network linear in ``g``.
+        """
+        exact = Lifting(self.equation, self.subdomain, self.degree)
+        identity = torch.eye(operator.shape[1], dtype=torch.float64)
+        remainder, coefficients = exact.remove(identity)
+        rows = coefficients @ exact.basis_tensor(points) + remainder @ torch.as_tensor(operator).T
+        return rows.T.numpy()

@@ -1,0 +1,123 @@
+"""A network as a local solver: lift, scale, apply, scale back.
+
+A network linear in ``g`` is compiled, in float64, to one dense operator for the points of a plan.
+Any other is evaluated in chunks of subdomains, so that its activations stay within a bound.
+"""
+
+import copy
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.base import Plan
+from mosaicdd.local_solvers.lifting import Lifting, unit_points
+from mosaicdd.local_solvers.linear_plan import LinearPlan
+from mosaicdd.problems.equations import Equation
+from mosaicdd.storage.model_file import ModelCard
+
+# A processor is fastest when the activations stay in its cache; a GPU wants large products.
+_ACTIVATION_BYTES = {"cpu": 2**22, "cuda": 2**28}
+
+
+class NetworkSolver:
+    """Solve on a subdomain by a trained network under the lifting.
+
+    Parameters
+    ----------
+    name
+        What a result reports: the name or the file it was asked for by.
+    network
+        One of `networks.registry`; it is not changed.
+    card
+        What the model file says of it; its lifting degree is used here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        equation: Equation,
+        subdomain: Subdomain,
+        network: torch.nn.Module,
+        card: ModelCard,
+    ):
+        self.name = name
+        self.equation = equation
+        self.subdomain = subdomain
+        self.network = network
+        self.card = card
+        self.linear = network.linear
+
+    def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> Plan:
+        """Prepare the solve for fixed query points ``(Q, 2)``, (y, x) in cells.
+
+        Raises
+        ------
+        ValueError
+            If a point lies outside the subdomain.
+        """
+        points = np.asarray(points, dtype=float)
+        m = self.subdomain.cells
+        if not ((points >= 0) & (points <= m)).all():
+            raise ValueError(
+                f"query points must lie within 0..{m} cells, got {points.min():g}..{points.max():g}"
+            )
+        if self.linear:
+            return LinearPlan(self.operator(points), device=device, dtype=dtype)
+        return NetworkPlan(self, points, device=device, dtype=dtype)
+
+    @torch.no_grad()
+    def operator(self, points: np.ndarray) -> np.ndarray:
+        """Compile a linear network to its operator ``(Q, P)``, in float64.
+
+        Raises
+        ------
+        TypeError
+            If the network is not linear in the perimeter values.
+        """
+        if not self.linear:
+            raise TypeError(
+                f"{self.name} is not linear in the perimeter values: it has no operator"
+            )
+        network = copy.deepcopy(self.network).to("cpu", torch.float64)
+        rows = network.prepare(torch.as_tensor(unit_points(points, self.subdomain)))
+        return Lifting(self.equation, self.subdomain, self.card.lifting_degree).compile(
+            rows.numpy(), points
+        )
+
+
+class NetworkPlan:
+    """Evaluate a network that is not linear in ``g`` at fixed query points.
+
+    Parameters
+    ----------
+    points
+        ``(Q, 2)``, (y, x) in cells.
+    """
+
+    @torch.inference_mode()
+    def __init__(
+        self, solver: NetworkSolver, points: np.ndarray, *, device: torch.device, dtype: torch.dtype
+    ):
+        self._network = copy.deepcopy(solver.network).to(device, dtype).eval()
+        self._lifting = Lifting(
+            solver.equation,
+            solver.subdomain,
+            solver.card.lifting_degree,
+            device=device,
+            dtype=dtype,
+        )
+        self._basis = self._lifting.basis_tensor(points)
+        scaled = torch.as_tensor(unit_points(points, solver.subdomain)).to(device, dtype)
+        self._prepared = self._network.prepare(scaled)
+        # One layer holds its input, its product and its activation.
+        activations = 3 * len(points) * self._network.settings.width * dtype.itemsize
+        self.chunk = max(1, _ACTIVATION_BYTES[torch.device(device).type] // activations)
+
+    @torch.inference_mode()
+    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
+        for part, result in zip(g.split(self.chunk), out.split(self.chunk), strict=True):
+            remainder, scale, coefficients = self._lifting.split(part)
+            values = self._network.apply_prepared(remainder, self._prepared)
+            result.copy_(self._lifting.join(values, scale, coefficients, self._basis))

@@ -1,0 +1,86 @@
+"""The network that is linear in the boundary: ``u(x) = t(x) . W g``.
+
+The trunk ``t`` depends nonlinearly on the position, so at fixed points the network is a matrix
+``(Q, P)``, evaluated once for any number of perimeters.
+
+Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``D`` width.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+
+
+@dataclass(frozen=True)
+class LinearSettings:
+    """Settings of `LinearNetwork`.
+
+    Parameters
+    ----------
+    width
+        ``D``, of the hidden layers and of the branch.
+    depth
+        Hidden layers of the trunk.
+    features, sigma
+        Number of Fourier features and their scale, as `FourierFeatures`.
+    symmetric
+        Whether the equation has the symmetries of the square, and the network uses them.
+    """
+
+    width: int = 128
+    depth: int = 3
+    features: int = 64
+    sigma: float = 3.0
+    symmetric: bool = True
+
+    def __post_init__(self):
+        if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
+            raise ValueError(
+                "a linear network needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "
+                f"{self.width}, {self.depth}, {self.features} and {self.sigma}"
+            )
+
+
+class LinearNetwork(torch.nn.Module):
+    """Trunk of the position times a branch matrix.
+
+    Parameters
+    ----------
+    perimeter
+        Number of perimeter nodes, ``P = 4 m``.
+    """
+
+    Settings = LinearSettings
+    linear = True
+
+    def __init__(self, perimeter: int, settings: LinearSettings):
+        super().__init__()
+        self.settings = settings
+        features = FourierFeatures(settings.features, settings.sigma)
+        layers: list[torch.nn.Module] = [features]
+        size = features.size
+        for _ in range(settings.depth):
+            layers += [torch.nn.Linear(size, settings.width), torch.nn.GELU()]
+            size = settings.width
+        self.trunk = torch.nn.Sequential(*layers, torch.nn.Linear(size, settings.width))
+        scale = (settings.width * perimeter) ** -0.5
+        self.branch = torch.nn.Parameter(scale * torch.randn(settings.width, perimeter))
+        self.symmetry = SquareSymmetry(perimeter) if settings.symmetric else None
+
+    def prepare(self, points: torch.Tensor, merge: bool = True) -> torch.Tensor:
+        """Return the operator ``(Q, P)`` at points ``(Q, 2)`` in ``[-1, 1]``, order (y, x)."""
+        if self.symmetry is None:
+            return self.trunk(points) @ self.branch
+        fold = self.symmetry.fold(points, merge)
+        return self.symmetry.unfold(self.trunk(fold.canonical) @ self.branch, fold)
+
+    def apply_prepared(self, g: torch.Tensor, prepared: torch.Tensor) -> torch.Tensor:
+        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
+        return g @ prepared.T
+
+    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at points ``(Q, 2)``."""
+        return self.apply_prepared(g, self.prepare(points))

@@ -1,0 +1,48 @@
+"""The networks by name, and how one is built from a name and plain settings.
+
+Every network is a `torch.nn.Module` with
+
+- ``Settings``, a frozen dataclass, and ``linear``, whether it is linear in the perimeter values;
+- ``forward(g, points)``: unit remainders ``(B, P)`` and points ``(Q, 2)`` in ``[-1, 1]``, order
+  (y, x), to values ``(B, Q)``;
+- ``prepare(points)`` and ``apply_prepared(g, prepared)``, the same in two steps: the first holds all
+  that depends on the points only. For a linear network it is the operator ``(Q, P)``.
+"""
+
+from dataclasses import fields
+
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.linear import LinearNetwork
+from mosaicdd.local_solvers.networks.sdnet import SDNet
+
+NETWORKS: dict[str, type[torch.nn.Module]] = {"linear": LinearNetwork, "sdnet": SDNet}
+
+
+def build_network(name: str, settings: dict, subdomain: Subdomain) -> torch.nn.Module:
+    """Build a network with random weights.
+
+    Parameters
+    ----------
+    settings
+        Values for fields of the network's settings; the others keep their defaults.
+
+    Raises
+    ------
+    ValueError
+        If the name or a setting is unknown, or a value is out of its range.
+    """
+    if name not in NETWORKS:
+        raise ValueError(f"unknown network {name!r}; known: {', '.join(sorted(NETWORKS))}")
+    network = NETWORKS[name]
+    known = {field.name: field.type for field in fields(network.Settings)}
+    for key, value in settings.items():
+        if key not in known:
+            raise ValueError(f"network {name!r} has no setting {key!r}; known: {', '.join(known)}")
+        kind = (int, float) if known[key] is float else known[key]
+        if not isinstance(value, kind) or isinstance(value, bool) != (known[key] is bool):
+            raise ValueError(
+                f"setting {key!r} of network {name!r} must be {known[key].__name__}, got {value!r}"
+            )
+    return network(4 * subdomain.cells, network.Settings(**settings))

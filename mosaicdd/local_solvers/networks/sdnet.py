@@ -1,0 +1,105 @@
+"""The paper's subdomain network (section 3, Fig. 3): SDNet.
+
+Circular 1-D convolutions embed the perimeter; the first layer is split into a part of the boundary
+and a part of the position (eqs. 7 and 8), ``phi(g W1^T + X W2^T)``, so the boundary is not copied
+for every point; a multilayer perceptron with GELU follows.
+
+Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``D`` width, ``C``
+channels, ``F`` features of a position.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.local_solvers.networks.features import FourierFeatures
+
+
+@dataclass(frozen=True)
+class SDNetSettings:
+    """Settings of `SDNet`.
+
+    Parameters
+    ----------
+    channels, kernel, convolutions
+        Of the circular convolutions along the perimeter; ``kernel`` is odd.
+    width, depth
+        Of the perceptron: width ``D`` and hidden layers, the split one included.
+    features, sigma
+        Number of Fourier features and their scale, as `FourierFeatures`.
+    """
+
+    channels: int = 8
+    kernel: int = 5
+    convolutions: int = 2
+    width: int = 64
+    depth: int = 3
+    features: int = 32
+    sigma: float = 3.0
+
+    def __post_init__(self):
+        counts = (self.channels, self.convolutions, self.width, self.depth)
+        if min(counts) < 1 or self.features < 0 or not self.sigma > 0:
+            raise ValueError(
+                "an sdnet needs channels, convolutions, width and depth >= 1, features >= 0 and "
+                f"sigma > 0, got {counts}, {self.features} and {self.sigma}"
+            )
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise ValueError(f"the kernel of an sdnet must be odd, got {self.kernel}")
+
+
+class SDNet(torch.nn.Module):
+    """Convolutions, split first layer, perceptron.
+
+    Parameters
+    ----------
+    perimeter
+        Number of perimeter nodes, ``P = 4 m``.
+    """
+
+    Settings = SDNetSettings
+    linear = False
+
+    def __init__(self, perimeter: int, settings: SDNetSettings):
+        super().__init__()
+        self.settings = settings
+        layers: list[torch.nn.Module] = []
+        size = 1
+        for _ in range(settings.convolutions):
+            layers.append(
+                torch.nn.Conv1d(
+                    size,
+                    settings.channels,
+                    settings.kernel,
+                    padding=settings.kernel // 2,
+                    padding_mode="circular",
+                )
+            )
+            layers.append(torch.nn.GELU())
+            size = settings.channels
+        self.convolutions = torch.nn.Sequential(*layers)
+        self.features = FourierFeatures(settings.features, settings.sigma)
+        inputs = settings.channels * perimeter
+        self.boundary_layer = torch.nn.Linear(inputs, settings.width, bias=False)  # W1
+        self.point_layer = torch.nn.Linear(self.features.size, settings.width)  # W2
+        tail: list[torch.nn.Module] = [torch.nn.GELU()]
+        for _ in range(settings.depth - 1):
+            tail += [torch.nn.Linear(settings.width, settings.width), torch.nn.GELU()]
+        self.perceptron = torch.nn.Sequential(*tail, torch.nn.Linear(settings.width, 1))
+
+    def embed(self, g: torch.Tensor) -> torch.Tensor:
+        """Convolve perimeters ``(B, P)`` to embeddings ``(B, C P)``."""
+        return self.convolutions(g[:, None]).flatten(1)
+
+    def prepare(self, points: torch.Tensor) -> torch.Tensor:
+        """Return the position's part of the first layer, ``(..., Q, D)``."""
+        return self.point_layer(self.features(points))
+
+    def apply_prepared(self, g: torch.Tensor, prepared: torch.Tensor) -> torch.Tensor:
+        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
+        boundary = self.boundary_layer(self.embed(g))
+        return self.perceptron(boundary[:, None] + prepared).squeeze(-1)
+
+    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
+        return self.apply_prepared(g, self.prepare(points))

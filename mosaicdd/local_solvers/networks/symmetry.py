@@ -1,0 +1,83 @@
+"""The eight symmetries of the square (the group D4), on points and on the perimeter.
+
+A symmetric equation has ``u(x; g) = u(R x; R g)``, so a network need only know the triangle
+``0 <= y <= x``: a query point is folded into it and the perimeter is permuted to match. Points on a
+fold are mapped there by several ``R``; averaging over them makes the symmetry exact.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+
+_TOLERANCE = 1e-5  # in half sides: far below a cell, far above float32 rounding
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Query points mapped to the triangle.
+
+    Parameters
+    ----------
+    canonical
+        ``(U, 2)`` points in the triangle.
+    index
+        ``(Q,)`` which of them belongs to a query point.
+    element
+        ``(Q,)`` the symmetry that maps the query point there.
+    stabiliser
+        ``(U, 8)`` weights of the symmetries that leave a canonical point where it is.
+    """
+
+    canonical: torch.Tensor
+    index: torch.Tensor
+    element: torch.Tensor
+    stabiliser: torch.Tensor
+
+
+class SquareSymmetry(torch.nn.Module):
+    """Fold points into a triangle and unfold rows of an operator.
+
+    Parameters
+    ----------
+    perimeter
+        Number of perimeter nodes, ``P = 4 m``.
+    """
+
+    def __init__(self, perimeter: int):
+        super().__init__()
+        flips = [np.diag([i, j]) for i in (1, -1) for j in (1, -1)]
+        swap = np.array([[0, 1], [1, 0]])
+        matrices = np.stack([matrix @ s for s in (np.eye(2, dtype=int), swap) for matrix in flips])
+        nodes = 2 * Subdomain(cells=perimeter // 4).perimeter - perimeter // 4  # centred integers
+        index = {tuple(node): i for i, node in enumerate(nodes.tolist())}
+        images = [[index[tuple(image)] for image in (nodes @ r.T).tolist()] for r in matrices]
+        self.register_buffer("matrices", torch.as_tensor(matrices).float(), persistent=False)
+        self.register_buffer("images", torch.as_tensor(images), persistent=False)  # (8, P)
+
+    def fold(self, points: torch.Tensor, merge: bool = True) -> Fold:
+        """Fold points ``(Q, 2)`` in ``[-1, 1]``; ``merge`` evaluates equal images only once."""
+        matrices = self.matrices.to(points)
+        y, x = torch.einsum("rij,qj->iqr", matrices, points.detach())
+        element = ((y >= -_TOLERANCE) & (x - y >= -_TOLERANCE)).int().argmax(dim=1)
+        canonical = torch.einsum("qij,qj->qi", matrices[element], points)
+        index = torch.arange(len(points), device=points.device)
+        if merge:
+            keys = (canonical.detach() / _TOLERANCE).round().long()
+            _, index = torch.unique(keys, dim=0, return_inverse=True)
+            first = torch.full((int(index.max()) + 1,), len(points), device=points.device)
+            order = torch.arange(len(points), device=points.device)
+            canonical = canonical[first.scatter_reduce(0, index, order, "amin")]
+        moved = torch.einsum("rij,uj->uri", matrices, canonical.detach())
+        fixed = (moved - canonical.detach()[:, None]).abs().amax(dim=2) <= 2 * _TOLERANCE
+        weights = fixed / fixed.sum(dim=1, keepdim=True)
+        return Fold(canonical, index, element, weights.to(points.dtype))
+
+    def unfold(self, rows: torch.Tensor, fold: Fold) -> torch.Tensor:
+        """Return the operator ``(Q, P)`` for its rows ``(U, P)`` at the canonical points."""
+        even = sum(
+            fold.stabiliser[:, r, None] * rows[:, image] for r, image in enumerate(self.images)
+        )
+        return even[fold.index].gather(1, self.images[fold.element])
