@@ -1,0 +1,135 @@
+"""Dataset files: many small boundary value problems with their solutions.
+
+``/boundary (n, 4m)``, ``/solution (n, m+1, m+1)`` and ``/hyperparameters (n, p)``; the same of the
+windows under ``/windows`` (subdomains cut out of larger solutions, for validation only).
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+
+import h5py
+import numpy as np
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.hdf5 import mark, open_to_read
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Boundary value problems on one subdomain, with their solutions.
+
+    Parameters
+    ----------
+    pde
+        Name of the equation.
+    boundary, solution
+        ``(n, 4 m)`` and ``(n, m + 1, m + 1)``.
+    hyperparameters, hyperparameter_names
+        ``(n, p)`` of the random boundary data, and their ``p`` names.
+    window_boundary, window_solution
+        The same of ``w`` windows of larger solutions.
+    validation
+        Fraction of the samples that is held out; the last ones.
+    seed
+        That the samples were drawn with.
+    """
+
+    pde: str
+    subdomain: Subdomain
+    boundary: np.ndarray
+    solution: np.ndarray
+    hyperparameters: np.ndarray
+    hyperparameter_names: tuple[str, ...]
+    window_boundary: np.ndarray
+    window_solution: np.ndarray
+    validation: float
+    seed: int
+
+    def __post_init__(self):
+        m = self.subdomain.cells
+        pairs = (
+            ("sample", self.boundary, self.solution),
+            ("window", self.window_boundary, self.window_solution),
+        )
+        for kind, boundary, solution in pairs:
+            needed = (len(boundary), 4 * m), (len(boundary), m + 1, m + 1)
+            if (boundary.shape, solution.shape) != needed:
+                raise ValueError(
+                    f"{kind} boundaries and solutions of {m} cells must have the shapes {needed}, "
+                    f"got {boundary.shape} and {solution.shape}"
+                )
+            if not (np.isfinite(boundary).all() and np.isfinite(solution).all()):
+                raise ValueError(f"the {kind}s of a dataset must be finite, found NaN or infinity")
+        if self.hyperparameters.shape != (len(self.boundary), len(self.hyperparameter_names)):
+            raise ValueError(
+                f"{len(self.boundary)} samples with {len(self.hyperparameter_names)} named "
+                f"hyperparameters do not fit an array {self.hyperparameters.shape}"
+            )
+        if not 0 < self.held_out < len(self.boundary):
+            raise ValueError(
+                f"holding out {self.validation:g} of {len(self.boundary)} samples leaves none for "
+                "validation or none for training; use more samples"
+            )
+
+    @property
+    def held_out(self) -> int:
+        """Number of samples held out for validation."""
+        return round(self.validation * len(self.boundary))
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of the samples, independent of the file that holds them."""
+        digest = hashlib.sha256()
+        for array in (self.boundary, self.solution):
+            digest.update(np.ascontiguousarray(array, dtype="<f8"))
+        return digest.hexdigest()
+
+
+def write_dataset(path: str | os.PathLike, dataset: Dataset) -> None:
+    """Write a dataset file, whole or not at all."""
+    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+        mark(file, "dataset", FORMAT_VERSION)
+        file.attrs["pde"] = dataset.pde
+        file.attrs["cells"] = dataset.subdomain.cells
+        file.attrs["size"] = dataset.subdomain.size
+        file.attrs["seed"] = dataset.seed
+        file.attrs["validation"] = dataset.validation
+        file.attrs["hyperparameter_names"] = list(dataset.hyperparameter_names)
+        file["boundary"] = dataset.boundary
+        file["solution"] = dataset.solution
+        file["hyperparameters"] = dataset.hyperparameters
+        file["windows/boundary"] = dataset.window_boundary
+        file["windows/solution"] = dataset.window_solution
+
+
+def read_dataset(path: str | os.PathLike) -> Dataset:
+    """Read a dataset file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is foreign, truncated or inconsistent; the message names it.
+    """
+    with open_to_read(path, "dataset", FORMAT_VERSION) as file:
+        content = {
+            "pde": str(file.attrs["pde"]),
+            "hyperparameter_names": tuple(str(n) for n in file.attrs["hyperparameter_names"]),
+            "validation": float(file.attrs["validation"]),
+            "seed": int(file.attrs["seed"]),
+            "boundary": file["boundary"][()],
+            "solution": file["solution"][()],
+            "hyperparameters": file["hyperparameters"][()],
+            "window_boundary": file["windows/boundary"][()],
+            "window_solution": file["windows/solution"][()],
+        }
+        square = int(file.attrs["cells"]), float(file.attrs["size"])
+    try:
+        return Dataset(subdomain=Subdomain(*square), **content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

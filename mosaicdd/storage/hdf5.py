@@ -1,0 +1,83 @@
+"""What all files of the package share: their kind, their format version, and honest refusals.
+
+A file's root carries ``kind`` and ``format_version``; `open_to_read` turns everything that can be
+wrong with a file into one line.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import h5py
+
+import mosaicdd
+
+_LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the package and of the libraries that its results depend on."""
+    versions = {"mosaicdd": mosaicdd.__version__}
+    for library in _LIBRARIES:
+        try:
+            versions[library] = version(library)
+        except PackageNotFoundError:
+            versions[library] = "absent"
+    return versions
+
+
+def mark(file: h5py.File, kind: str, format_version: int) -> None:
+    """Write the kind, the format version and the library versions to a new file."""
+    file.attrs["kind"] = f"mosaicdd {kind}"
+    file.attrs["format_version"] = format_version
+    for library, number in library_versions().items():
+        file.attrs[f"version_{library.replace('-', '_')}"] = number
+
+
+@contextmanager
+def open_to_read(path: str | os.PathLike, kind: str, format_version: int) -> Iterator[h5py.File]:
+    """Open a file of this package.
+
+    Parameters
+    ----------
+    kind
+        ``"dataset"`` or ``"model"``: what the file must say that it is.
+    format_version
+        The newest format that the caller understands.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is not a complete HDF5 file of this kind, or a newer version of the format.
+    """
+    path = Path(path)
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "missing"
+        raise FileNotFoundError(f"{path}: the {kind} file is {found}")
+    if not os.access(path, os.R_OK):
+        raise PermissionError(f"{path}: the {kind} file may not be read")
+    try:
+        with h5py.File(path, "r") as file:
+            _check_marks(file, path, kind, format_version)
+            yield file
+    except (OSError, KeyError, RuntimeError) as error:
+        reason = " ".join(str(error).strip("'\"").split())
+        raise ValueError(f"{path}: not a complete mosaicdd {kind} file ({reason})") from error
+
+
+def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) -> None:
+    """Refuse foreign files and formats of the future."""
+    found = file.attrs.get("kind")
+    if found != f"mosaicdd {kind}":
+        what = f"a {found} file" if isinstance(found, str) else "an HDF5 file of something else"
+        raise ValueError(f"{path}: {what}, a mosaicdd {kind} file is needed")
+    given = int(file.attrs.get("format_version", -1))
+    if not 1 <= given <= format_version:
+        raise ValueError(
+            f"{path}: {kind} format {given}, this version of mosaicdd reads 1 to {format_version}; "
+            "update mosaicdd"
+        )

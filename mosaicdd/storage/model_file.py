@@ -1,0 +1,139 @@
+"""Model files: the weights of a network as plain arrays, and a card that says what they are.
+
+Nothing in a model file is executed: the card is JSON, and the code of the network is this
+package's own, looked up by its name when the weights are put in (`local_solvers.loading`).
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+
+import h5py
+import numpy as np
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.hdf5 import library_versions, mark, open_to_read
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a model was made for, made of, and is known to do.
+
+    Parameters
+    ----------
+    pde, cells, size
+        Equation, cells per side and side (domain length) of the subdomain.
+    network, settings
+        Name of the network and its settings.
+    lifting_degree
+        Polynomial degree of the exact solutions that are lifted.
+    boundary_range
+        Least and greatest boundary value in training.
+    hyperparameter_ranges
+        Least and greatest value of each hyperparameter of the training data.
+    validation
+        Measured errors, by name.
+    training
+        How it was trained: the settings, steps and seconds.
+    dataset_hash
+        `Dataset.content_hash` of the training data.
+    versions
+        Of the package and its libraries at training.
+    """
+
+    pde: str
+    cells: int
+    size: float
+    network: str
+    settings: dict
+    lifting_degree: int
+    boundary_range: list[float]
+    hyperparameter_ranges: dict = field(default_factory=dict)
+    validation: dict = field(default_factory=dict)
+    training: dict = field(default_factory=dict)
+    dataset_hash: str = ""
+    versions: dict = field(default_factory=library_versions)
+
+    def __post_init__(self):
+        for name, kind in (
+            ("pde", str),
+            ("cells", int),
+            ("size", (int, float)),
+            ("network", str),
+            ("settings", dict),
+            ("lifting_degree", int),
+            ("boundary_range", list),
+            ("hyperparameter_ranges", dict),
+            ("validation", dict),
+            ("training", dict),
+            ("dataset_hash", str),
+            ("versions", dict),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise TypeError(f"the model card's {name} is {value!r}, a {kind} is needed")
+        if self.cells > 2**12:
+            raise ValueError(f"the model card asks for {self.cells} cells, at most {2**12} can be")
+
+    @property
+    def subdomain(self) -> Subdomain:
+        """The square that the model was trained on."""
+        return Subdomain(self.cells, self.size)
+
+
+def write_model(path: str | os.PathLike, card: ModelCard, weights: dict[str, np.ndarray]) -> None:
+    """Write a model file, whole or not at all."""
+    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+        mark(file, "model", FORMAT_VERSION)
+        file.attrs["card"] = json.dumps(asdict(card), sort_keys=True)
+        group = file.create_group("weights")
+        for name, values in weights.items():
+            group[name] = values
+
+
+def read_model(path: str | os.PathLike) -> tuple[ModelCard, dict[str, np.ndarray]]:
+    """Read a model file.
+
+    Returns
+    -------
+    ModelCard, dict
+        The card, and the weights by name.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is foreign, truncated or of a newer format, or its card or a weight is malformed.
+    """
+    with open_to_read(path, "model", FORMAT_VERSION) as file:
+        text = str(file.attrs["card"])
+        group = file["weights"]
+        if not all(isinstance(group[name], h5py.Dataset) for name in group):
+            raise ValueError(f"{path}: the weights of a model must be plain arrays")
+        weights = {name: group[name][()] for name in group}
+    for name, values in weights.items():
+        if not np.issubdtype(getattr(values, "dtype", type(values)), np.floating):
+            raise ValueError(f"{path}: weight {name!r} is not an array of floating-point numbers")
+        if not np.isfinite(values).all():
+            raise ValueError(f"{path}: weight {name!r} holds NaN or infinity")
+    try:
+        return _parse_card(text), weights
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _parse_card(text: str) -> ModelCard:
+    """Build a card from JSON; keys that this version does not know are refused."""
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise TypeError("the model card is not a JSON object")
+    known = {entry.name for entry in fields(ModelCard)}
+    if unknown := sorted(set(content) - known):
+        raise ValueError(f"the model card has unknown entries: {', '.join(unknown)}")
+    card = ModelCard(**content)
+    _ = card.subdomain  # raises for an impossible square
+    return card
