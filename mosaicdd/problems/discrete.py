@@ -27,16 +27,21 @@ class DirichletSystem:
     def __init__(self, equation: Equation, shape: tuple[int, int]):
         self.stencil = -np.asarray(equation.stencil)
         self.shape = shape
-        ny, nx = (cells - 1 for cells in shape)
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """``A``, of ``(ny - 1) (nx - 1)`` rows, row by row from the bottom."""
+        ny, nx = (cells - 1 for cells in self.shape)
         rows = [
             scipy.sparse.kron(
-                scipy.sparse.eye(ny, k=dy),
-                scipy.sparse.diags(list(self.stencil[dy + 1]), [-1, 0, 1], shape=(nx, nx)),
+                scipy.sparse.eye_array(ny, k=dy),
+                scipy.sparse.diags_array(self.stencil[dy + 1], offsets=[-1, 0, 1], shape=(nx, nx)),
             )
             for dy in (-1, 0, 1)
         ]
-        self.matrix = sum(rows[1:], rows[0]).tocsr()
-        self.matrix.eliminate_zeros()
+        matrix = sum(rows[1:], rows[0]).tocsr()
+        matrix.eliminate_zeros()
+        return matrix
 
     def apply(self, field: np.ndarray) -> np.ndarray:
         """Apply the stencil to a field with its edge, giving ``(ny - 1, nx - 1, ...)``."""

@@ -1,0 +1,89 @@
+"""The lattice: half-overlapping subdomains over the whole grid.
+
+Lattice lines lie every ``s = m / 2`` cells. Lattice node ``(i, j)`` is grid node ``(i s, j s)``;
+each node inside the domain is the centre of exactly one subdomain, which therefore is named by its
+centre: ``1 <= i < K_y``, ``1 <= j < K_x`` with ``K = N / s`` lattice cells per axis.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Placement of the subdomains on the grid.
+
+    Raises
+    ------
+    ValueError
+        If the spacings differ, or the lattice does not divide the grid.
+    """
+
+    grid: Grid
+    subdomain: Subdomain
+
+    def __post_init__(self):
+        if not np.isclose(self.grid.spacing, self.subdomain.spacing, rtol=1e-12):
+            raise ValueError(
+                f"the grid spacing is {self.grid.spacing:g}, "
+                f"the local solver's is {self.subdomain.spacing:g}; they must be equal"
+            )
+        ny, nx = self.grid.shape
+        for name, cells in (("nx", nx), ("ny", ny)):
+            self._check_cells(name, cells, f"{nx}x{ny} cells")
+
+    def _check_cells(self, name: str, cells: int, given: str) -> None:
+        s, m = self.spacing, self.subdomain.cells
+        below = max(cells // s * s, m)
+        nearest = str(m) if cells < m else f"{below}, {below + s}"
+        if cells % s:
+            raise ValueError(
+                f"{given}: {name} must be a multiple of {s} (half a subdomain); nearest: {nearest}"
+            )
+        if cells < m:
+            raise ValueError(f"{given}: {name} must be at least {m} (one subdomain)")
+
+    @property
+    def spacing(self) -> int:
+        """Distance of lattice lines, in cells: half a subdomain."""
+        return self.subdomain.cells // 2
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """Lattice cells per axis, ``(K_y, K_x)``."""
+        return tuple(cells // self.spacing for cells in self.grid.shape)
+
+    @property
+    def subdomains(self) -> tuple[int, int]:
+        """Subdomains, that is lattice nodes inside the domain, per axis."""
+        return tuple(cells - 1 for cells in self.cells)
+
+    @property
+    def unknowns(self) -> int:
+        """Interface nodes inside the domain, each counted once."""
+        (ny, nx), (y, x) = self.grid.shape, self.subdomains
+        return y * (nx - 1) + x * (ny - 1) - y * x
+
+    def hats(self, axis: int, start: int, stop: int) -> np.ndarray:
+        """Return the weights of the partition of unity along one axis.
+
+        The hat is ``1 - |t - s| / s`` at ``t`` cells from the edge of the subdomain; where no
+        other subdomain reaches, next to the edge of the domain, it is 1.
+
+        Returns
+        -------
+        ndarray
+            ``(stop - start, m - 1)`` for the subdomains ``start..stop`` at ``t = 1..m - 1``.
+        """
+        s = self.spacing
+        t = np.arange(1, 2 * s)
+        weights = np.tile(1.0 - np.abs(t - s) / s, (stop - start, 1))
+        if start == 1:
+            weights[0, t < s] = 1.0
+        if stop == self.cells[axis]:
+            weights[-1, t > s] = 1.0
+        return weights

@@ -1,0 +1,110 @@
+"""Restriction and prolongation between the interface of a block and its subdomains.
+
+A batch of subdomains is a pair of slices, ``rows`` and ``columns``, into the owned subdomains of
+a block; steps of 2 select a phase. All is views, copies and sums: nothing is indexed by lists.
+"""
+
+from collections.abc import Iterator
+
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+
+Batch = tuple[slice, slice]
+
+# The sides of a perimeter, counter-clockwise: the axis in which the side is constant, its distance
+# in lattice lines from the lower-left corner, and whether it is run through backwards.
+_SIDES = ((0, 0, False), (1, 2, False), (0, 2, True), (1, 0, True))
+
+
+def length(part: slice) -> int:
+    """Count the elements of a slice with explicit bounds."""
+    return len(range(part.start, part.stop, part.step or 1))
+
+
+def batch_shape(batch: Batch) -> tuple[int, int]:
+    """Return the rows and columns of a batch."""
+    return length(batch[0]), length(batch[1])
+
+
+def batches(shape: tuple[int, int], largest: int, first=(0, 0), step: int = 1) -> Iterator[Batch]:
+    """Cut the subdomains ``first::step`` of a block into batches of at most ``largest``.
+
+    Parameters
+    ----------
+    shape
+        Subdomains of the block per axis.
+    """
+    every = [range(f, n, step) for f, n in zip(first, shape, strict=True)]
+    across = max(1, min(largest, len(every[1])))
+    down = max(1, largest // across)
+    for row in range(0, len(every[0]), down):
+        rows = every[0][row : row + down]
+        for column in range(0, len(every[1]), across):
+            columns = every[1][column : column + across]
+            yield tuple(slice(part[0], part[-1] + 1, step) for part in (rows, columns))
+
+
+class Transfer:
+    """Gather perimeters from an interface and put centre lines back.
+
+    Parameters
+    ----------
+    block
+        Whose interface is worked on.
+    """
+
+    def __init__(self, block: Block, *, device: torch.device, dtype: torch.dtype):
+        self.block = block
+        self.m = block.lattice.subdomain.cells
+        self.s = block.lattice.spacing
+        self.hats = tuple(  # per axis: (subdomains, m - 1)
+            torch.as_tensor(block.lattice.hats(axis, block.start[axis], block.stop[axis])).to(
+                device=device, dtype=dtype
+            )
+            for axis in (0, 1)
+        )
+
+    def restrict(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:
+        """Gather the perimeters of a batch into ``out``, ``(B, P)``."""
+        perimeters = out.view(*batch_shape(batch), 4, self.m)
+        for side, (axis, distance, backwards) in enumerate(_SIDES):
+            lines = interface.lines[axis][:, 1:] if backwards else interface.lines[axis]
+            across, along = batch[axis], batch[1 - axis]
+            across = slice(across.start + distance, across.stop + distance, across.step)
+            values = lines[across].unfold(1, self.m, self.s)[:, along]
+            if axis == 1:
+                values = values.transpose(0, 1)
+            perimeters[:, :, side] = values.flip(-1) if backwards else values
+
+    def weigh(self, values: torch.Tensor, batch: Batch) -> None:
+        """Multiply centre lines ``(B, 2 (m - 1))`` by the partition of unity, in place."""
+        rows, columns = batch
+        halves = values.view(*batch_shape(batch), 2, self.m - 1)
+        halves[:, :, 0] *= self.hats[1][columns]
+        halves[:, :, 1] *= self.hats[0][rows][:, None]
+
+    def add(self, values: torch.Tensor, batch: Batch, interface: Interface) -> None:
+        """Add centre lines ``(B, 2 (m - 1))`` of a batch to the interface; they may overlap."""
+        for target, source in self._targets(values, batch, interface):
+            target.add_(source)
+
+    def put(self, values: torch.Tensor, batch: Batch, interface: Interface) -> None:
+        """Overwrite the centre lines of a batch whose subdomains do not overlap."""
+        for target, source in self._targets(values, batch, interface):
+            target.copy_(source)
+
+    def _targets(self, values: torch.Tensor, batch: Batch, interface: Interface):
+        """Pair views of the interface that do not overlap with the values that belong there."""
+        halves = values.view(*batch_shape(batch), 2, self.m - 1)
+        for axis, lines in enumerate(interface.lines):
+            source = halves[:, :, axis]
+            if axis == 1:
+                source = source.transpose(0, 1)
+            across, along = batch[axis], batch[1 - axis]
+            centres = lines[across.start + 1 : across.stop + 1 : across.step, 1:]
+            windows = centres.unfold(1, self.m - 1, self.s)[:, along]
+            apart = 1 if (along.step or 1) > 1 else 2
+            for first in range(apart):
+                yield windows[:, first::apart], source[:, first::apart]

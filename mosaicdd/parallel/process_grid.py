@@ -1,0 +1,146 @@
+"""The process grid: the one object that knows about ranks.
+
+Everything else receives it and is written as if serial; with one rank it is the same code.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from mpi4py import MPI
+
+Dims = tuple[int, int]
+
+
+def choose_dims(size: int, counts: Dims) -> Dims:
+    """Choose the dims with the shortest block edges among those that fit.
+
+    Parameters
+    ----------
+    size
+        Number of ranks.
+    counts
+        Items to distribute per axis, (y, x).
+
+    Raises
+    ------
+    ValueError
+        If no dims fit.
+    """
+    fitting = [
+        (size // px, px)
+        for px in range(1, size + 1)
+        if size % px == 0 and size // px <= counts[0] and px <= counts[1]
+    ]
+    if not fitting:
+        raise ValueError(
+            f"{size} ranks do not fit: the lattice has {counts[1]}x{counts[0]} subdomains, each "
+            f"rank needs one at least; use at most {_most_ranks(size, counts)} ranks"
+        )
+    return min(fitting, key=lambda dims: counts[0] / dims[0] + counts[1] / dims[1])
+
+
+def _most_ranks(size: int, counts: Dims) -> int:
+    """Return the largest number of ranks, at most ``size``, that fit the lattice."""
+    return max(y * min(size // y, counts[1]) for y in range(1, min(size, counts[0]) + 1))
+
+
+class ProcessGrid:
+    """A Cartesian grid of ranks, not periodic, rows first.
+
+    On four ranks with dims (2, 2) and counts (3, 5), `partition` gives
+
+    ```
+       rank 2: (2..3, 0..3)   rank 3: (2..3, 3..5)
+       rank 0: (0..2, 0..3)   rank 1: (0..2, 3..5)
+    ```
+
+    Parameters
+    ----------
+    comm
+        Communicator over all ranks.
+    dims
+        Ranks per axis, (y, x).
+
+    Raises
+    ------
+    ValueError
+        If the dims do not multiply to the number of ranks.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, dims: Dims):
+        if min(dims) < 1 or dims[0] * dims[1] != comm.size:
+            raise ValueError(
+                f"dims {dims[1]}x{dims[0]} need {dims[0] * dims[1]} ranks, {comm.size} were started"
+            )
+        self.comm = comm.Create_cart(dims, periods=(False, False), reorder=False)
+        self.dims = tuple(dims)
+        self.size = self.comm.size
+        self.rank = self.comm.rank
+        self.coords = tuple(self.comm.Get_coords(self.rank))
+        self.is_root = self.rank == 0
+
+    def partition(self, counts: Dims, rank: int | None = None) -> tuple[Dims, Dims]:
+        """Return start and stop per axis of a rank's share, by default of this one.
+
+        The first ranks of an axis get one item more where it does not divide.
+
+        Raises
+        ------
+        ValueError
+            If an axis has fewer items than ranks.
+        """
+        for name, dim, count in zip("yx", self.dims, counts, strict=True):
+            if dim > count:
+                raise ValueError(
+                    f"dims {self.dims[1]}x{self.dims[0]}: {dim} ranks along {name}, but the "
+                    f"lattice has only {count} subdomains there"
+                )
+        coords = self.coords if rank is None else self.comm.Get_coords(rank)
+        start, stop = [], []
+        for dim, coord, count in zip(self.dims, coords, counts, strict=True):
+            base, more = divmod(count, dim)
+            start.append(coord * base + min(coord, more))
+            stop.append(start[-1] + base + (coord < more))
+        return tuple(start), tuple(stop)
+
+    def neighbour(self, direction: Dims) -> int | None:
+        """Return the rank in a direction ``(dy, dx)``, or None beyond the edge."""
+        coords = [c + d for c, d in zip(self.coords, direction, strict=True)]
+        if any(not 0 <= c < n for c, n in zip(coords, self.dims, strict=True)):
+            return None
+        return self.comm.Get_cart_rank(coords)
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Add up a small float64 array over all ranks; NaN anywhere is NaN everywhere."""
+        total = np.empty_like(values)
+        self.comm.Allreduce(values, total, op=MPI.SUM)
+        return total
+
+    def on_root(self, function: Callable):
+        """Call a function on the root and return its (small) result, or its exception, on all."""
+        outcome = (None, None)
+        if self.is_root:
+            try:
+                outcome = (function(), None)
+            except Exception as error:
+                if self.size == 1:
+                    raise
+                outcome = (None, error)
+        result, error = self.comm.bcast(outcome)
+        if error is not None:
+            raise error
+        return result
+
+    def agree(self, function: Callable):
+        """Call a function on every rank; if one raises, all raise its exception."""
+        result = error = None
+        try:
+            result = function()
+        except Exception as caught:
+            error = caught
+        errors = [e for e in self.comm.allgather(error) if e is not None]
+        if error is not None:
+            raise error
+        if errors:
+            raise errors[0]
+        return result

@@ -1,0 +1,62 @@
+"""The settings of a solve, validated once."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from mosaicdd.schwarz.stopping import StoppingRule
+
+
+@dataclass(frozen=True)
+class SolveSettings:
+    """How a problem is solved.
+
+    Parameters
+    ----------
+    levels
+        1: subdomains only (the paper); 2: with the coarse space.
+    sweep
+        ``"additive"`` or ``"phases"`` (the paper; one level only).
+    sync
+        When ranks exchange within a sweep of phases: once per ``"iteration"`` or per ``"phase"``.
+    accelerate
+        ``"none"``: the stationary iteration; ``"gmres"``: for linear local solvers.
+    batch_subdomains
+        Subdomains per call of the local solver; 1 is the paper's unbatched baseline.
+
+    Raises
+    ------
+    ValueError
+        If a value is not one of those listed.
+    TypeError
+        If two settings contradict each other.
+    """
+
+    levels: int = 2
+    sweep: str = "additive"
+    sync: str = "iteration"
+    accelerate: str = "none"
+    stopping: StoppingRule = field(default_factory=StoppingRule)
+    batch_subdomains: int = 1024
+    device: torch.device = torch.device("cpu")
+    dtype: torch.dtype = torch.float64
+
+    def __post_init__(self):
+        choices = {
+            "levels": (1, 2),
+            "sweep": ("additive", "phases"),
+            "sync": ("iteration", "phase"),
+            "accelerate": ("none", "gmres"),
+            "dtype": (torch.float32, torch.float64),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        if self.batch_subdomains < 1:
+            raise ValueError(f"batch_subdomains must be at least 1, got {self.batch_subdomains}")
+        if self.levels == 2 and self.sweep == "phases":
+            raise TypeError("two levels need the additive sweep; phases go with --levels 1")
+        if self.accelerate == "gmres" and self.sweep == "phases":
+            raise TypeError("gmres needs the additive sweep; phases go with --accelerate none")
+        if self.accelerate == "gmres" and self.stopping.mae is not None:
+            raise TypeError("an aim for the MAE needs --accelerate none, which measures it")
