@@ -6,8 +6,6 @@ in y, of shape ``(lines_y, nx + 1)``, and ``lines[1]`` constant in x, of shape `
 stands in both families, with the same value.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 
@@ -85,14 +83,12 @@ class Interface:
         s = self.block.lattice.spacing
         return self.lines[0][1:-1, s:-1:s]
 
-    def fill_from(self, line: Callable[[int, slice, slice], np.ndarray]) -> None:
-        """Set all values: ``line(axis, across, along)`` gives those of one family, as in a field.
-
-        ``across`` selects the lattice lines of the block among all, ``along`` the grid nodes.
-        """
-        block = self.block
-        for axis, lines in enumerate(self.lines):
-            other = 1 - axis
-            across = slice(block.start[axis] - 1, block.stop[axis] + 1)
-            along = slice(block.origin[other], block.origin[other] + block.cells[other] + 1)
-            lines.copy_(torch.from_numpy(np.ascontiguousarray(line(axis, across, along))))
+    @staticmethod
+    def values_of_field(block: Block, field: np.ndarray) -> np.ndarray:
+        """Take the flat values of a block's interface from a whole field, ``(ny + 1, nx + 1)``."""
+        y, x = (
+            slice(first, first + cells + 1)
+            for first, cells in zip(block.origin, block.cells, strict=True)
+        )
+        s, region = block.lattice.spacing, field[y, x]
+        return np.concatenate([region[::s].ravel(), region[:, ::s].T.ravel()])

@@ -34,18 +34,19 @@ class Lattice:
             )
         ny, nx = self.grid.shape
         for name, cells in (("nx", nx), ("ny", ny)):
-            self._check_cells(name, cells, f"{nx}x{ny} cells")
+            self._check_cells(name, cells)
 
-    def _check_cells(self, name: str, cells: int, given: str) -> None:
+    def _check_cells(self, name: str, cells: int) -> None:
         s, m = self.spacing, self.subdomain.cells
         below = max(cells // s * s, m)
         nearest = str(m) if cells < m else f"{below}, {below + s}"
         if cells % s:
             raise ValueError(
-                f"{given}: {name} must be a multiple of {s} (half a subdomain); nearest: {nearest}"
+                f"{name} must be a multiple of {s} (half a subdomain), got {cells}; "
+                f"nearest: {nearest}"
             )
         if cells < m:
-            raise ValueError(f"{given}: {name} must be at least {m} (one subdomain)")
+            raise ValueError(f"{name} must be at least {m} (one subdomain), got {cells}")
 
     @property
     def spacing(self) -> int:

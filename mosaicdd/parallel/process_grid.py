@@ -3,8 +3,6 @@
 Everything else receives it and is written as if serial; with one rank it is the same code.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from mpi4py import MPI
 
@@ -115,32 +113,3 @@ class ProcessGrid:
         total = np.empty_like(values)
         self.comm.Allreduce(values, total, op=MPI.SUM)
         return total
-
-    def on_root(self, function: Callable):
-        """Call a function on the root and return its (small) result, or its exception, on all."""
-        outcome = (None, None)
-        if self.is_root:
-            try:
-                outcome = (function(), None)
-            except Exception as error:
-                if self.size == 1:
-                    raise
-                outcome = (None, error)
-        result, error = self.comm.bcast(outcome)
-        if error is not None:
-            raise error
-        return result
-
-    def agree(self, function: Callable):
-        """Call a function on every rank; if one raises, all raise its exception."""
-        result = error = None
-        try:
-            result = function()
-        except Exception as caught:
-            error = caught
-        errors = [e for e in self.comm.allgather(error) if e is not None]
-        if error is not None:
-            raise error
-        if errors:
-            raise errors[0]
-        return result

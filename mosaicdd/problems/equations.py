@@ -44,9 +44,13 @@ def _harmonic_polynomials(degree: int, y: np.ndarray, x: np.ndarray) -> np.ndarr
     return np.stack(columns, axis=-1)
 
 
+def _laplacian(u_yy, u_xx):
+    return u_yy + u_xx
+
+
 LAPLACE = Equation(
     name="laplace",
-    operator=lambda u_yy, u_xx: u_yy + u_xx,
+    operator=_laplacian,
     stencil=((0.0, 1.0, 0.0), (1.0, -4.0, 1.0), (0.0, 1.0, 0.0)),
     exact_solutions=_harmonic_polynomials,
 )

@@ -60,3 +60,7 @@ def _problem(equation: Equation, boundary: Boundary) -> tuple[DirichletSystem, n
     """Return the discrete system and a field that holds the boundary data and zeros inside."""
     field = boundary.impose(np.zeros([cells + 1 for cells in boundary.shape]))
     return DirichletSystem(equation, boundary.shape), field
+
+
+REFERENCES = {"pyamg": solve_by_multigrid, "dst": solve_by_sine_transform}
+"""Reference solvers by the names of the command line."""

@@ -3,12 +3,14 @@
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.parallel.collect import distribute
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.acceleration import gmres, stationary
@@ -92,8 +94,7 @@ class SchwarzSolver:
                 f"gmres needs a local solver that is linear in the boundary values; "
                 f"{local_solver.name} is not: use --accelerate none"
             )
-        start, stop = grid.partition(lattice.subdomains)
-        self.block = Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop))
+        self.block = self._block_of(grid, lattice, grid.rank)
         self.settings = settings
         self._grid = grid
         self._tensors = {"device": settings.device, "dtype": settings.dtype}
@@ -111,9 +112,21 @@ class SchwarzSolver:
         inside = local_solver.plan(lattice.subdomain.interior, **self._tensors)
         self._fill = Fill(grid, self.block, inside, **buffers)
 
-    def interface(self) -> Interface:
-        """Return a new interface of zeros for this rank's block."""
-        return Interface(self.block, **self._tensors)
+    @staticmethod
+    def _block_of(grid: ProcessGrid, lattice: Lattice, rank: int) -> Block:
+        start, stop = grid.partition(lattice.subdomains, rank)
+        return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop))
+
+    def reference(self, field: np.ndarray | None) -> Interface:
+        """Hand every rank its part of a reference field, which the root alone needs to have."""
+        lattice = self.block.lattice
+        values = distribute(
+            self._grid,
+            lambda rank: Interface.values_of_field(
+                self._block_of(self._grid, lattice, rank), field
+            ),
+        )
+        return Interface(self.block, **self._tensors, flat=torch.as_tensor(values).to(**self._tensors))
 
     def solve(
         self, boundary: Boundary, *, reference: Interface | None = None, progress=None
@@ -128,7 +141,7 @@ class SchwarzSolver:
             ``progress(iteration, update, size, mae)``, called after every iteration.
         """
         clock = [time.perf_counter()]
-        v = self.interface()
+        v = Interface(self.block, **self._tensors)
         v.impose(boundary)
         rule = self.settings.stopping
         monitor = Monitor(self._grid, rule, v, reference=reference, progress=progress)

@@ -37,36 +37,51 @@ def mark(file: h5py.File, kind: str, format_version: int) -> None:
 
 
 @contextmanager
+def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
+    """Open an HDF5 file of any origin; ``what`` it should be goes into the messages.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        If there is no such file, or it may not be read.
+    ValueError
+        If it is not a complete HDF5 file, or lacks something that the caller looks up.
+    """
+    path = Path(path)
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "missing"
+        raise FileNotFoundError(f"{path}: the {what} file is {found}")
+    if not os.access(path, os.R_OK):
+        raise PermissionError(f"{path}: the {what} file may not be read")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (OSError, KeyError, RuntimeError) as error:
+        reason = " ".join(str(error).strip("'\"").split())
+        raise ValueError(f"{path}: not a complete {what} file ({reason})") from error
+
+
+@contextmanager
 def open_to_read(path: str | os.PathLike, kind: str, format_version: int) -> Iterator[h5py.File]:
     """Open a file of this package.
 
     Parameters
     ----------
     kind
-        ``"dataset"`` or ``"model"``: what the file must say that it is.
+        ``"dataset"``, ``"model"`` or ``"solution"``: what the file must say that it is.
     format_version
         The newest format that the caller understands.
 
     Raises
     ------
-    FileNotFoundError
-        If there is no such file.
+    FileNotFoundError, PermissionError
+        If there is no such file, or it may not be read.
     ValueError
         If it is not a complete HDF5 file of this kind, or a newer version of the format.
     """
-    path = Path(path)
-    if not path.is_file():
-        found = "a folder" if path.is_dir() else "missing"
-        raise FileNotFoundError(f"{path}: the {kind} file is {found}")
-    if not os.access(path, os.R_OK):
-        raise PermissionError(f"{path}: the {kind} file may not be read")
-    try:
-        with h5py.File(path, "r") as file:
-            _check_marks(file, path, kind, format_version)
-            yield file
-    except (OSError, KeyError, RuntimeError) as error:
-        reason = " ".join(str(error).strip("'\"").split())
-        raise ValueError(f"{path}: not a complete mosaicdd {kind} file ({reason})") from error
+    with open_any(path, kind) as file:
+        _check_marks(file, Path(path), kind, format_version)
+        yield file
 
 
 def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) -> None:

@@ -1,0 +1,76 @@
+"""The ``mosaicdd`` command: its subcommands are imported when they are called.
+
+Exit codes: 0 done (for ``solve``: converged); 1 not converged, or an error that is not the
+user's; 2 bad input, with one line on stderr.
+"""
+
+import importlib
+import logging
+import sys
+import traceback
+
+import click
+
+import mosaicdd
+from mosaicdd.cli.launch import abort_all_ranks, launcher_rank
+
+_COMMANDS = {
+    "generate": "Make a dataset of small boundary value problems.",
+    "train": "Train a subdomain network on a dataset.",
+    "solve": "Solve a boundary value problem on a large domain.",
+    "compare": "Compare a solution with a reference.",
+    "plot": "Draw a solution, a reference and their difference.",
+}
+
+
+class _Commands(click.Group):
+    """Subcommands, each in the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        return getattr(importlib.import_module(f"mosaicdd.cli.{name}"), name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(mosaicdd.__version__, prog_name="mosaicdd")
+def cli():
+    """Solve PDEs on large domains by inference with pretrained subdomain networks.
+
+    Every command works alone and under mpiexec or srun.
+    """
+
+
+def main() -> None:
+    """Run the command line and end the process, and with an error all ranks of the job."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        if launcher_rank() == 0:
+            click.echo(f"Error: {' '.join(error.format_message().split())}", err=True)
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        abort_all_ranks()
+        code = 1
+    except OSError as error:
+        click.echo(f"Error: {error}", err=True)
+        abort_all_ranks()
+        code = 1
+    except Exception:
+        traceback.print_exc()
+        abort_all_ranks()
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

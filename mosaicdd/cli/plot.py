@@ -1,0 +1,41 @@
+"""``mosaicdd plot``: pictures of a solution file."""
+
+import importlib.util
+from pathlib import Path
+
+import click
+
+from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.launch import on_first_rank
+from mosaicdd.cli.reference import reference_of_spec
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.solution_file import read_solution
+
+
+@click.command()
+@click.argument("solution_file", metavar="OUT.h5")
+@click.option(
+    "-o", "--output", metavar="FILE.png", help="Picture to write. [default: OUT.png beside OUT.h5]"
+)
+@click.option(
+    "--reference",
+    default="dst",
+    show_default=True,
+    metavar="SPEC",
+    help="'pyamg', 'dst' (fast sine transform), 'expr:...' in x and y, or another solution file.",
+)
+@on_first_rank
+def plot(solution_file: str, output: str | None, reference: str):
+    """Draw a solution, a reference, their difference, and the convergence history."""
+    with bad_input():
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ValueError("plots need matplotlib: pip install 'mosaicdd[plot]'")
+        path = require_writable(output or Path(solution_file).with_suffix(".png"))
+        if path.suffix not in (".png", ".pdf", ".svg"):
+            raise ValueError(f"{path}: the name of a picture ends in .png, .pdf or .svg")
+        solution = read_solution(solution_file)
+        truth = reference_of_spec(reference, solution)
+    from mosaicdd.report.figures import solution_figure
+
+    solution_figure(solution, truth, reference, path)
+    click.echo(f"wrote {path}")

@@ -1,0 +1,45 @@
+"""The text by which a command line asks for a reference solution."""
+
+import numpy as np
+
+from mosaicdd.problems.equations import equation
+from mosaicdd.problems.expressions import Expression
+from mosaicdd.problems.references import REFERENCES
+from mosaicdd.storage.solution_file import StoredSolution, read_solution
+
+
+def reference_of_spec(spec: str, solution: StoredSolution) -> np.ndarray:
+    """Return the reference field, ``(ny + 1, nx + 1)``, for the problem of a stored solution.
+
+    Parameters
+    ----------
+    spec
+        A name of `REFERENCES`, ``expr:...``, or a solution file on the same grid.
+
+    Raises
+    ------
+    ValueError
+        If an expression is not allowed or not finite on the grid, or the grids differ.
+    """
+    if spec in REFERENCES:
+        return REFERENCES[spec](equation(solution.attributes["pde"]), solution.boundary)
+    if spec.startswith("expr:"):
+        return _evaluate(spec.removeprefix("expr:"), solution)
+    other = read_solution(spec)
+    if other.grid != solution.grid:
+        (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
+        raise ValueError(
+            f"{spec} has {other_x}x{other_y} cells with a spacing of {other.grid.spacing:g}, the "
+            f"solution {nx}x{ny} with {solution.grid.spacing:g}; they must be equal"
+        )
+    return other.field
+
+
+def _evaluate(text: str, solution: StoredSolution) -> np.ndarray:
+    grid = solution.grid
+    y, x = (np.linspace(0.0, s, n) for s, n in zip(grid.size, grid.nodes, strict=True))
+    field = Expression(text)(y=y[:, None], x=x)
+    if not np.isfinite(field).all():
+        count = int((~np.isfinite(field)).sum())
+        raise ValueError(f"expression {text!r} is not finite at {count} of {field.size} nodes")
+    return field

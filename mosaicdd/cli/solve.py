@@ -1,0 +1,291 @@
+"""``mosaicdd solve``: a boundary value problem on a large domain, on any number of ranks."""
+
+import json
+import os
+import resource
+import sys
+import time
+from dataclasses import asdict
+
+import click
+import numpy as np
+import torch
+
+from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.launch import world
+from mosaicdd.cli.progress import IterationProgress
+from mosaicdd.cli.types import SIZE_PAIR
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.parallel.agreement import agree, on_root
+from mosaicdd.parallel.collect import collect
+from mosaicdd.parallel.devices import device_of_rank
+from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.boundary_spec import boundary_of_spec, is_file
+from mosaicdd.problems.equations import Equation, equation
+from mosaicdd.problems.references import REFERENCES
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import SchwarzSolver, Solution
+from mosaicdd.schwarz.stopping import StoppingRule
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.boundary_file import read_boundary
+from mosaicdd.storage.solution_file import writing_solution
+
+_RTOL = {"float64": 1e-7, "float32": 1e-5}
+_MAX_ITERATIONS = {1: 100_000, 2: 100}
+_BATCH = {"cpu": 1024, "cuda": 65_536}
+
+
+@click.command()
+@click.option("-o", "--output", required=True, metavar="OUT.h5", help="Solution file to write.")
+@click.option(
+    "--cells", type=SIZE_PAIR, required=True, help="Grid cells along x and y, as 2048x2048."
+)
+@click.option(
+    "--boundary",
+    default="gp:seed=0",
+    show_default=True,
+    metavar="SPEC",
+    help="Dirichlet data: 'gp:seed=0,length=L,amplitude=A,noise=S' (lengths in domain units; L by "
+    "default 1/16 of the perimeter), 'expr:sin(2*pi*x)', or an HDF5 file.",
+)
+@click.option(
+    "--local-solver",
+    default="laplace",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A shipped model (laplace, laplace-sdnet), a model file, or 'exact'.",
+)
+@click.option("--pde", default="laplace", show_default=True, help="Equation to solve.")
+@click.option(
+    "--levels",
+    type=click.Choice(["1", "2"]),
+    default="2",
+    show_default=True,
+    help="2: with the coarse space; 1: subdomains only, as in the paper.",
+)
+@click.option(
+    "--sweep",
+    type=click.Choice(["additive", "phases"]),
+    help="All subdomains at once, or four phases of disjoint ones (one level only). "
+    "[default: additive with 2 levels, phases with 1]",
+)
+@click.option(
+    "--sync",
+    type=click.Choice(["iteration", "phase"]),
+    default="iteration",
+    show_default=True,
+    help="With phases: halo exchange once per iteration (the paper) or after each phase.",
+)
+@click.option(
+    "--accelerate",
+    type=click.Choice(["none", "gmres"]),
+    default="none",
+    show_default=True,
+    help="Krylov acceleration, for linear local solvers: fewer iterations, more memory.",
+)
+@click.option(
+    "--rtol",
+    type=float,
+    help="Stop when the update is this small, relative to the solution. "
+    "[default: 1e-7 in float64, 1e-5 in float32]",
+)
+@click.option(
+    "--max-iterations", type=int, help="Give up after so many. [default: 100; one level: 100000]"
+)
+@click.option(
+    "--until-mae",
+    type=float,
+    help="Stop at this mean absolute error on the interface instead, against --reference (the "
+    "paper's way).",
+)
+@click.option(
+    "--reference",
+    type=click.Choice(sorted(REFERENCES)),
+    default="dst",
+    show_default=True,
+    help="Reference of --until-mae: fast sine transform or pyAMG.",
+)
+@click.option(
+    "--batch-subdomains",
+    type=int,
+    help="Subdomains per call of the local solver; 1 is the paper's unbatched baseline. "
+    "[default: 1024; cuda: 65536]",
+)
+@click.option(
+    "--dims",
+    type=SIZE_PAIR,
+    help="Ranks along x and y, as 2x3. [default: the shortest block edges]",
+)
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="Precision of the iteration and of the file.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def solve(
+    output: str,
+    cells: tuple[int, int],
+    boundary: str,
+    local_solver: str,
+    pde: str,
+    levels: str,
+    sweep: str | None,
+    sync: str,
+    accelerate: str,
+    rtol: float | None,
+    max_iterations: int | None,
+    until_mae: float | None,
+    reference: str,
+    batch_subdomains: int | None,
+    dims: tuple[int, int] | None,
+    device: str,
+    dtype: str,
+    as_json: bool,
+):
+    """Solve a boundary value problem on a large domain.
+
+    The domain is nx by ny grid cells, with the spacing that the local solver was made for, and its
+    lower-left corner at the origin. Exit code 0: converged; 1: not converged (the file is written
+    all the same, its status says why); 2: bad input.
+
+    Example: mpiexec -n 2 mosaicdd solve -o out.h5 --cells 2048x2048 --boundary gp:seed=0
+    """
+    start = time.perf_counter()
+    comm = world()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    with bad_input("-o"):
+        on_root(comm, lambda: require_writable(output))
+    with bad_input("--local-solver"):
+        solver = on_root(comm, lambda: _local_solver(local_solver, equation(pde)))
+    with bad_input(f"--cells {cells[1]}x{cells[0]}"):
+        lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
+    with bad_input():
+        settings = SolveSettings(
+            levels=int(levels),
+            sweep=sweep or ("additive" if levels == "2" else "phases"),
+            sync=sync,
+            accelerate=accelerate,
+            stopping=StoppingRule(
+                rtol=_RTOL[dtype] if rtol is None else rtol,
+                max_iterations=max_iterations or _MAX_ITERATIONS[int(levels)],
+                mae=until_mae,
+            ),
+            batch_subdomains=batch_subdomains or _BATCH[device],
+            device=agree(comm, lambda: device_of_rank(comm, device)),
+            dtype=getattr(torch, dtype),
+        )
+        grid = ProcessGrid(comm, dims or choose_dims(comm.size, lattice.subdomains))
+        schwarz = SchwarzSolver(grid, lattice, solver, settings)
+    with bad_input("--boundary"):
+        data = on_root(comm, lambda: _boundary(boundary, lattice.grid))
+    truth = None
+    if until_mae is not None:
+        field = REFERENCES[reference](solver.equation, data) if grid.is_root else None
+        truth = schwarz.reference(field)
+    comm.Barrier()
+    setup = time.perf_counter() - start
+    with IterationProgress(
+        settings.stopping.rtol, until_mae, shown=grid.is_root and not as_json
+    ) as progress:
+        solution = schwarz.solve(data, reference=truth, progress=progress)
+    report = _report(grid, lattice, solver, settings, solution, device)
+    report["seconds"] = {"setup": setup} | solution.seconds
+    _write(output, grid, lattice, data, solution, report, start)
+    if grid.is_root:
+        click.echo(json.dumps(report) if as_json else _for_people(report, output))
+    return 0 if solution.converged else 1
+
+
+def _local_solver(name: str, needed: Equation) -> LocalSolver:
+    if name == "exact":
+        return ExactSolver(needed, Subdomain())
+    return load_local_solver(name, needed)
+
+
+def _boundary(spec: str, grid: Grid) -> Boundary:
+    return read_boundary(spec, grid) if is_file(spec) else boundary_of_spec(spec, grid)
+
+
+def _report(
+    grid: ProcessGrid,
+    lattice: Lattice,
+    local_solver: LocalSolver,
+    settings: SolveSettings,
+    solution: Solution,
+    device: str,
+) -> dict:
+    """Collect what ``--json`` prints and the file keeps, but the seconds."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "status": solution.status,
+        "iterations": solution.iterations,
+        "sweeps": solution.sweeps,
+        "update": solution.update,
+        "residual": solution.residual,
+        "error_estimate": solution.error_estimate,
+        "ranks": grid.size,
+        "dims": list(grid.dims[::-1]),
+        "unknowns": lattice.unknowns,
+        "grid": list(lattice.grid.shape[::-1]),
+        "peak_memory_bytes": int(grid.sum(np.array([float(peak)]))[0]),
+        "local_solver": local_solver.name,
+        "pde": local_solver.equation.name,
+        "levels": settings.levels,
+        "sweep": settings.sweep,
+        "accelerate": settings.accelerate,
+        "rtol": settings.stopping.rtol,
+        "device": device,
+        "dtype": str(settings.dtype).removeprefix("torch."),
+    }
+
+
+def _write(
+    output: str,
+    grid: ProcessGrid,
+    lattice: Lattice,
+    boundary: Boundary,
+    solution: Solution,
+    report: dict,
+    start: float,
+) -> None:
+    """Write the solution file, its field block by block, and complete the report's seconds."""
+    field = solution.field.cpu().numpy()
+    if not grid.is_root:
+        collect(grid, field, solution.place, None)
+        return
+    begin, seconds = time.perf_counter(), report["seconds"]
+    with writing_solution(output, lattice.grid, boundary, report["dtype"]) as writer:
+        collect(grid, field, solution.place, writer.write)
+        seconds["write"] = time.perf_counter() - begin
+        seconds["total"] = time.perf_counter() - start
+        command = {"command_line": " ".join(sys.argv)}
+        writer.describe(report | command, asdict(solution.history))
+
+
+def _for_people(report: dict, output: str) -> str:
+    """Say in a few lines what was solved, how it ended, and where it is."""
+    (nx, ny), (px, py), seconds = report["grid"], report["dims"], report["seconds"]
+    parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
+    return "\n".join(
+        [
+            f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}, "
+            f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({px}x{py}), "
+            f"{report['dtype']} on {report['device']}",
+            f"{report['status']} after {report['iterations']} iterations: "
+            f"update {report['update']:.1e}, residual {report['residual']:.1e}, "
+            f"error estimate {report['error_estimate']:.1e}",
+            f"{seconds['total']:.2f} s ({parts}), {report['peak_memory_bytes'] / 2**20:.0f} MiB",
+            f"wrote {output}",
+        ]
+    )

@@ -1,0 +1,20 @@
+"""Parameter types that several commands share."""
+
+import click
+
+
+class SizePair(click.ParamType):
+    """Two whole numbers as ``NXxNY``; gives ``(ny, nx)``, the order of axes in the package."""
+
+    name = "NXxNY"
+
+    def convert(self, value, param, ctx) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        parts = str(value).lower().split("x")
+        if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+            self.fail(f"{value!r} is not of the form {self.name}, as in 2048x1024", param, ctx)
+        return int(parts[1]), int(parts[0])
+
+
+SIZE_PAIR = SizePair()

@@ -1,0 +1,61 @@
+"""Figures of a solution, after Fig. 1 of the paper: prediction, reference, absolute difference."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.solution_file import StoredSolution
+
+_PIXELS = 1024  # a field is thinned to about this many nodes per axis
+
+
+def solution_figure(
+    solution: StoredSolution, reference: np.ndarray, reference_name: str, path: Path
+) -> None:
+    """Draw the fields, their difference and the history to a picture file.
+
+    Parameters
+    ----------
+    reference
+        ``(ny + 1, nx + 1)``, of the same problem.
+    """
+    difference = np.abs(solution.field - reference)
+    figure = Figure(figsize=(15, 3.9), layout="constrained")
+    axes = figure.subplots(1, 4, width_ratios=(1, 1, 1, 1.1))
+    limits = {"vmin": float(reference.min()), "vmax": float(reference.max())}
+    solver = solution.attributes.get("local_solver", "solution")
+    _draw_field(figure, axes[0], solution, solution.field, f"mosaicdd ({solver})", **limits)
+    _draw_field(figure, axes[1], solution, reference, reference_name, **limits)
+    title = f"absolute difference, MAE {difference.mean():.1e}"
+    _draw_field(figure, axes[2], solution, difference, title, cmap="magma")
+    _draw_history(axes[3], solution)
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=150)
+
+
+def _draw_field(
+    figure: Figure, axes: Axes, solution: StoredSolution, field: np.ndarray, title: str, **style
+) -> None:
+    step = max(1, max(field.shape) // _PIXELS)
+    height, width = solution.grid.size
+    image = axes.imshow(
+        field[::step, ::step], origin="lower", extent=(0, width, 0, height), **style
+    )
+    figure.colorbar(image, ax=axes, shrink=0.8)
+    axes.set(title=title, xlabel="x", ylabel="y")
+
+
+def _draw_history(axes: Axes, solution: StoredSolution) -> None:
+    for name, style in (("update", "o-"), ("residual", "s--"), ("mae", ":")):
+        values = solution.history.get(name, np.array([]))
+        shown = np.isfinite(values) & (values > 0)
+        if shown.any():
+            axes.semilogy(np.arange(1, len(values) + 1)[shown], values[shown], style, label=name)
+    if axes.lines:
+        axes.legend()
+    axes.grid(alpha=0.3)
+    status = solution.attributes.get("status", "")
+    axes.set(title=f"{len(solution.history['update'])} iterations, {status}", xlabel="iteration")

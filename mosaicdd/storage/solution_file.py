@@ -1,0 +1,128 @@
+"""Solution files: the field, the boundary data, the history and how it was made.
+
+``/solution`` is ``(ny + 1, nx + 1)``; ``/VTKHDF`` presents the same data to ParaView as an image.
+Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
+is a boundary file, too.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+
+import h5py
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.boundary_file import read_boundary, write_boundary
+from mosaicdd.storage.hdf5 import mark, open_to_read
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class StoredSolution:
+    """What a solution file holds.
+
+    Parameters
+    ----------
+    field
+        ``(ny + 1, nx + 1)``.
+    history
+        Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``.
+    attributes
+        What ``solve --json`` printed, and the equation's name as ``pde``.
+    """
+
+    grid: Grid
+    boundary: Boundary
+    field: np.ndarray
+    history: dict[str, np.ndarray]
+    attributes: dict
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the solve took: iteration and fill, without start-up and writing."""
+        spent = self.attributes.get("seconds", {})
+        return spent.get("iterate", 0.0) + spent.get("assemble", 0.0)
+
+
+class SolutionWriter:
+    """Fills an open solution file: the parts of the field, then what is known of the solve."""
+
+    def __init__(self, file: h5py.File, grid: Grid, dtype: str):
+        self._file = file
+        self._solution = file.create_dataset("solution", shape=grid.nodes, dtype=dtype)
+
+    def write(self, part: np.ndarray, place: tuple[slice, slice]) -> None:
+        """Write a part of the field to its place."""
+        self._solution[place] = part
+
+    def describe(self, attributes: dict, history: dict[str, list[float]]) -> None:
+        """Write attributes (containers and None as JSON text) and the history."""
+        plain = (str, int, float, bool)
+        for name, value in attributes.items():
+            self._file.attrs[name] = value if isinstance(value, plain) else json.dumps(value)
+        for name, values in history.items():
+            self._file[f"history/{name}"] = np.asarray(values, dtype=float)
+
+
+@contextmanager
+def writing_solution(
+    path: str | PathLike, grid: Grid, boundary: Boundary, dtype: str
+) -> Iterator[SolutionWriter]:
+    """Open a solution file for writing; it appears under its name when all is written."""
+    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+        mark(file, "solution", FORMAT_VERSION)
+        file.attrs["spacing"] = grid.spacing
+        write_boundary(file, boundary)
+        writer = SolutionWriter(file, grid, dtype)
+        _present_to_vtk(file, grid)
+        yield writer
+
+
+def read_solution(path: str | PathLike) -> StoredSolution:
+    """Read a solution file.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a complete solution file.
+    """
+    with open_to_read(path, "solution", FORMAT_VERSION) as file:
+        field = file["solution"][()]
+        grid = Grid(tuple(n - 1 for n in field.shape), float(file.attrs["spacing"]))
+        history = {name: data[()] for name, data in file["history"].items()}
+        return StoredSolution(
+            grid=grid,
+            boundary=read_boundary(path, grid),
+            field=field,
+            history=history,
+            attributes={name: _decode(value) for name, value in file.attrs.items()},
+        )
+
+
+def _decode(value):
+    """Undo `SolutionWriter.describe` for one attribute."""
+    if isinstance(value, str) and value[:1] in "[{n":
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _present_to_vtk(file: h5py.File, grid: Grid) -> None:
+    """Describe the field as VTKHDF ImageData; the values are linked, not copied."""
+    ny, nx = grid.shape
+    image = file.create_group("VTKHDF")
+    image.attrs["Version"] = np.array([2, 0], dtype="i8")
+    image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
+    image.attrs["WholeExtent"] = np.array([0, nx, 0, ny, 0, 0], dtype="i8")
+    image.attrs["Origin"] = np.zeros(3)
+    image.attrs["Spacing"] = np.array([grid.spacing, grid.spacing, 1.0])
+    image.attrs["Direction"] = np.eye(3).ravel()
+    image.create_group("PointData")["solution"] = file["solution"]
