@@ -43,11 +43,12 @@ def world():
 
 def abort_all_ranks() -> None:
     """End every rank of the job now: an exception on one alone would leave the others waiting."""
-    MPI = sys.modules.get("mpi4py.MPI")
-    if MPI is not None and MPI.Is_initialized() and not MPI.Is_finalized():
-        if MPI.COMM_WORLD.size > 1:
-            sys.stderr.flush()
-            MPI.COMM_WORLD.Abort(1)
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+        return
+    if mpi.COMM_WORLD.size > 1:
+        sys.stderr.flush()
+        mpi.COMM_WORLD.Abort(1)
 
 
 def on_first_rank(command: Callable) -> Callable:

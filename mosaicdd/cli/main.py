@@ -65,7 +65,7 @@ def main() -> None:
         click.echo(f"Error: {error}", err=True)
         abort_all_ranks()
         code = 1
-    except Exception:
+    except Exception:  # noqa: BLE001 - the end of the program: every rank must leave
         traceback.print_exc()
         abort_all_ranks()
         code = 1

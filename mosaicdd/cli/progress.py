@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from typing import Self
 
 import click
 from rich.console import Console
@@ -30,7 +31,7 @@ class IterationProgress:
         self._last_line = time.monotonic()
         self._bar = None
 
-    def __enter__(self) -> "IterationProgress":
+    def __enter__(self) -> Self:
         if self._shown and sys.stderr.isatty():
             columns = TextColumn("iteration {task.fields[number]}"), BarColumn()
             text = TextColumn("{task.description}")
@@ -50,7 +51,9 @@ class IterationProgress:
         text = f"update {update:.1e}" + ("" if math.isnan(mae) else f", MAE {mae:.1e}")
         if self._bar is not None:
             done = self._done(update, size, mae)
-            self._bar.update(self._bar.task_ids[0], completed=done, description=text, number=iteration)
+            self._bar.update(
+                self._bar.task_ids[0], completed=done, description=text, number=iteration
+            )
         elif time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             click.echo(f"iteration {iteration}: {text}", err=True)

@@ -277,15 +277,14 @@ def _for_people(report: dict, output: str) -> str:
     """Say in a few lines what was solved, how it ended, and where it is."""
     (nx, ny), (px, py), seconds = report["grid"], report["dims"], report["seconds"]
     parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
-    return "\n".join(
-        [
-            f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}, "
-            f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({px}x{py}), "
-            f"{report['dtype']} on {report['device']}",
-            f"{report['status']} after {report['iterations']} iterations: "
-            f"update {report['update']:.1e}, residual {report['residual']:.1e}, "
-            f"error estimate {report['error_estimate']:.1e}",
-            f"{seconds['total']:.2f} s ({parts}), {report['peak_memory_bytes'] / 2**20:.0f} MiB",
-            f"wrote {output}",
-        ]
+    ranks = f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({px}x{py})"
+    lines = (
+        f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}, {ranks}, "
+        f"{report['dtype']} on {report['device']}",
+        f"{report['status']} after {report['iterations']} iterations: update "
+        f"{report['update']:.1e}, residual {report['residual']:.1e}, "
+        f"error estimate {report['error_estimate']:.1e}",
+        f"{seconds['total']:.2f} s ({parts}), {report['peak_memory_bytes'] / 2**20:.0f} MiB",
+        f"wrote {output}",
     )
+    return "\n".join(lines)

@@ -9,6 +9,7 @@ class SizePair(click.ParamType):
     name = "NXxNY"
 
     def convert(self, value, param, ctx) -> tuple[int, int]:
+        """Read the text; what is a pair already stays as it is."""
         if isinstance(value, tuple):
             return value
         parts = str(value).lower().split("x")

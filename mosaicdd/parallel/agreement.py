@@ -11,7 +11,7 @@ def on_root(comm: MPI.Intracomm, function: Callable):
     if comm.rank == 0:
         try:
             result = function()
-        except Exception as caught:
+        except Exception as caught:  # noqa: BLE001 - raised again below, on every rank
             error = caught
     if comm.size > 1:
         result, error = comm.bcast((result, error))
@@ -25,7 +25,7 @@ def agree(comm: MPI.Intracomm, function: Callable):
     result = error = None
     try:
         result = function()
-    except Exception as caught:
+    except Exception as caught:  # noqa: BLE001 - raised again below, on every rank
         error = caught
     first = next((e for e in comm.allgather(error) if e is not None), None)
     if first is not None:

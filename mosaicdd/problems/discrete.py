@@ -64,5 +64,3 @@ class DirichletSystem:
     def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
         """Solve by a sparse factorisation, kept for further calls."""
         return self._factors.solve(right_hand_side)
-
-

@@ -12,9 +12,10 @@ import numpy as np
 _FUNCTIONS = {
     name: getattr(np, name)
     for name in (
-        "sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh arcsinh arccosh arctanh "
-        "exp expm1 log log10 log1p sqrt abs floor ceil fmod"
-    ).split()
+        *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2"),
+        *("sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh"),
+        *("exp", "expm1", "log", "log10", "log1p", "sqrt", "abs", "floor", "ceil", "fmod"),
+    )
 }
 _ARITY = {name: function.nin for name, function in _FUNCTIONS.items()} | {"where": 3}
 _FUNCTIONS["where"] = np.where
@@ -98,7 +99,9 @@ class Expression:
                 result = self._evaluate(self._tree, values)
             except (TypeError, ValueError, RecursionError) as error:
                 raise ValueError(f"cannot evaluate the expression {self.text!r}: {error}") from None
-        return np.array(np.broadcast_to(result, np.broadcast_shapes(np.shape(y), np.shape(x))), float)
+        return np.array(
+            np.broadcast_to(result, np.broadcast_shapes(np.shape(y), np.shape(x))), float
+        )
 
     def _evaluate(self, node: ast.AST, values: dict):
         match node:

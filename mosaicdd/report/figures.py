@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
@@ -57,5 +58,6 @@ def _draw_history(axes: Axes, solution: StoredSolution) -> None:
     if axes.lines:
         axes.legend()
     axes.grid(alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     status = solution.attributes.get("status", "")
     axes.set(title=f"{len(solution.history['update'])} iterations, {status}", xlabel="iteration")

@@ -38,7 +38,7 @@ class SolveSettings:
     accelerate: str = "none"
     stopping: StoppingRule = field(default_factory=StoppingRule)
     batch_subdomains: int = 1024
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float64
 
     def __post_init__(self):

@@ -126,7 +126,9 @@ class SchwarzSolver:
                 self._block_of(self._grid, lattice, rank), field
             ),
         )
-        return Interface(self.block, **self._tensors, flat=torch.as_tensor(values).to(**self._tensors))
+        return Interface(
+            self.block, **self._tensors, flat=torch.as_tensor(values).to(**self._tensors)
+        )
 
     def solve(
         self, boundary: Boundary, *, reference: Interface | None = None, progress=None

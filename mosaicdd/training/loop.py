@@ -26,6 +26,10 @@ from mosaicdd.training.settings import TrainingSettings
 logger = logging.getLogger(__name__)
 
 
+class TrainingDiverged(RuntimeError):
+    """The loss became NaN or infinite; the message names the step."""
+
+
 @dataclass(frozen=True)
 class Report:
     """The state of a training at a validation.
@@ -78,7 +82,7 @@ def train_network(
     ------
     ValueError
         If the network, a setting or the equation is unknown.
-    RuntimeError
+    TrainingDiverged
         If the loss becomes NaN or infinite.
     """
     start = time.perf_counter()
@@ -179,7 +183,7 @@ class Trainer:
             loss = loss.detach() + residual.detach()
         value = loss.item()
         if not np.isfinite(value):
-            raise RuntimeError(
+            raise TrainingDiverged(
                 f"the loss is {value} at step {self.step + 1} of {self.steps}; lower --lr "
                 f"(now {self.settings.lr:g})"
             )

@@ -20,24 +20,24 @@ from mosaicdd.local_solvers.networks.sdnet import SDNet
 NETWORKS: dict[str, type[torch.nn.Module]] = {"linear": LinearNetwork, "sdnet": SDNet}
 
 
-def build_network(name: str, settings: dict, subdomain: Subdomain) -> torch.nn.Module:
-    """Build a network with random weights.
+def check_settings(name: str, values: dict) -> object:
+    """Build the settings of a network from plain values.
 
     Parameters
     ----------
-    settings
-        Values for fields of the network's settings; the others keep their defaults.
+    values
+        For fields of the network's settings; the others keep their defaults.
 
     Raises
     ------
     ValueError
-        If the name or a setting is unknown, or a value is out of its range.
+        If the name or a setting is unknown, or a value is of another type or out of its range.
     """
     if name not in NETWORKS:
         raise ValueError(f"unknown network {name!r}; known: {', '.join(sorted(NETWORKS))}")
-    network = NETWORKS[name]
-    known = {field.name: field.type for field in fields(network.Settings)}
-    for key, value in settings.items():
+    settings = NETWORKS[name].Settings
+    known = {field.name: field.type for field in fields(settings)}
+    for key, value in values.items():
         if key not in known:
             raise ValueError(f"network {name!r} has no setting {key!r}; known: {', '.join(known)}")
         kind = (int, float) if known[key] is float else known[key]
@@ -45,4 +45,16 @@ def build_network(name: str, settings: dict, subdomain: Subdomain) -> torch.nn.M
             raise ValueError(
                 f"setting {key!r} of network {name!r} must be {known[key].__name__}, got {value!r}"
             )
-    return network(4 * subdomain.cells, network.Settings(**settings))
+    return settings(**values)
+
+
+def build_network(name: str, settings: dict, subdomain: Subdomain) -> torch.nn.Module:
+    """Build a network with random weights.
+
+    Raises
+    ------
+    ValueError
+        As `check_settings`.
+    """
+    checked = check_settings(name, settings)
+    return NETWORKS[name](4 * subdomain.cells, checked)

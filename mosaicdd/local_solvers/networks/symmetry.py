@@ -65,8 +65,10 @@ class SquareSymmetry(torch.nn.Module):
         canonical = torch.einsum("qij,qj->qi", matrices[element], points)
         index = torch.arange(len(points), device=points.device)
         if merge:
-            keys = (canonical.detach() / _TOLERANCE).round().long()
-            _, index = torch.unique(keys, dim=0, return_inverse=True)
+            keys = (canonical.detach() / _TOLERANCE).round().long() @ matrices.new_tensor(
+                [2**24, 1], dtype=torch.long
+            )
+            _, index = torch.unique(keys, return_inverse=True)
             first = torch.full((int(index.max()) + 1,), len(points), device=points.device)
             order = torch.arange(len(points), device=points.device)
             canonical = canonical[first.scatter_reduce(0, index, order, "amin")]
