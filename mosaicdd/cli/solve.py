@@ -278,12 +278,12 @@ def _for_people(report: dict, output: str) -> str:
     (nx, ny), (px, py), seconds = report["grid"], report["dims"], report["seconds"]
     parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
     ranks = f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({px}x{py})"
+    problem = f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}"
+    numbers = ("update", "residual", "error_estimate")
+    reached = ", ".join(f"{name.replace('_', ' ')} {report[name]:.1e}" for name in numbers)
     lines = (
-        f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}, {ranks}, "
-        f"{report['dtype']} on {report['device']}",
-        f"{report['status']} after {report['iterations']} iterations: update "
-        f"{report['update']:.1e}, residual {report['residual']:.1e}, "
-        f"error estimate {report['error_estimate']:.1e}",
+        f"{problem}, {ranks}, {report['dtype']} on {report['device']}",
+        f"{report['status']} after {report['iterations']} iterations: {reached}",
         f"{seconds['total']:.2f} s ({parts}), {report['peak_memory_bytes'] / 2**20:.0f} MiB",
         f"wrote {output}",
     )

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The paper's largest problem, 2048 x 2048, on two ranks by the shipped network; files in demo/.
+source "$(dirname "$0")/environment.sh"
+mkdir -p demo
+problem=(--cells 2048x2048 --boundary gp:seed=0)
+
+echo "== solve, by the shipped network"
+mpiexec -n 2 mosaicdd solve -o demo/laplace.h5 "${problem[@]}"
+echo "== solve, by the exact local solver"
+mpiexec -n 2 mosaicdd solve -o demo/exact.h5 "${problem[@]}" --local-solver exact
+echo "== compare (pyAMG takes half a minute)"
+python scripts/demo_table.py demo
+mosaicdd plot demo/laplace.h5 --reference demo/pyamg.h5

@@ -1,0 +1,52 @@
+"""Print the demo's table: the paper, this program and the baselines, side by side.
+
+Usage: demo_table.py FOLDER, with the ``laplace.h5`` and ``exact.h5`` that demo.sh makes. The pyAMG
+solution is left beside them as ``pyamg.h5``.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from tables import table
+
+from mosaicdd.problems.equations import equation
+from mosaicdd.problems.references import solve_by_multigrid, solve_by_sine_transform
+from mosaicdd.storage.solution_file import StoredSolution, read_solution, writing_solution
+
+
+def main(folder: Path) -> None:
+    """Solve by the baselines, compare, and print the table."""
+    ours = [read_solution(folder / f"{name}.h5") for name in ("laplace", "exact")]
+    amg, amg_seconds = _timed(solve_by_multigrid, ours[0])
+    dst, dst_seconds = _timed(solve_by_sine_transform, ours[0])
+    _store(folder / "pyamg.h5", ours[0], amg, amg_seconds)
+    rows = [["the paper (SC'23), 1 A30 GPU", "3200", "880", "5e-2"]]
+    for solution, name in zip(ours, ("shipped network", "exact local solver"), strict=True):
+        facts = solution.attributes
+        label = f"mosaicdd, {name}, {facts['ranks']} ranks"
+        error = np.abs(solution.field - amg).mean()
+        rows.append([label, str(facts["iterations"]), f"{solution.seconds:.2f}", f"{error:.1e}"])
+    error = np.abs(dst - amg).mean()
+    rows.append(["fast sine transform, 1 core", "direct", f"{dst_seconds:.2f}", f"{error:.1e}"])
+    rows.append(["pyAMG to 1e-10, 1 core", "-", f"{amg_seconds:.2f}", "reference"])
+    ny, nx = ours[0].grid.shape
+    print(table([f"Laplace, {nx} x {ny}", "iterations", "seconds", "MAE against pyAMG"], rows))
+
+
+def _timed(solve, solution: StoredSolution) -> tuple[np.ndarray, float]:
+    start = time.perf_counter()
+    field = solve(equation(solution.attributes["pde"]), solution.boundary)
+    return field, time.perf_counter() - start
+
+
+def _store(path: Path, problem: StoredSolution, field: np.ndarray, seconds: float) -> None:
+    with writing_solution(path, problem.grid, problem.boundary, "float64") as writer:
+        writer.write(field, (slice(None), slice(None)))
+        facts = {"local_solver": "pyAMG", "pde": problem.attributes["pde"], "status": "reference"}
+        writer.describe(facts | {"seconds": {"iterate": seconds}}, {"update": []})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,45 @@
+"""Tables that the scripts print and write to ``benchmarks/``: Markdown, with date and hardware."""
+
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Format a Markdown table with columns of equal width."""
+    cells = [header, *rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = [
+        "| " + " | ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) + " |" for r in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return "\n".join(lines)
+
+
+def hardware() -> str:
+    """Describe the machine and the libraries in one line."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [x for x in info.read_text().splitlines() if x.startswith("model name")]
+        model = names[0].split(":")[1].strip() if names else model
+    if torch.cuda.is_available():
+        model += f", {torch.cuda.get_device_name()}"
+    date = datetime.now(UTC).date().isoformat()
+    return (
+        f"{date}, {model}, {torch.get_num_threads()} thread per rank, Python "
+        f"{platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}"
+    )
+
+
+def publish(name: str, title: str, text: str) -> None:
+    """Print a result and write it to ``benchmarks/NAME.md``."""
+    content = f"# {title}\n\n{hardware()}\n\n{text}\n"
+    print(content)
+    BENCHMARKS.mkdir(exist_ok=True)
+    (BENCHMARKS / f"{name}.md").write_text(content)
