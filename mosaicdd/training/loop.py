@@ -26,7 +26,7 @@ from mosaicdd.training.settings import TrainingSettings
 logger = logging.getLogger(__name__)
 
 
-class TrainingDiverged(RuntimeError):
+class TrainingDivergedError(RuntimeError):
     """The loss became NaN or infinite; the message names the step."""
 
 
@@ -82,7 +82,7 @@ def train_network(
     ------
     ValueError
         If the network, a setting or the equation is unknown.
-    TrainingDiverged
+    TrainingDivergedError
         If the loss becomes NaN or infinite.
     """
     start = time.perf_counter()
@@ -183,7 +183,7 @@ class Trainer:
             loss = loss.detach() + residual.detach()
         value = loss.item()
         if not np.isfinite(value):
-            raise TrainingDiverged(
+            raise TrainingDivergedError(
                 f"the loss is {value} at step {self.step + 1} of {self.steps}; lower --lr "
                 f"(now {self.settings.lr:g})"
             )

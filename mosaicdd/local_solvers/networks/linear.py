@@ -31,9 +31,9 @@ class LinearSettings:
     """
 
     width: int = 128
-    depth: int = 3
+    depth: int = 2
     features: int = 64
-    sigma: float = 3.0
+    sigma: float = 8.0
     symmetric: bool = True
 
     def __post_init__(self):
