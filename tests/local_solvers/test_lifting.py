@@ -1,0 +1,66 @@
+"""The lifting takes exact solutions out of the perimeter and puts them back."""
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.lifting import Lifting, unit_points
+from mosaicdd.problems.equations import LAPLACE
+
+SUBDOMAIN = Subdomain(cells=16)
+EPS = np.finfo(float).eps
+
+
+def random_perimeters(count, seed=0):
+    return torch.as_tensor(np.random.default_rng(seed).standard_normal((count, 64)))
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_exact_solutions_leave_no_remainder_and_come_back(degree):
+    lifting = Lifting(LAPLACE, SUBDOMAIN, degree)
+    g = torch.as_tensor(lifting.basis(SUBDOMAIN.perimeter).T.copy())  # (J, P), at most 2**(3/2)
+    remainder, coefficients = lifting.remove(g)
+    # Sums over 64 nodes with a well-conditioned fit: 64 roundings of values up to 3.
+    assert remainder.abs().max() < 200 * EPS
+    inside = coefficients @ lifting.basis_tensor(SUBDOMAIN.interior)
+    np.testing.assert_allclose(inside.T, lifting.basis(SUBDOMAIN.interior), atol=200 * EPS)
+
+
+def test_split_and_join_are_inverse_on_the_seen_perimeter():
+    lifting = Lifting(LAPLACE, SUBDOMAIN)
+    g = 5.0 * random_perimeters(7)
+    remainder, scale, coefficients = lifting.split(g)
+    back = lifting.join(remainder, scale, coefficients, lifting.basis_tensor(SUBDOMAIN.perimeter))
+    seen = np.delete(np.arange(64), lifting.unseen)
+    np.testing.assert_allclose(back[:, seen], g[:, seen], atol=100 * EPS * 20)
+
+
+def test_the_remainder_has_unit_size():
+    remainder, _, _ = Lifting(LAPLACE, SUBDOMAIN).split(1e-3 * random_perimeters(5))
+    np.testing.assert_allclose(remainder.square().mean(dim=1), 1.0, rtol=64 * EPS)
+
+
+def test_zero_perimeters_stay_zero_and_finite():
+    parts = Lifting(LAPLACE, SUBDOMAIN).split(torch.zeros(3, 64, dtype=torch.float64))
+    assert [part.abs().max().item() for part in parts] == [0.0, 1.0, 0.0]
+
+
+def test_corners_that_the_stencil_never_reads_change_nothing():
+    lifting = Lifting(LAPLACE, SUBDOMAIN)
+    g = random_perimeters(4)
+    changed = g.clone()
+    changed[:, [0, 16, 32, 48]] += 10.0
+    for part, same in zip(lifting.split(g), lifting.split(changed), strict=True):
+        assert torch.equal(part, same)
+
+
+def test_points_are_scaled_to_the_square_of_half_side_one():
+    corners = unit_points(np.array([[0, 0], [8, 16]]), SUBDOMAIN)
+    assert corners.tolist() == [[-1.0, -1.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("degree", [-1, 200])
+def test_an_impossible_degree_is_refused(degree):
+    with pytest.raises(ValueError, match="lifting"):
+        Lifting(LAPLACE, SUBDOMAIN, degree)

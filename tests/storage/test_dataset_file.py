@@ -1,0 +1,74 @@
+"""Dataset files come back as they were written, and refuse what they are not."""
+
+import h5py
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.storage.dataset_file import Dataset, read_dataset, write_dataset
+
+
+def small_dataset(samples=10, **changes):
+    rng = np.random.default_rng(0)
+    content = {
+        "pde": "laplace",
+        "subdomain": Subdomain(4, 0.25),
+        "boundary": rng.standard_normal((samples, 16)),
+        "solution": rng.standard_normal((samples, 5, 5)),
+        "hyperparameters": rng.standard_normal((samples, 1)),
+        "hyperparameter_names": ("length_scale",),
+        "window_boundary": rng.standard_normal((3, 16)),
+        "window_solution": rng.standard_normal((3, 5, 5)),
+        "validation": 0.2,
+        "seed": 7,
+    }
+    return Dataset(**{**content, **changes})
+
+
+def test_a_dataset_comes_back_as_it_was_written(tmp_path):
+    written = small_dataset()
+    write_dataset(tmp_path / "data.h5", written)
+    read = read_dataset(tmp_path / "data.h5")
+    for name, value in vars(written).items():
+        np.testing.assert_array_equal(getattr(read, name), value)
+    assert read.content_hash == written.content_hash
+    assert read.held_out == 2
+
+
+def test_the_file_has_the_documented_layout(tmp_path):
+    write_dataset(tmp_path / "data.h5", small_dataset())
+    with h5py.File(tmp_path / "data.h5") as file:
+        shapes = {name: file[name].shape for name in ("boundary", "solution", "hyperparameters")}
+        assert shapes == {"boundary": (10, 16), "solution": (10, 5, 5), "hyperparameters": (10, 1)}
+        assert {"pde", "cells", "size", "seed", "format_version", "version_torch"} <= set(
+            file.attrs
+        )
+
+
+def test_the_hash_depends_on_the_samples():
+    assert small_dataset().content_hash != small_dataset(samples=11).content_hash
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"boundary": np.zeros((10, 12))}, "must have the shapes"),
+        ({"window_solution": np.zeros((2, 5, 5))}, "window boundaries"),
+        ({"boundary": np.full((10, 16), np.nan)}, "must be finite"),
+        ({"hyperparameters": np.zeros((9, 1))}, "do not fit"),
+        ({"validation": 0.01}, "leaves none"),
+    ],
+)
+def test_inconsistent_content_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        small_dataset(**changes)
+
+
+def test_a_dataset_file_is_not_a_model_file(tmp_path):
+    from mosaicdd.storage.model_file import read_model
+
+    write_dataset(tmp_path / "data.h5", small_dataset())
+    with pytest.raises(
+        ValueError, match="a mosaicdd dataset file, a mosaicdd model file is needed"
+    ):
+        read_model(tmp_path / "data.h5")
