@@ -1,0 +1,111 @@
+"""``generate`` and ``train`` on the command line: their JSON, their files, their refusals."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from mosaicdd.cli.generate import generate
+from mosaicdd.cli.train import train
+from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.storage.dataset_file import read_dataset
+
+SMALL = ["--cells", "8", "--size", "0.125", "--samples", "200", "--windows", "50"]
+
+
+def run(command, *arguments):
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "data.h5"
+    result = run(generate, path, *SMALL, "--json")
+    assert result.exit_code == 0
+    figures = json.loads(result.stdout)
+    assert figures["dataset_hash"] == read_dataset(path).content_hash
+    return path
+
+
+def test_train_prints_one_json_object_and_writes_a_model(data, tmp_path):
+    model = tmp_path / "model.h5"
+    result = run(train, data, "-o", model, "--epochs", 2, "--set", "width=16", "--json")
+    assert result.exit_code == 0
+    figures = json.loads(result.stdout)
+    assert set(figures) == {
+        "validation_mse",
+        "window_mse",
+        "steps",
+        "seconds",
+        "samples_per_second",
+        "ranks",
+        "network",
+        "parameters",
+        "model",
+    }
+    assert figures["model"] == str(model)
+    solver = load_local_solver(str(model))
+    assert solver.linear
+    assert solver.network.settings.width == 16
+    assert solver.card.validation["mse"] == figures["validation_mse"]
+
+
+def test_an_sdnet_trains_with_the_pde_loss(data, tmp_path):
+    model = tmp_path / "model.h5"
+    options = ("--network", "sdnet", "--epochs", 1, "--pde-weight", 1e-4, "--collocation", 4)
+    assert run(train, data, "-o", model, *options).exit_code == 0
+    assert not load_local_solver(str(model)).linear
+
+
+def test_without_json_plain_lines_go_to_stderr_and_a_summary_to_stdout(data, tmp_path):
+    result = run(train, data, "-o", tmp_path / "model.h5", "--epochs", 1)
+    assert "training linear: 100%" in result.stderr
+    assert len(result.stdout.splitlines()) == 1
+    assert "validation MSE" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--validation", "2"], "validation fraction"),
+        (["--pde", "nothing"], "unknown pde 'nothing'"),
+        (["--cells", "7"], "even number"),
+        (["--method", "guess"], "guess"),
+    ],
+)
+def test_generate_refuses_bad_input_in_one_line(tmp_path, options, message):
+    result = run(generate, tmp_path / "data.h5", *SMALL, *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_folder_that_does_not_exist_is_refused_before_any_work(data, tmp_path):
+    missing = tmp_path / "missing" / "out.h5"
+    for result in (run(generate, missing), run(train, data, "-o", missing)):
+        assert result.exit_code == 2
+        assert "does not exist" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["--set", "wide=3"], "no setting 'wide'"),
+        (["--set", "width"], "NAME=VALUE"),
+        (["--lifting-degree", "-1"], "lifting_degree"),
+    ],
+)
+def test_train_refuses_bad_input_in_one_line(data, tmp_path, options, message):
+    result = run(train, data, "-o", tmp_path / "model.h5", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_train_refuses_what_is_not_a_dataset(tmp_path):
+    (tmp_path / "data.h5").write_text("no")
+    for name, message in (("data.h5", "not a complete"), ("none.h5", "missing")):
+        result = run(train, tmp_path / name, "-o", tmp_path / "model.h5")
+        assert result.exit_code == 2
+        assert message in result.stderr

@@ -1,0 +1,84 @@
+"""Generated problems: solved to the discrete equation, each independent of the others."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.training.dataset import generate_dataset
+from mosaicdd.training.settings import GenerationSettings
+
+SUBDOMAIN = Subdomain(cells=8, size=0.125)
+
+
+def generate(samples=20, **changes):
+    return generate_dataset(
+        GenerationSettings(subdomain=SUBDOMAIN, samples=samples, windows=240, **changes)
+    )
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return generate()
+
+
+def test_samples_do_not_depend_on_how_many_are_drawn(dataset):
+    more = generate(samples=300)  # more than one batch of solutions
+    for name in ("boundary", "solution", "hyperparameters"):
+        np.testing.assert_array_equal(getattr(more, name)[:20], getattr(dataset, name))
+
+
+def test_the_seed_changes_every_sample(dataset):
+    other = generate(seed=1)
+    assert (np.abs(other.boundary - dataset.boundary).max(axis=1) > 1e-3).all()
+
+
+def test_multigrid_and_factorisation_agree(dataset):
+    direct = generate(method="direct")
+    # Relative residual 1e-10, |b| about 5, |A^-1| at most 8**2 / (2 pi**2) = 3.3.
+    for name in ("solution", "window_solution"):
+        np.testing.assert_allclose(getattr(direct, name), getattr(dataset, name), atol=2e-9)
+
+
+@pytest.mark.parametrize("kind", ["", "window_"])
+def test_solutions_solve_the_discrete_equation_with_their_boundary(dataset, kind):
+    boundary, solution = (getattr(dataset, kind + name) for name in ("boundary", "solution"))
+    residual = DirichletSystem(LAPLACE, (8, 8)).apply(np.moveaxis(solution, 0, -1))
+    assert np.abs(residual).max() < 1e-8  # 1e-10 |b|, with |b| about 20 for the larger problems
+    nodes = SUBDOMAIN.perimeter
+    np.testing.assert_array_equal(solution[:, nodes[:, 0], nodes[:, 1]], boundary)
+
+
+def test_windows_come_from_more_than_one_larger_problem(dataset):
+    assert dataset.window_boundary.shape == (240, 32)  # 225 from the first, 15 from the second
+    assert np.abs(dataset.window_boundary[225:]).max() > 0
+
+
+def test_hyperparameters_lie_in_their_range(dataset):
+    assert dataset.hyperparameter_names == ("length_scale",)
+    assert 0.03 <= dataset.hyperparameters.min() < 0.06
+    assert 0.5 < dataset.hyperparameters.max() <= 1.0
+
+
+def test_progress_counts_to_the_end():
+    calls = []
+    settings = GenerationSettings(subdomain=SUBDOMAIN, samples=300, windows=1, method="direct")
+    generate_dataset(settings, lambda done, total: calls.append((done, total)))
+    assert calls == [(256, 300), (300, 300)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"samples": 3}, "hold out 0"),
+        ({"validation": 1.0}, r"in \(0, 1\)"),
+        ({"length_scale": (1.0, 0.1)}, "least < greatest"),
+        ({"noise": -1.0}, "noise"),
+        ({"windows": 0}, "windows"),
+        ({"method": "guess"}, "known: amg, direct"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        GenerationSettings(**{"samples": 20, **changes})

@@ -1,0 +1,119 @@
+"""Training lowers the error, repeats itself, and keeps to its time."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.training.dataset import generate_dataset
+from mosaicdd.training.loop import TrainingDivergedError, train_network
+from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
+from mosaicdd.training.settings import GenerationSettings, TrainingSettings
+
+SMALL = {"linear": {"width": 32, "features": 16}, "sdnet": {"width": 16, "channels": 2}}
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return generate_dataset(
+        GenerationSettings(
+            subdomain=Subdomain(cells=8, size=0.125), samples=1000, windows=200, method="direct"
+        )
+    )
+
+
+def train(dataset, name="linear", **changes):
+    reports = []
+    settings = TrainingSettings(**{"epochs": 20, "batch_size": 100, "validations": 8, **changes})
+    return train_network(name, SMALL[name], dataset, settings, reports.append), reports
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "factor"),
+    [
+        # A tenth or less of the gain that is usually seen.
+        ("linear", {"epochs": 60}, 1000),
+        ("linear", {"optimizer": "adamw"}, 20),
+        ("linear", {"pde_weight": 1e-4}, 20),
+        ("sdnet", {"points": 16, "epochs": 60}, 5),
+        ("sdnet", {"pde_weight": 1e-4, "collocation": 8}, 1.5),
+    ],
+)
+def test_training_lowers_both_validation_errors(dataset, name, changes, factor):
+    result, reports = train(dataset, name, **changes)
+    assert result.best.validation_mse < reports[0].validation_mse / factor
+    assert result.best.window_mse < reports[0].window_mse / factor
+
+
+def test_the_same_seed_gives_the_same_network(dataset):
+    (first, _), (second, _), (other, _) = (train(dataset, epochs=3, seed=s) for s in (4, 4, 5))
+    assert first.best.validation_mse == second.best.validation_mse
+    assert first.best.validation_mse != other.best.validation_mse
+    for a, b in zip(first.network.parameters(), second.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_best_weights_are_kept(dataset):
+    result, reports = train(dataset)
+    sums = [report.validation_mse + report.window_mse for report in reports]
+    assert result.best == reports[int(np.argmin(sums))]
+    assert result.card.validation["mse"] == result.best.validation_mse
+
+
+def test_training_ends_within_its_seconds_with_its_schedule_run_down(dataset):
+    result, reports = train(dataset, epochs=10**6, max_seconds=3.0)
+    assert result.seconds < 3.0
+    assert reports[-1].progress == 1.0
+    assert 0 < result.steps < 9 * 10**6
+
+
+def test_the_card_says_what_was_done(dataset):
+    card = train(dataset, epochs=2)[0].card
+    assert (card.pde, card.cells, card.size, card.lifting_degree) == ("laplace", 8, 0.125, 2)
+    assert card.settings["width"] == 32
+    assert card.boundary_range == [dataset.boundary.min(), dataset.boundary.max()]
+    assert card.hyperparameter_ranges["length_scale"][0] >= 0.03
+    assert card.dataset_hash == dataset.content_hash
+    assert card.training["steps"] == 18  # 900 samples in batches of 100, twice
+
+
+def test_a_loss_that_is_not_finite_names_the_step(dataset):
+    broken = dataset.solution.copy()
+    broken[:, 4, 4] = 1e200  # finite in float64, infinite in float32
+    with pytest.raises(TrainingDivergedError, match="at step 1 of 180"):
+        train(dataclasses.replace(dataset, solution=broken))
+
+
+def test_a_batch_larger_than_the_dataset_becomes_the_dataset(dataset):
+    assert train(dataset, epochs=3, batch_size=10**6)[0].steps == 3
+
+
+def test_the_learning_rate_rises_then_falls_linearly_to_zero():
+    factors = [learning_rate_factor(p, 0.2) for p in (0.1, 0.2, 0.6, 1.0)]
+    np.testing.assert_allclose(factors, [0.5, 1.0, 0.5, 0.0], atol=1e-12)
+    assert learning_rate_factor(0.0, 0.2) > 0  # the first step must move
+
+
+def test_weight_decay_is_zero_as_in_the_paper():
+    weights = [torch.nn.Parameter(torch.ones(2, 2))]
+    for name in ("adamw", "soap"):
+        group = build_optimiser(weights, TrainingSettings(optimizer=name)).param_groups[0]
+        assert group["weight_decay"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"lr": 0.0}, "learning rate"),
+        ({"lr": float("nan")}, "learning rate"),
+        ({"max_seconds": -1.0}, "max_seconds"),
+        ({"warmup": 1.0}, "warmup"),
+        ({"optimizer": "sgd"}, "known: adamw, soap"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingSettings(**changes)
