@@ -27,7 +27,7 @@ class Lattice:
     subdomain: Subdomain
 
     def __post_init__(self):
-        if not np.isclose(self.grid.spacing, self.subdomain.spacing, rtol=1e-12):
+        if not np.isclose(self.grid.spacing, self.subdomain.spacing, rtol=1e-12, atol=0):
             raise ValueError(
                 f"the grid spacing is {self.grid.spacing:g}, "
                 f"the local solver's is {self.subdomain.spacing:g}; they must be equal"
