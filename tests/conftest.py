@@ -1,0 +1,155 @@
+"""What all tests share: which of them run on how many ranks, a watchdog, and small lattices.
+
+The same files run as ``pytest`` and as ``mpiexec -n N pytest``. A test marked ``ranks(1, 4)`` runs
+on those numbers of ranks, one without the marker on one rank only. On several ranks all wait for
+each other after each test; if one has failed and others hang in it, the job is ended. Rank 0
+reports; the others print their failures to stderr.
+"""
+
+import faulthandler
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mpi4py import MPI
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+
+_WATCHDOG_SECONDS = 120
+_GRACE_SECONDS = 10  # for the ranks that have not failed to come out of a test
+
+torch.set_num_threads(1)
+
+
+@pytest.hookimpl(trylast=True)  # after the reporter has been made
+def pytest_configure(config):
+    config.addinivalue_line("markers", "limit(seconds): the watchdog's, instead of 120")
+    config.pluginmanager.register(_Ranks(config, MPI.COMM_WORLD))
+
+
+class _Ranks:
+    """Selects the tests of this number of ranks, watches them, and keeps the ranks together."""
+
+    def __init__(self, config, world):
+        self.world = world.Dup()
+        # What pytest has not captured: it does not capture at this point.
+        self.stderr = os.fdopen(os.dup(2), "w")
+        self.failed = False
+        if world.rank > 0:
+            config.pluginmanager.unregister(name="terminalreporter")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config, items):
+        def belongs(item):
+            marker = item.get_closest_marker("ranks")
+            return self.world.size in (marker.args if marker else (1,))
+
+        config.hook.pytest_deselected(items=[item for item in items if not belongs(item)])
+        items[:] = filter(belongs, items)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        marker = item.get_closest_marker("limit")
+        limit = marker.args[0] if marker else _WATCHDOG_SECONDS
+        faulthandler.dump_traceback_later(limit, exit=True, file=self.stderr)
+        self.failed = False
+        try:
+            result = yield
+            self.meet()
+            return result
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.failed = True
+            if self.world.rank > 0:
+                print(f"rank {self.world.rank}: {report.nodeid}", file=self.stderr)
+                print(report.longreprtext, file=self.stderr, flush=True)
+
+    def meet(self):
+        """Wait for the other ranks; end the job if this one has failed and they do not come."""
+        arrived, start = self.world.Ibarrier(), time.monotonic()
+        while not arrived.Test():
+            time.sleep(0.001)
+            if self.failed and time.monotonic() - start > _GRACE_SECONDS:
+                self.stderr.write(f"rank {self.world.rank} failed, others wait: end of the job\n")
+                self.stderr.flush()
+                self.world.Abort(1)
+
+
+@pytest.fixture
+def comm():
+    """Return the communicator over all ranks."""
+    return MPI.COMM_WORLD
+
+
+@pytest.fixture
+def make_grid(comm):
+    """Return a factory of process grids: all ranks with chosen or default dims, or this one."""
+
+    def make(dims=None, *, alone=False):
+        ranks = MPI.COMM_SELF if alone else comm
+        return ProcessGrid(ranks, dims or choose_dims(ranks.size, (10**6, 10**6)))
+
+    return make
+
+
+@pytest.fixture
+def all_dims(comm):
+    """Return all dims of this number of ranks, (y, x)."""
+    return [(y, comm.size // y) for y in range(1, comm.size + 1) if comm.size % y == 0]
+
+
+@pytest.fixture
+def make_lattice():
+    """Return a factory of lattices with ``(K_y, K_x)`` lattice cells and subdomains of ``m``."""
+
+    def make(cells, m=8, size=0.5):
+        subdomain = Subdomain(m, size)
+        shape = tuple(count * m // 2 for count in cells)
+        return Lattice(Grid(shape, subdomain.spacing), subdomain)
+
+    return make
+
+
+@pytest.fixture
+def random_field():
+    """Return a factory of seeded fields on the nodes of a lattice, the same on every rank."""
+    return lambda lattice, seed=0: np.random.default_rng(seed).standard_normal(lattice.grid.nodes)
+
+
+@pytest.fixture
+def interface_of():
+    """Return a function that cuts the interface of a block out of a whole field."""
+
+    def cut(block, field):
+        values = torch.from_numpy(Interface.values_of_field(block, field))
+        return Interface(block, device=values.device, dtype=values.dtype, flat=values)
+
+    return cut
+
+
+@pytest.fixture
+def common_path(comm, tmp_path):
+    """Return a temporary folder that all ranks use."""
+    return comm.bcast(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def mpiexec():
+    """Return the launcher beside this Python, or the first one on the path."""
+    beside = Path(sys.executable).parent
+    found = shutil.which("mpiexec", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        pytest.fail("no mpiexec: pip install 'mosaicdd[mpi]', or load your cluster's MPI module")
+    return found

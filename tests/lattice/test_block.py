@@ -1,0 +1,82 @@
+"""Blocks: over any partition, everything is owned exactly once."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+
+KIND = {"device": torch.device("cpu"), "dtype": torch.float64}
+
+
+def cuts(count):
+    """All ways to cut the centres 1..count into runs, as lists of (start, stop)."""
+    for inner in itertools.product((False, True), repeat=count - 1):
+        at = [1, *(i + 2 for i, cut in enumerate(inner) if cut), count + 1]
+        yield list(itertools.pairwise(at))
+
+
+def partitions(lattice):
+    """All partitions of the lattice into a grid of blocks."""
+    for rows, columns in itertools.product(*(cuts(n) for n in lattice.subdomains)):
+        yield [
+            Block(lattice, (y[0], x[0]), (y[1], x[1])) for y, x in itertools.product(rows, columns)
+        ]
+
+
+@pytest.mark.parametrize("cells", [(2, 2), (2, 5), (5, 4)])
+def test_each_interface_node_inside_the_domain_is_owned_by_one_block(cells, make_lattice):
+    lattice = make_lattice(cells)
+    number = np.arange(np.prod(lattice.grid.nodes)).reshape(lattice.grid.nodes)
+    on_lines = np.zeros(lattice.grid.nodes, bool)
+    on_lines[:: lattice.spacing] = on_lines[:, :: lattice.spacing] = True
+    expected = number[1:-1, 1:-1][on_lines[1:-1, 1:-1]]
+    for blocks in partitions(lattice):
+        owned = [
+            Interface.values_of_field(block, number)[
+                Interface(block, **KIND).ownership().flat.numpy() == 1
+            ]
+            for block in blocks
+        ]
+        np.testing.assert_array_equal(np.sort(np.concatenate(owned)), expected)
+
+
+@pytest.mark.parametrize("cells", [(2, 2), (2, 5), (5, 4)])
+def test_each_grid_node_is_owned_by_one_block(cells, make_lattice):
+    lattice = make_lattice(cells)
+    for blocks in partitions(lattice):
+        count = np.zeros(lattice.grid.nodes, int)
+        for block in blocks:
+            local, whole = block.owned_nodes()
+            region = np.zeros([n + 1 for n in block.cells])
+            assert region[local].shape == count[whole].shape
+            count[whole] += 1
+        assert (count == 1).all()
+
+
+def test_the_boundary_pieces_are_what_is_not_inner(make_lattice):
+    lattice = make_lattice((5, 4))
+    for block in itertools.chain.from_iterable(partitions(lattice)):
+        for axis in (0, 1):
+            known = np.zeros(block.line_shape(axis), bool)
+            for family, part in block.boundary_pieces():
+                if family == axis:
+                    known[part] = True
+            assert not known[block.inner(axis)].any()
+            known[block.inner(axis)] = True
+            assert known.all()
+
+
+def test_the_region_is_that_of_the_owned_subdomains(make_lattice):
+    lattice = make_lattice((7, 6))
+    block = Block(lattice, (2, 4), (5, 6))
+    s = lattice.spacing
+    assert block.subdomains == (3, 2)
+    # The subdomain centred at line 2 reaches down to line 1, that at line 4 up to line 5.
+    assert block.origin == (1 * s, 3 * s)
+    assert block.cells == (4 * s, 3 * s)
+    assert block.at_edge(0) == (False, False)
+    assert block.at_edge(1) == (False, True)

@@ -1,0 +1,40 @@
+"""Runs the tests marked ``ranks`` under mpiexec, so that plain ``pytest`` shows them, too."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_HERE = Path(__file__).parent
+_SECONDS = 150
+
+
+def files_with_ranks():
+    """List the files that hold such tests: importing the others costs every rank seconds."""
+    return [
+        str(path)
+        for path in sorted(_HERE.glob("*/test_*.py"))
+        if "pytest.mark.ranks" in path.read_text()
+    ]
+
+
+@pytest.mark.limit(_SECONDS + 30)
+@pytest.mark.parametrize("size", [2, 3, 4, 6])
+def test_the_tests_for_several_ranks_pass(size, mpiexec):
+    pytest_on_a_rank = [sys.executable, "-m", "pytest", "-m", "ranks", "-p", "no:cacheprovider"]
+    job = subprocess.run(
+        [mpiexec, "-n", str(size), *pytest_on_a_rank, *files_with_ranks()],
+        cwd=_HERE.parent,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    passed = re.search(r"(\d+) passed", job.stdout)
+    assert job.returncode == 0, f"exit code {job.returncode}:\n{job.stdout}"
+    assert passed, f"no test ran:\n{job.stdout}"
