@@ -5,11 +5,13 @@ functions of numexpr are known; everything else is refused by name.
 """
 
 import ast
+import functools
 import operator
+import warnings
 
 import numpy as np
 
-_FUNCTIONS = {
+_OF_NUMPY = {
     name: getattr(np, name)
     for name in (
         *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2"),
@@ -17,19 +19,28 @@ _FUNCTIONS = {
         *("exp", "expm1", "log", "log10", "log1p", "sqrt", "abs", "floor", "ceil", "fmod"),
     )
 }
-_ARITY = {name: function.nin for name, function in _FUNCTIONS.items()} | {"where": 3}
-_FUNCTIONS["where"] = np.where
-_OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
+_ARITY = {name: function.nin for name, function in _OF_NUMPY.items()} | {"where": 3}
+_ARITHMETIC = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
     ast.Div: np.divide,
     ast.Pow: np.power,
     ast.Mod: np.mod,
+    ast.UAdd: np.positive,
+    ast.USub: np.negative,
+}
+
+
+def _in_float(functions: dict) -> dict:
+    """Let comparisons count as 0.0 and 1.0: the sum of two truth values in numpy is their "or"."""
+    return {key: functools.partial(function, dtype=float) for key, function in functions.items()}
+
+
+_FUNCTIONS = _in_float(_OF_NUMPY) | {"where": np.where}
+_OPERATORS = _in_float(_ARITHMETIC) | {
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
     ast.Invert: operator.invert,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -56,7 +67,9 @@ class Expression:
         if len(text) > _LONGEST:
             raise ValueError(f"an expression has at most {_LONGEST} characters, got {len(text)}")
         try:
-            self._tree = ast.parse(text.strip(), mode="eval").body
+            with warnings.catch_warnings():  # of the parser, about what is refused below
+                warnings.simplefilter("ignore")
+                self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             raise ValueError(f"cannot read the expression {text!r}") from None
         for node in ast.walk(self._tree):
@@ -70,7 +83,7 @@ class Expression:
         match node:
             case ast.Constant(value=value) if type(value) in (int, float):
                 if abs(value) > 1e300:
-                    self._refuse(f"the number {value:.6g}")
+                    self._refuse("a number above 1e300")
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _ARITY:
                 if len(arguments) != _ARITY[name]:
                     self._refuse(f"{name} with {len(arguments)} arguments (it has {_ARITY[name]})")
