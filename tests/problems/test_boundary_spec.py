@@ -1,0 +1,54 @@
+"""The text that asks for boundary data."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.boundary_spec import boundary_of_spec, is_file
+
+GRID = Grid((16, 24), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings"),
+    [
+        ("gp", {}),
+        ("gp:", {}),
+        ("gp:seed=3", {"seed": 3}),
+        ("gp:length=0.5,seed=1", {"seed": 1, "length": 0.5}),
+        ("gp:amplitude=2,noise=1e-3", {"amplitude": 2.0, "noise": 1e-3}),
+    ],
+)
+def test_a_gaussian_process_takes_its_settings_from_the_text(spec, settings):
+    expected = Boundary.of_gaussian_process(GRID, **settings)
+    np.testing.assert_array_equal(boundary_of_spec(spec, GRID).left, expected.left)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("gp:seed=1.5", "gp:seed must be a number, got '1.5'"),
+        ("gp:seed", "gp:seed must be a number, got ''"),
+        ("gp:seed=-1", r"gp:seed must be in \[0,"),
+        ("gp:length=0", "gp:length must be in"),
+        ("gp:length=nan", "gp:length must be in"),
+        ("gp:noise=inf", "gp:noise must be in"),
+        ("gp:amplitude=-1", "gp:amplitude must be in"),
+        ("gp:colour=3", "no setting 'colour'; known: seed, length, amplitude, noise"),
+        ("expr:", "cannot read the expression"),
+        ("expr:open(x)", "not allowed"),
+    ],
+)
+def test_a_malformed_text_is_refused_by_name(spec, message):
+    with pytest.raises(ValueError, match=message):
+        boundary_of_spec(spec, GRID)
+
+
+def test_anything_else_is_a_file():
+    assert is_file("edges.h5")
+    assert is_file("gpx")
+    assert is_file("./gp:seed=0")
+    assert not is_file("gp")
+    assert not is_file("gp:seed=0")
+    assert not is_file("expr:x")
