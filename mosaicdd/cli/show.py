@@ -1,6 +1,7 @@
 """What people see while a command works: a bar on a terminal, plain lines otherwise."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,8 @@ import click
 Show = Callable[..., None]
 """``show(fraction, note="")``: the fraction of the work that is done, and a remark."""
 
-_LINES = 10  # plain lines of one stage without a terminal
+_LINES = 10  # plain lines of one stage without a terminal, at most
+_SECONDS = 2.0  # between two of them, at least
 
 
 @contextmanager
@@ -51,20 +53,22 @@ def _bar(title: str) -> Iterator[Show]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=1.0, note="")
         yield lambda fraction, note="": progress.update(task, completed=fraction, note=note)
 
 
 class _Lines:
-    """Write a line whenever another tenth of the work is done."""
+    """Write a line whenever another tenth of the work is done, of long work only."""
 
     def __init__(self, title: str):
         self.title = title
         self.next = 0.0
+        self.last = time.monotonic()
 
     def __call__(self, fraction: float, note: str = "") -> None:
         """Write the line if it is due."""
-        if fraction >= self.next or fraction >= 1:
+        if fraction >= self.next and time.monotonic() - self.last >= _SECONDS:
             self.next = fraction + 1 / _LINES
+            self.last = time.monotonic()
             click.echo(f"{self.title}: {fraction:4.0%} {note}".rstrip(), err=True)

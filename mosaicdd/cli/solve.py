@@ -14,6 +14,7 @@ import torch
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.progress import IterationProgress
+from mosaicdd.cli.show import stage
 from mosaicdd.cli.types import SIZE_PAIR
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
@@ -195,9 +196,8 @@ def solve(
         truth = schwarz.reference(field)
     comm.Barrier()
     setup = time.perf_counter() - start
-    with IterationProgress(
-        settings.stopping.rtol, until_mae, shown=grid.is_root and not as_json
-    ) as progress:
+    with stage("solving", quiet=as_json or not grid.is_root) as show:
+        progress = IterationProgress(settings.stopping, show)
         solution = schwarz.solve(data, reference=truth, progress=progress)
     report = _report(grid, lattice, solver, settings, solution, device)
     report["seconds"] = {"setup": setup} | solution.seconds

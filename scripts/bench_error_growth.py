@@ -1,0 +1,51 @@
+"""The error against the domain's size, for both shipped models, smooth and rough boundary data.
+
+Two-level iteration to convergence; MAE over the whole field against the fast sine transform.
+"""
+
+import torch
+from serial import local_solver, schwarz_solver
+from tables import publish, table
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopping import StoppingRule
+
+_SIZES = (256, 512, 1024, 2048)
+_DATA = {
+    "smooth: length scale 1/16 of the perimeter": {},
+    "rough: length scale 0.1, one fifth of a subdomain": {"length": 0.1},
+    "white noise": {"amplitude": 0.0, "noise": 1.0},
+}
+_RTOL = {"laplace": 1e-8, "laplace-sdnet": 1e-6}
+
+
+def main() -> None:
+    """Run everything, print the table and write it to ``benchmarks/``."""
+    torch.set_num_threads(1)
+    rows = []
+    for name in _RTOL:
+        for label, data in _DATA.items():
+            results = [_error(name, cells, data) for cells in _SIZES]
+            iterations = ", ".join(str(count) for _, count in results)
+            rows.append([name, label, *(f"{mae:.1e}" for mae, _ in results), iterations])
+    header = ["model", "boundary data", *(f"{n} x {n}" for n in _SIZES), "iterations"]
+    publish("error_growth", "MAE against the domain's size", table(header, rows))
+
+
+def _error(name: str, cells: int, data: dict) -> tuple[float, int]:
+    solver = local_solver(name)
+    boundary = Boundary.of_gaussian_process(
+        Grid((cells, cells), solver.subdomain.spacing), seed=0, **data
+    )
+    settings = SolveSettings(stopping=StoppingRule(rtol=_RTOL[name]))
+    solution = schwarz_solver(solver, (cells, cells), settings).solve(boundary)
+    truth = solve_by_sine_transform(LAPLACE, boundary)
+    return abs(solution.field.numpy() - truth).mean(), solution.iterations
+
+
+if __name__ == "__main__":
+    main()

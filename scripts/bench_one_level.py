@@ -1,0 +1,73 @@
+"""One level, as in the paper: iterations against the domain's size, and the paper's own job.
+
+The four phases of section 4.2 from a zero start, for K x K disjoint subdomains; then the 2048 x
+2048 problem of its Fig. 9a and Table 4, stopped at an MAE of 0.05 (on the interface, against the
+fast sine transform), with one level and with two.
+"""
+
+import itertools
+import time
+
+import torch
+from serial import local_solver, schwarz_solver
+from tables import publish, table
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import Solution
+from mosaicdd.schwarz.stopping import StoppingRule
+
+_SOLVERS = ("exact", "laplace", "laplace-sdnet")
+_PHASES = {"levels": 1, "sweep": "phases"}
+
+
+def main() -> None:
+    """Run everything, print the tables and write them to ``benchmarks/``."""
+    torch.set_num_threads(1)
+    rows = []
+    for name in _SOLVERS:
+        counts = [_growth(name, k) for k in (4, 8, 16)]
+        ratios = [f"{b / a:.2f}" for a, b in itertools.pairwise(counts)]
+        rows.append([name, *map(str, counts), ", ".join(ratios)])
+    growth = table(["local solver", "K = 4", "K = 8", "K = 16", "ratios (K^2: 4)"], rows)
+    rows = [["the paper, 1 A30 GPU", "1", "3200", "880"]]
+    for levels, settings in ((1, _PHASES), (2, {"levels": 2})):
+        solution, seconds = _to_mae("laplace", 2048, 0.05, settings)
+        rows.append(
+            ["mosaicdd, laplace, 1 core", str(levels), str(solution.iterations), f"{seconds:.2f}"]
+        )
+    job = table(["2048 x 2048 to an MAE of 0.05", "levels", "iterations", "seconds"], rows)
+    text = (
+        f"Iterations of four phases until the update is 1e-4 of the solution:\n\n{growth}\n\n{job}"
+    )
+    publish("one_level", "One level, as in the paper", text)
+
+
+def _growth(name: str, k: int) -> int:
+    solver = local_solver(name)
+    cells = k * solver.subdomain.cells
+    rule = StoppingRule(rtol=1e-4, max_iterations=100_000)
+    schwarz = schwarz_solver(solver, (cells, cells), SolveSettings(stopping=rule, **_PHASES))
+    return schwarz.solve(_boundary(cells, solver.subdomain.spacing)).iterations
+
+
+def _to_mae(name: str, cells: int, mae: float, settings: dict) -> tuple[Solution, float]:
+    solver = local_solver(name)
+    boundary = _boundary(cells, solver.subdomain.spacing)
+    rule = StoppingRule(mae=mae, max_iterations=100_000)
+    schwarz = schwarz_solver(solver, (cells, cells), SolveSettings(stopping=rule, **settings))
+    reference = schwarz.reference(solve_by_sine_transform(LAPLACE, boundary))
+    start = time.perf_counter()
+    solution = schwarz.solve(boundary, reference=reference)
+    return solution, time.perf_counter() - start
+
+
+def _boundary(cells: int, spacing: float) -> Boundary:
+    return Boundary.of_gaussian_process(Grid((cells, cells), spacing), seed=0)
+
+
+if __name__ == "__main__":
+    main()

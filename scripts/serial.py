@@ -1,0 +1,27 @@
+"""One-rank solves for the benchmarks, by the package's own parts."""
+
+from mpi4py import MPI
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import SchwarzSolver
+
+
+def local_solver(name: str) -> LocalSolver:
+    """Return the exact local solver or a shipped model."""
+    return ExactSolver(LAPLACE, Subdomain()) if name == "exact" else load_local_solver(name)
+
+
+def schwarz_solver(
+    solver: LocalSolver, cells: tuple[int, int], settings: SolveSettings
+) -> SchwarzSolver:
+    """Plan a solve on ``(ny, nx)`` cells on this process alone."""
+    lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
+    return SchwarzSolver(ProcessGrid(MPI.COMM_SELF, (1, 1)), lattice, solver, settings)
