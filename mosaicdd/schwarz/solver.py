@@ -104,10 +104,10 @@ class SchwarzSolver:
             self._sweep = PhaseSweep(grid, self.block, plan, sync=settings.sync, **buffers)
         else:
             self._sweep = AdditiveSweep(grid, self.block, plan, **buffers)
-        self._iterate = self._sweep
+        self.iterate = self._sweep
         if settings.levels == 2:
             coarse_space = CoarseSpace(grid, self.block, plan, **self._tensors)
-            self._iterate = TwoLevel(self._sweep, coarse_space)
+            self.iterate = TwoLevel(self._sweep, coarse_space)
         buffers["batch_subdomains"] = max(1, settings.batch_subdomains // _FILL_BATCH)
         inside = local_solver.plan(lattice.subdomain.interior, **self._tensors)
         self._fill = Fill(grid, self.block, inside, **buffers)
@@ -148,7 +148,7 @@ class SchwarzSolver:
         rule = self.settings.stopping
         monitor = Monitor(self._grid, rule, v, reference=reference, progress=progress)
         drive = gmres if self.settings.accelerate == "gmres" else stationary
-        v, status = drive(self._iterate, v, monitor)
+        v, status = drive(self.iterate, v, monitor)
         clock.append(time.perf_counter())
         field = self._fill(v)
         if field.is_cuda:

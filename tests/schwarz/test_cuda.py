@@ -1,0 +1,55 @@
+"""The iteration on a GPU; skipped where there is none."""
+
+import numpy as np
+import pytest
+import torch
+from mpi4py import MPI
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.schwarz.stopping import StoppingRule
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+
+_LATTICE = Lattice(Grid((208, 480), 0.5 / 32), Subdomain())
+
+
+def _solver(device: str, **settings) -> SchwarzSolver:
+    settings = SolveSettings(
+        device=torch.device(device), stopping=StoppingRule(rtol=1e-10), **settings
+    )
+    grid = ProcessGrid(MPI.COMM_SELF, (1, 1))
+    return SchwarzSolver(grid, _LATTICE, ExactSolver(LAPLACE, Subdomain()), settings)
+
+
+@pytest.mark.parametrize("accelerate", ["none", "gmres"])
+def test_the_gpu_gives_the_solution_of_the_cpu(accelerate):
+    boundary = Boundary.of_gaussian_process(_LATTICE.grid, seed=3)
+    host, device = (
+        _solver(name, accelerate=accelerate).solve(boundary) for name in ("cpu", "cuda")
+    )
+    assert device.iterations == host.iterations
+    # Both stop at an update of 1e-10; in between, sums differ by rounding only.
+    np.testing.assert_allclose(device.field.cpu().numpy(), host.field.numpy(), rtol=0, atol=1e-12)
+
+
+def test_an_iteration_copies_nothing_back_to_the_host():
+    solver = _solver("cuda")
+    v = Interface(solver.block, device=torch.device("cuda"), dtype=torch.float64)
+    v.impose(Boundary.of_gaussian_process(_LATTICE.grid, seed=3))
+    out = v.like()
+    out.copy_boundary(v)
+    solver.iterate(v, out)  # libraries initialise themselves
+    torch.cuda.set_sync_debug_mode("error")  # a copy to the host waits for the device
+    try:
+        solver.iterate(v, out)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
