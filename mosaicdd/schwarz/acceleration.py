@@ -57,6 +57,7 @@ def _cycle(iterate: Iteration, v: Interface, basis: torch.Tensor, monitor: Monit
     beta = monitor.history.update[-1]
     basis[0] /= beta
     hessenberg = np.zeros((_RESTART + 1, _RESTART))
+    rounding = torch.finfo(basis.dtype).eps * monitor.size  # no update can be measured below
     image = v.like()  # its values on the domain's edge stay zero
     for k in range(min(_RESTART, monitor.remaining - 1)):
         iterate(v.like(basis[k]), image)
@@ -66,7 +67,8 @@ def _cycle(iterate: Iteration, v: Interface, basis: torch.Tensor, monitor: Monit
             return monitor.predict(np.nan)
         y, predicted = _least_squares(hessenberg[: k + 2, : k + 1], beta)
         status = monitor.predict(predicted)
-        if status or monitor.rule.reached(2 * predicted, monitor.size, np.inf):
+        reached = monitor.rule.reached(2 * predicted, monitor.size, np.inf)
+        if status or reached or predicted <= rounding:
             break
     v.flat += torch.mv(basis[: k + 1].T, torch.as_tensor(y).to(basis))
     return status
