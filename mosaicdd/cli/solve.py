@@ -1,5 +1,6 @@
 """``mosaicdd solve``: a boundary value problem on a large domain, on any number of ranks."""
 
+import functools
 import json
 import os
 import resource
@@ -233,7 +234,7 @@ def _report(
         "sweeps": solution.sweeps,
         "update": solution.update,
         "residual": solution.residual,
-        "error_estimate": solution.error_estimate,
+        "error_estimate": solution.error_estimate.rms,
         "ranks": grid.size,
         "dims": list(grid.dims[::-1]),
         "unknowns": lattice.unknowns,
@@ -260,13 +261,17 @@ def _write(
     start: float,
 ) -> None:
     """Write the solution file, its field block by block, and complete the report's seconds."""
-    field = solution.field.cpu().numpy()
+    field, errors = (x.cpu().numpy() for x in (solution.field, solution.error_estimate.nodes))
+    nodes = solution.error_estimate.place
     if not grid.is_root:
         collect(grid, field, solution.place, None)
+        collect(grid, errors, nodes, None)
         return
     begin, seconds = time.perf_counter(), report["seconds"]
     with writing_solution(output, lattice.grid, boundary, report["dtype"]) as writer:
         collect(grid, field, solution.place, writer.write)
+        writer.create("error_estimate", tuple(n + 1 for n in lattice.cells))
+        collect(grid, errors, nodes, functools.partial(writer.write, name="error_estimate"))
         seconds["write"] = time.perf_counter() - begin
         seconds["total"] = time.perf_counter() - start
         command = {"command_line": " ".join(sys.argv)}

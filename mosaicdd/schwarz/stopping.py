@@ -162,17 +162,6 @@ class Monitor:
             self._progress(self.iterations, float(update), float(self.size), float(mae))
         return status or self._cannot_go_on()
 
-    def error_estimate(self) -> float:
-        """Estimate the error that the iteration leaves, as a root mean square over the interface.
-
-        The last update is continued as a geometric series with the contraction of the last two;
-        after GMRES, whose updates do not contract evenly, with 1/2.
-        """
-        updates, residuals = self.history.update, self.history.residual
-        measured = len(updates) > 1 and np.isfinite(residuals[-2:]).all()
-        contraction = updates[-1] / updates[-2] if measured else 0.5
-        return updates[-1] * contraction / (1 - contraction) if contraction < 1 else np.inf
-
     def _cannot_go_on(self) -> str | None:
         updates = self.history.update
         if not np.isfinite(updates[-1]):

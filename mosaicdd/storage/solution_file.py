@@ -1,7 +1,7 @@
 """Solution files: the field, the boundary data, the history and how it was made.
 
 ``/solution`` is ``(ny + 1, nx + 1)``; ``/VTKHDF`` presents the same data to ParaView as an image.
-Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
+``/error_estimate``, where the solver gave one, holds a value per lattice node. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
 is a boundary file, too.
 """
 
@@ -51,15 +51,20 @@ class StoredSolution:
 
 
 class SolutionWriter:
-    """Fills an open solution file: the parts of the field, then what is known of the solve."""
+    """Fills an open solution file: arrays part by part, then what is known of the solve."""
 
     def __init__(self, file: h5py.File, grid: Grid, dtype: str):
         self._file = file
-        self._solution = file.create_dataset("solution", shape=grid.nodes, dtype=dtype)
+        self._dtype = dtype
+        self.create("solution", grid.nodes)
 
-    def write(self, part: np.ndarray, place: tuple[slice, slice]) -> None:
-        """Write a part of the field to its place."""
-        self._solution[place] = part
+    def create(self, name: str, shape: tuple[int, int]) -> None:
+        """Add an array of zeros that parts can be written to."""
+        self._file.create_dataset(name, shape=shape, dtype=self._dtype)
+
+    def write(self, part: np.ndarray, place: tuple[slice, slice], name: str = "solution") -> None:
+        """Write a part of an array, by default of the field, to its place."""
+        self._file[name][place] = part
 
     def describe(self, attributes: dict, history: dict[str, list[float]]) -> None:
         """Write attributes (containers and None as JSON text) and the history."""

@@ -1,0 +1,66 @@
+"""The error of a result, known without the truth.
+
+One two-level iteration ``M`` with the *exact* local solver, from the result ``v``, costs one sweep.
+It contracts the distance to the discrete solution ``u`` to a fraction ``rho``, so its update is
+``(I - G) (u - v)`` and the error at most ``1 / (1 - rho)`` times as large. This sees everything that
+separates ``v`` from ``u``: iterations that were not done, and the network's own error.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.lattice.block import Block, Slices
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.problems.equations import Equation
+from mosaicdd.schwarz.coarse_space import CoarseSpace, TwoLevel
+from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.schwarz.sweep import AdditiveSweep
+
+# 1 / (1 - rho) with rho = 1/3. Updates contract by 0.21 per iteration for any domain; single errors
+# of a network, one sweep after they arise, by up to 0.25.
+_SAFETY = 1.5
+
+
+@dataclass(frozen=True)
+class ErrorEstimate:
+    """An estimated distance to the discrete solution.
+
+    Parameters
+    ----------
+    rms
+        Root mean square over the interface.
+    nodes
+        Absolute values at this rank's owned lattice nodes; ``place`` says where these belong among
+        all lattice nodes, ``(K_y + 1, K_x + 1)``.
+    """
+
+    rms: float
+    nodes: torch.Tensor
+    place: Slices
+
+
+class ErrorEstimator:
+    """Estimates errors for one block; planned once."""
+
+    def __init__(self, grid: ProcessGrid, block: Block, equation: Equation, **buffers):
+        tensors = {name: buffers[name] for name in ("device", "dtype")}
+        subdomain = block.lattice.subdomain
+        plan = ExactSolver(equation, subdomain).plan(subdomain.centre_lines, **tensors)
+        self._iterate = TwoLevel(
+            AdditiveSweep(grid, block, plan, **buffers),
+            CoarseSpace(grid, block, plan, **tensors),
+        )
+
+    def __call__(self, v: Interface, monitor: Monitor) -> ErrorEstimate:
+        """Estimate the error of ``v``."""
+        better = v.like()
+        better.copy_boundary(v)
+        self._iterate(v, better)
+        return ErrorEstimate(
+            rms=_SAFETY * monitor.distance(better, v),
+            nodes=_SAFETY * (better.nodes() - v.nodes()).abs(),
+            place=tuple(map(slice, v.block.start, v.block.stop)),
+        )
