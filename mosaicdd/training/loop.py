@@ -8,7 +8,7 @@ import copy
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from mosaicdd.training.samples import LiftedSamples, lift_samples, mean_squared_
 from mosaicdd.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
+
+_SAMPLED_NODES = 64
 
 
 class TrainingDivergedError(RuntimeError):
@@ -133,6 +135,12 @@ class Trainer:
         self.steps = settings.epochs * (len(self.training) // self.batch_size)
         self.step = 0
         self.optimiser = build_optimiser(network.parameters(), settings)
+        self._all_nodes = torch.arange(len(self.points))
+        # A network that is not linear is evaluated at each pair of a perimeter and a point: between
+        # the first and the last validation, a fixed choice of nodes is enough.
+        few = torch.randperm(len(self.points))[:_SAMPLED_NODES]
+        self._sampled_nodes = self._all_nodes if network.linear else few
+        self._pools = self._node_pools()
         self._validation_seconds = 0.0
 
     @property
@@ -140,28 +148,29 @@ class Trainer:
         """Fraction of the training that is done, by its steps or by its time limit."""
         done = self.step / self.steps
         if self.settings.max_seconds:
-            left = self.settings.max_seconds - 1.5 * self._validation_seconds
+            left = 0.99 * self.settings.max_seconds - 2.0 * self._validation_seconds
             done = max(done, (time.perf_counter() - self.start) / max(left, 1e-9))
         return min(done, 1.0)
 
     def run(self, progress: Callable[[Report], None] | None) -> Report:
         """Train to the end, put the best weights into the network and return their report."""
-        best, weights = None, None
-        done, next_validation = 0.0, 0.0
-        loss = float("nan")
-        while True:
-            if done >= next_validation or done >= 1:
-                report = self.validate(loss)
-                next_validation = done + 1 / self.settings.validations
-                if best is None or _error(report) < _error(best):
-                    best, weights = report, copy.deepcopy(self.network.state_dict())
-                if progress:
-                    progress(report)
-            if done >= 1:
-                break
+        show = progress or (lambda report: None)
+        best = self.validate(float("nan"), self._all_nodes)
+        weights = copy.deepcopy(self.network.state_dict())
+        show(best)
+        next_validation = 1 / self.settings.validations
+        while (done := self.progress) < 1:
             loss = self.take_step(done)
-            done = self.progress
+            if done >= next_validation or self.progress >= 1:
+                next_validation = done + 1 / self.settings.validations
+                report = self.validate(loss, self._sampled_nodes)
+                if _error(report) < _error(best):
+                    best, weights = report, copy.deepcopy(self.network.state_dict())
+                show(report)
         self.network.load_state_dict(weights)
+        if len(self._sampled_nodes) < len(self._all_nodes):
+            full = self.validate(best.loss, self._all_nodes)
+            best = replace(best, validation_mse=full.validation_mse, window_mse=full.window_mse)
         logger.info("trained %d steps, validation MSE %.2e", self.step, best.validation_mse)
         return best
 
@@ -191,16 +200,27 @@ class Trainer:
         self.step += 1
         return value
 
-    def validate(self, loss: float) -> Report:
-        """Compute the errors on held-out samples and on windows."""
+    def validate(self, loss: float, nodes: torch.Tensor) -> Report:
+        """Compute the errors on held-out samples and on windows at some of the interior nodes."""
         before = time.perf_counter()
         errors = [
-            mean_squared_error(self.network, samples, self.points)
+            mean_squared_error(self.network, samples, self.points, nodes)
             for samples in (self.validation, self.windows)
         ]
         now = time.perf_counter()
         self._validation_seconds = max(self._validation_seconds, now - before)
         return Report(self.step, self.progress, now - self.start, loss, *errors)
+
+    def _node_pools(self) -> list[torch.Tensor]:
+        """Return the sets of nodes from which the data points of a step are drawn.
+
+        A symmetric network that is not linear embeds a perimeter once per symmetry that occurs
+        among the points, so all points of a step come from one triangle, another in each step.
+        """
+        if self.network.linear or self.network.symmetry is None:
+            return [self._all_nodes]
+        element = self.network.symmetry.fold(self.points, merge=False).element
+        return [torch.nonzero(element == e)[:, 0] for e in element.unique()]
 
     def _batch(self, samples: LiftedSamples) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Draw remainders ``(B, P)``, targets ``(B, Q)`` and points ``(Q, 2)`` of one step."""
@@ -210,7 +230,8 @@ class Trainer:
         chosen = self._order[position * self.batch_size :][: self.batch_size]
         g, target, points = samples.remainder[chosen], samples.target[chosen], self.points
         if 0 < self.settings.points < len(points):
-            nodes = torch.randperm(len(points))[: self.settings.points]
+            pool = self._pools[int(torch.randint(len(self._pools), ()))]
+            nodes = pool[torch.randperm(len(pool))[: self.settings.points]]
             target, points = target[:, nodes], points[nodes]
         return g, target, points
 

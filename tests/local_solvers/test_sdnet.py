@@ -13,7 +13,7 @@ EPS = np.finfo(float).eps
 @pytest.fixture
 def network():
     torch.manual_seed(0)
-    return SDNet(P, SDNetSettings(channels=3, width=16, features=4)).double()
+    return SDNet(P, SDNetSettings(channels=3, width=16, features=4, symmetric=False)).double()
 
 
 def inputs(batch=5, points=7):
@@ -53,6 +53,29 @@ def test_points_of_one_subdomain_each_give_the_shared_values(network):
 def test_the_network_is_not_linear_in_the_perimeter(network):
     g, points = inputs()
     assert not torch.allclose(network(2 * g, points), 2 * network(g, points), rtol=1e-3)
+
+
+def test_every_symmetry_of_the_square_commutes_with_a_symmetric_network():
+    torch.manual_seed(0)
+    network = SDNet(P, SDNetSettings(channels=3, width=16, features=4)).double()
+    g, points = inputs()  # random points, none on a fold
+    values = network(g, points)
+    symmetry = network.symmetry
+    for matrix, image in zip(symmetry.matrices.double(), symmetry.images, strict=True):
+        moved = torch.empty_like(g)
+        moved[:, image] = g  # (R g)(R p) = g(p)
+        torch.testing.assert_close(network(moved, points @ matrix.T), values, rtol=0, atol=50 * EPS)
+
+
+def test_own_and_shared_points_agree_in_a_symmetric_network():
+    torch.manual_seed(0)
+    network = SDNet(P, SDNetSettings(channels=3, width=16, features=4)).double()
+    g, points = inputs()
+    own = network(g, points.expand(len(g), -1, -1))
+    torch.testing.assert_close(own, network(g, points), rtol=0, atol=50 * EPS)
+    different = torch.stack([points.roll(i, dims=0) for i in range(len(g))])
+    rolled = torch.stack([row.roll(i) for i, row in enumerate(network(g, points))])
+    torch.testing.assert_close(network(g, different), rolled, rtol=0, atol=50 * EPS)
 
 
 @pytest.mark.parametrize("wrong", [{"kernel": 4}, {"width": 0}, {"sigma": 0.0}])

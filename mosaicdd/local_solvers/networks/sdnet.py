@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class SDNetSettings:
         Of the perceptron: width ``D`` and hidden layers, the split one included.
     features, sigma
         Number of Fourier features and their scale, as `FourierFeatures`.
+    symmetric
+        Whether the equation has the symmetries of the square, and the network uses them: a point
+        is folded into a triangle and sees the embedding of the perimeter moved along with it.
     """
 
     channels: int = 8
@@ -35,7 +39,8 @@ class SDNetSettings:
     width: int = 64
     depth: int = 3
     features: int = 32
-    sigma: float = 3.0
+    sigma: float = 5.0
+    symmetric: bool = True
 
     def __post_init__(self):
         counts = (self.channels, self.convolutions, self.width, self.depth)
@@ -46,6 +51,25 @@ class SDNetSettings:
             )
         if self.kernel < 1 or self.kernel % 2 == 0:
             raise ValueError(f"the kernel of an sdnet must be odd, got {self.kernel}")
+
+
+@dataclass(frozen=True)
+class PreparedPoints:
+    """What depends on the points only.
+
+    Parameters
+    ----------
+    position
+        The position's part of the first layer, ``(Q, D)`` or ``(B, Q, D)``.
+    moves
+        ``(R, P)`` the ways to read the perimeter that occur among the points.
+    index
+        ``(Q,)`` or ``(B, Q)`` which of them belongs to a point.
+    """
+
+    position: torch.Tensor
+    moves: torch.Tensor
+    index: torch.Tensor
 
 
 class SDNet(torch.nn.Module):
@@ -63,6 +87,8 @@ class SDNet(torch.nn.Module):
     def __init__(self, perimeter: int, settings: SDNetSettings):
         super().__init__()
         self.settings = settings
+        self.perimeter = perimeter
+        self.symmetry = SquareSymmetry(perimeter) if settings.symmetric else None
         layers: list[torch.nn.Module] = []
         size = 1
         for _ in range(settings.convolutions):
@@ -91,14 +117,26 @@ class SDNet(torch.nn.Module):
         """Convolve perimeters ``(B, P)`` to embeddings ``(B, C P)``."""
         return self.convolutions(g[:, None]).flatten(1)
 
-    def prepare(self, points: torch.Tensor) -> torch.Tensor:
-        """Return the position's part of the first layer, ``(..., Q, D)``."""
-        return self.point_layer(self.features(points))
+    def prepare(self, points: torch.Tensor) -> PreparedPoints:
+        """Fold and embed points ``(..., Q, 2)``: the position's part of the first layer."""
+        if self.symmetry is None:
+            index = torch.zeros(points.shape[:-1], dtype=torch.long, device=points.device)
+            moves = torch.arange(self.perimeter, device=points.device)[None]
+        else:
+            fold = self.symmetry.fold(points.reshape(-1, 2), merge=False)
+            elements, index = torch.unique(fold.element, return_inverse=True)
+            moves = self.symmetry.images[elements].argsort(dim=1)
+            points, index = fold.canonical.view(points.shape), index.view(points.shape[:-1])
+        return PreparedPoints(self.point_layer(self.features(points)), moves, index)
 
-    def apply_prepared(self, g: torch.Tensor, prepared: torch.Tensor) -> torch.Tensor:
+    def apply_prepared(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
         """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
-        boundary = self.boundary_layer(self.embed(g))
-        return self.perceptron(boundary[:, None] + prepared).squeeze(-1)
+        moved = g[:, prepared.moves].flatten(0, 1)  # (B R, P)
+        boundary = self.boundary_layer(self.embed(moved)).view(len(g), len(prepared.moves), -1)
+        if len(prepared.moves) > 1:
+            index = prepared.index.expand(len(g), -1)[..., None]
+            boundary = boundary.gather(1, index.expand(-1, -1, boundary.shape[-1]))
+        return self.perceptron(boundary + prepared.position).squeeze(-1)
 
     def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
         """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
