@@ -92,6 +92,13 @@ _BATCH = {"cpu": 1024, "cuda": 65_536}
     help="Krylov acceleration, for linear local solvers: fewer iterations, more memory.",
 )
 @click.option(
+    "--certify",
+    type=float,
+    metavar="RTOL",
+    help="Go on with the exact local solver until the discrete residual, relative to the right-hand "
+    "side, is this small: a right answer from any network.",
+)
+@click.option(
     "--rtol",
     type=float,
     help="Stop when the update is this small, relative to the solution. "
@@ -145,6 +152,7 @@ def solve(
     sweep: str | None,
     sync: str,
     accelerate: str,
+    certify: float | None,
     rtol: float | None,
     max_iterations: int | None,
     until_mae: float | None,
@@ -178,6 +186,7 @@ def solve(
             sweep=sweep or ("additive" if levels == "2" else "phases"),
             sync=sync,
             accelerate=accelerate,
+            certify=certify,
             stopping=StoppingRule(
                 rtol=_RTOL[dtype] if rtol is None else rtol,
                 max_iterations=max_iterations or _MAX_ITERATIONS[int(levels)],
@@ -234,7 +243,9 @@ def _report(
         "sweeps": solution.sweeps,
         "update": solution.update,
         "residual": solution.residual,
+        "discrete_residual": solution.discrete_residual,
         "error_estimate": solution.error_estimate.rms,
+        "certificate": solution.certificate and asdict(solution.certificate),
         "ranks": grid.size,
         "dims": list(grid.dims[::-1]),
         "unknowns": lattice.unknowns,
@@ -284,7 +295,7 @@ def _for_people(report: dict, output: str) -> str:
     parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
     ranks = f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({px}x{py})"
     problem = f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}"
-    numbers = ("update", "residual", "error_estimate")
+    numbers = ("update", "discrete_residual", "error_estimate")
     reached = ", ".join(f"{name.replace('_', ' ')} {report[name]:.1e}" for name in numbers)
     lines = (
         f"{problem}, {ranks}, {report['dtype']} on {report['device']}",

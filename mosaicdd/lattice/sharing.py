@@ -57,3 +57,26 @@ def field_received(block: Block, direction: Direction) -> list[Piece]:
         return []
     part = {1: slice(-block.lattice.spacing, -1), 0: slice(1, -1)}
     return [(0, tuple(part[d] for d in direction))]
+
+
+def ghost_sent(block: Block, direction: Direction) -> list[Piece]:
+    """List the owned row of field nodes next to the neighbour in a direction."""
+    return _field_rows(block, direction, {-1: (0, 1), 1: (-1, 0)})
+
+
+def ghost_received(block: Block, direction: Direction) -> list[Piece]:
+    """List the row of field nodes beyond the owned ones, which the neighbour owns."""
+    return _field_rows(block, direction, {-1: (-1, 0), 1: (0, 1)})
+
+
+def _field_rows(block: Block, direction: Direction, offsets: dict) -> list[Piece]:
+    """Take one row at the low (-1) or high (1) end of the owned nodes; all of them for 0."""
+    parts = []
+    for owned, d in zip(block.owned_nodes()[0], direction, strict=True):
+        if d == 0:
+            parts.append(owned)
+        else:
+            end = owned.start if d < 0 else owned.stop
+            first, last = offsets[d]
+            parts.append(slice(end + first, end + last))
+    return [(0, tuple(parts))]

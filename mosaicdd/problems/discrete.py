@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
+from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import Equation
 
 
@@ -44,18 +45,33 @@ class DirichletSystem:
         return matrix
 
     def apply(self, field: np.ndarray) -> np.ndarray:
-        """Apply the stencil to a field with its edge, giving ``(ny - 1, nx - 1, ...)``."""
-        ny, nx = (cells - 1 for cells in self.shape)
-        result = np.zeros((ny, nx, *field.shape[2:]))
-        for dy, dx in zip(*np.nonzero(self.stencil), strict=True):
-            result += self.stencil[dy, dx] * field[dy : dy + ny, dx : dx + nx]
-        return result
+        """Apply the stencil to any field with its edge, an array or a tensor.
+
+        From ``(ny + 1, nx + 1, ...)`` it gives ``(ny - 1, nx - 1, ...)``.
+        """
+        ny, nx = field.shape[0] - 2, field.shape[1] - 2
+        return sum(
+            float(self.stencil[dy, dx]) * field[dy : dy + ny, dx : dx + nx]
+            for dy, dx in zip(*np.nonzero(self.stencil), strict=True)
+        )
 
     def right_hand_side(self, field: np.ndarray) -> np.ndarray:
         """Return ``b`` for the edge values of ``field``, ``((ny - 1) (nx - 1), ...)``."""
         edge = np.array(field)
         edge[1:-1, 1:-1] = 0.0
         return -self.apply(edge).reshape(-1, *field.shape[2:])
+
+    def right_hand_side_norm(self, boundary: Boundary) -> float:
+        """Return the 2-norm of ``b`` from the edges alone: only the nodes next to them count."""
+        strips = []
+        for end, three in ((0, slice(0, 3)), (-1, slice(-3, None))):
+            rows = np.zeros((3, len(boundary.bottom)))
+            rows[:, 0], rows[:, -1] = boundary.left[three], boundary.right[three]
+            rows[end] = boundary.edge(0, end)
+            columns = np.zeros((len(boundary.left) - 2, 3))
+            columns[:, end] = boundary.edge(1, end)[1:-1]
+            strips += [rows, columns]
+        return float(np.sqrt(sum(np.sum(self.apply(strip) ** 2) for strip in strips)))
 
     @cached_property
     def _factors(self):

@@ -6,6 +6,8 @@ import torch
 
 from mosaicdd.schwarz.stopping import StoppingRule
 
+_FLOAT32 = 1e-5  # relative discrete residual that is safely above float32 rounding
+
 
 @dataclass(frozen=True)
 class SolveSettings:
@@ -21,6 +23,8 @@ class SolveSettings:
         When ranks exchange within a sweep of phases: once per ``"iteration"`` or per ``"phase"``.
     accelerate
         ``"none"``: the stationary iteration; ``"gmres"``: for linear local solvers.
+    certify
+        Relative discrete residual to which the answer is driven with the exact local solver.
     batch_subdomains
         Subdomains per call of the local solver; 1 is the paper's unbatched baseline.
 
@@ -36,6 +40,7 @@ class SolveSettings:
     sweep: str = "additive"
     sync: str = "iteration"
     accelerate: str = "none"
+    certify: float | None = None
     stopping: StoppingRule = field(default_factory=StoppingRule)
     batch_subdomains: int = 1024
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -54,6 +59,15 @@ class SolveSettings:
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if self.batch_subdomains < 1:
             raise ValueError(f"batch_subdomains must be at least 1, got {self.batch_subdomains}")
+        if self.certify is not None and not 0 < self.certify < 1:
+            raise ValueError(f"certify must lie between 0 and 1, got {self.certify}")
+        if self.certify is not None and self.certify < _FLOAT32 and self.dtype == torch.float32:
+            raise ValueError(
+                f"certify {self.certify:g} is below what float32 can reach ({_FLOAT32:g}); "
+                "use float64"
+            )
+        if self.certify is not None and self.stopping.mae is not None:
+            raise TypeError("an aim for the MAE and a certificate exclude each other")
         if self.levels == 2 and self.sweep == "phases":
             raise TypeError("two levels need the additive sweep; phases go with --levels 1")
         if self.accelerate == "gmres" and self.sweep == "phases":

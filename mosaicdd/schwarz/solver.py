@@ -1,5 +1,6 @@
 """The solver: everything planned once for a lattice, a process grid and a local solver."""
 
+import dataclasses
 import time
 from dataclasses import dataclass
 
@@ -10,18 +11,19 @@ from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.collect import distribute
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.acceleration import gmres, stationary
-from mosaicdd.schwarz.coarse_space import CoarseSpace, TwoLevel
-from mosaicdd.schwarz.error_estimate import ErrorEstimate, ErrorEstimator
-from mosaicdd.schwarz.fill import Fill
+from mosaicdd.schwarz.certify import Certificate, Certifier
+from mosaicdd.schwarz.discrete_residual import DiscreteResidual
+from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_error
+from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
-from mosaicdd.schwarz.sweep import AdditiveSweep, PhaseSweep
 
-_FILL_BATCH = 4  # a filled subdomain takes about 8 times the memory of a swept one
+_PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,17 @@ class Solution:
     ----------
     status
         One of ``converged_rtol``, ``converged_atol``, ``diverged_max_iterations``,
-        ``diverged_tolerance``, ``diverged_nan``, ``stagnated``.
+        ``diverged_tolerance``, ``diverged_nan``, ``stagnated``; the last also for an iteration that
+        has converged, but to something whose estimated error is a tenth of its size.
     update, residual
         Root mean square over the interface of the last change, and of ``T v - v`` at the result.
         On the lattice lines, the field is ``T v``.
+    discrete_residual
+        Relative residual of the discrete equation, ``|A u| / |b|``, in the 2-norm.
     error_estimate
         Distance to the discrete solution, the local solver's own error included.
+    certificate
+        In certified mode, how the result was certified.
     interface, field
         This rank's interface, and its part of the field; ``place`` says where that belongs.
     seconds
@@ -45,10 +52,11 @@ class Solution:
     """
 
     status: str
-    sweeps: int
     update: float
     residual: float
+    discrete_residual: float
     error_estimate: ErrorEstimate
+    certificate: Certificate | None
     history: History
     interface: Interface
     field: torch.Tensor
@@ -62,8 +70,13 @@ class Solution:
 
     @property
     def iterations(self) -> int:
-        """Iterations done."""
+        """Iterations done, those of a certificate included."""
         return len(self.history.update)
+
+    @property
+    def sweeps(self) -> int:
+        """Sweeps done in these iterations: one in each."""
+        return self.iterations
 
 
 class SchwarzSolver:
@@ -98,20 +111,22 @@ class SchwarzSolver:
         self.settings = settings
         self._grid = grid
         self._tensors = {"device": settings.device, "dtype": settings.dtype}
-        plan = local_solver.plan(lattice.subdomain.centre_lines, **self._tensors)
-        buffers = {"batch_subdomains": settings.batch_subdomains, **self._tensors}
-        if settings.sweep == "phases":
-            self._sweep = PhaseSweep(grid, self.block, plan, sync=settings.sync, **buffers)
-        else:
-            self._sweep = AdditiveSweep(grid, self.block, plan, **buffers)
-        self.iterate = self._sweep
-        if settings.levels == 2:
-            coarse_space = CoarseSpace(grid, self.block, plan, **self._tensors)
-            self.iterate = TwoLevel(self._sweep, coarse_space)
-        self._estimate = ErrorEstimator(grid, self.block, local_solver.equation, **buffers)
-        buffers["batch_subdomains"] = max(1, settings.batch_subdomains // _FILL_BATCH)
-        inside = local_solver.plan(lattice.subdomain.interior, **self._tensors)
-        self._fill = Fill(grid, self.block, inside, **buffers)
+        self.method = Method(grid, self.block, local_solver, settings)
+        self._exact = self._exact_method(local_solver)
+        certified = settings.certify is not None
+        self._fill = (self._exact if certified else self.method).plan_fill()
+        self._discrete_residual = DiscreteResidual(
+            grid, self.block, local_solver.equation, self._fill.region
+        )
+        self._certify = Certifier(self._exact.iterate, self._fill, self._discrete_residual)
+
+    def _exact_method(self, local_solver: LocalSolver) -> Method:
+        """Plan the two-level method with the exact local solver, if it is not planned yet."""
+        settings = dataclasses.replace(self.settings, levels=2, sweep="additive")
+        if isinstance(local_solver, ExactSolver) and settings == self.settings:
+            return self.method
+        exact = ExactSolver(local_solver.equation, local_solver.subdomain)
+        return Method(self._grid, self.block, exact, settings)
 
     @staticmethod
     def _block_of(grid: ProcessGrid, lattice: Lattice, rank: int) -> Block:
@@ -146,24 +161,32 @@ class SchwarzSolver:
         clock = [time.perf_counter()]
         v = Interface(self.block, **self._tensors)
         v.impose(boundary)
-        rule = self.settings.stopping
-        monitor = Monitor(self._grid, rule, v, reference=reference, progress=progress)
+        monitor = Monitor(
+            self._grid, self.settings.stopping, v, reference=reference, progress=progress
+        )
         drive = gmres if self.settings.accelerate == "gmres" else stationary
-        v, status = drive(self.iterate, v, monitor)
+        v, status = drive(self.method.iterate, v, monitor)
+        history, certificate = monitor.history, None
+        if self.settings.certify is not None:
+            monitor = Monitor(self._grid, self.settings.stopping, v, progress=progress)
+            v, status, certificate = self._certify(v, boundary, self.settings.certify, monitor)
+            history = history.followed_by(monitor.history)
         clock.append(time.perf_counter())
-        error_estimate = self._estimate(v, monitor)
+        error_estimate = estimate_error(self._exact.iterate, v, monitor)
+        if status.startswith("converged") and not self._plausible(error_estimate, monitor):
+            status = "stagnated"
         clock.append(time.perf_counter())
         field = self._fill(v)
-        if field.is_cuda:
-            torch.cuda.synchronize()
+        residual = monitor.distance(v, self._fill.on_lines(v))
+        discrete_residual = self._discrete_residual(self._fill.region, boundary)
         clock.append(time.perf_counter())
-        history = monitor.history
         return Solution(
             status=status,
-            sweeps=monitor.iterations,
             update=history.update[-1],
-            residual=monitor.distance(v, self._fill.on_lines(v)),
+            residual=residual,
+            discrete_residual=discrete_residual,
             error_estimate=error_estimate,
+            certificate=certificate,
             history=history,
             interface=v,
             field=field,
@@ -172,3 +195,8 @@ class SchwarzSolver:
                 zip(("iterate", "estimate", "assemble"), np.diff(clock).tolist(), strict=True)
             ),
         )
+
+    def _plausible(self, error_estimate: ErrorEstimate, monitor: Monitor) -> bool:
+        """Say whether an iteration that stands still does so near the solution."""
+        tolerance = max(_PLAUSIBLE, 10 * self.settings.stopping.rtol)
+        return error_estimate.rms <= tolerance * monitor.size

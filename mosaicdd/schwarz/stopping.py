@@ -76,6 +76,17 @@ class History:
     mae: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
+    def followed_by(self, other: "History") -> "History":
+        """Return this history and another that began when it ended."""
+        begin = self.seconds[-1] if self.seconds else 0.0
+        later = [begin + seconds for seconds in other.seconds]
+        return History(
+            self.update + other.update,
+            self.residual + other.residual,
+            self.mae + other.mae,
+            self.seconds + later,
+        )
+
 
 class Monitor:
     """Measures iterations and decides when to stop, the same on all ranks.
@@ -100,7 +111,7 @@ class Monitor:
         progress=None,
     ):
         self._grid = grid
-        self._rule = rule
+        self.rule = rule
         self._reference = reference
         self._progress = progress
         self.owned = v.ownership().flat
@@ -119,12 +130,7 @@ class Monitor:
     @property
     def remaining(self) -> int:
         """Iterations left."""
-        return self._rule.max_iterations - self.iterations
-
-    @property
-    def rule(self) -> StoppingRule:
-        """The rule that is applied."""
-        return self._rule
+        return self.rule.max_iterations - self.iterations
 
     def mean(self, *values: torch.Tensor) -> np.ndarray:
         """Add up values of all ranks, one after another in one array, per interface node."""
@@ -145,7 +151,7 @@ class Monitor:
             ``R (T v - v)`` at the owned lattice nodes, ``v`` the old values.
         """
         update, self.size, residual, mae = self._measure(old, new, residual)
-        status = self._rule.reached(update, self.size, mae)
+        status = self.rule.reached(update, self.size, mae)
         return self._enter(update, residual, mae, status)
 
     def predict(self, update: float) -> str | None:

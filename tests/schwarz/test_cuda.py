@@ -47,9 +47,9 @@ def test_an_iteration_copies_nothing_back_to_the_host():
     v.impose(Boundary.of_gaussian_process(_LATTICE.grid, seed=3))
     out = v.like()
     out.copy_boundary(v)
-    solver.iterate(v, out)  # libraries initialise themselves
+    solver.method.iterate(v, out)  # libraries initialise themselves
     torch.cuda.set_sync_debug_mode("error")  # a copy to the host waits for the device
     try:
-        solver.iterate(v, out)
+        solver.method.iterate(v, out)
     finally:
         torch.cuda.set_sync_debug_mode("default")
