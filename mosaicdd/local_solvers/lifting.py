@@ -68,6 +68,9 @@ class Lifting:
         fit = np.zeros_like(perimeter)
         fit[seen] = np.linalg.pinv(perimeter[seen]).T
         self._perimeter = torch.as_tensor(perimeter.T.copy()).to(device, dtype)  # (J, P)
+        neighbours = np.stack([self.unseen - 1, self.unseen + 1]) % len(perimeter)
+        self._unseen = torch.as_tensor(self.unseen).to(device)
+        self._neighbours = torch.as_tensor(neighbours).to(device)
         self._fit = torch.as_tensor(fit).to(device, dtype)  # (P, J)
 
     def basis(self, points: np.ndarray) -> np.ndarray:
@@ -83,10 +86,8 @@ class Lifting:
         """Return the remainder ``(B, P)`` and the coefficients ``(B, J)``; linear in ``g``."""
         coefficients = g @ self._fit
         remainder = g - coefficients @ self._perimeter
-        if len(self.unseen):
-            last = remainder.shape[1]
-            after = remainder[:, (self.unseen + 1) % last]
-            remainder[:, self.unseen] = 0.5 * (remainder[:, self.unseen - 1] + after)
+        neighbours = remainder[:, self._neighbours]  # (B, 2, corners)
+        remainder[:, self._unseen] = neighbours.mean(dim=1)
         return remainder, coefficients
 
     def split(self, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -61,14 +61,15 @@ class PreparedPoints:
     ----------
     position
         The position's part of the first layer, ``(Q, D)`` or ``(B, Q, D)``.
-    moves
-        ``(R, P)`` the ways to read the perimeter that occur among the points.
+    boundary
+        For the perimeter as it is and, if any point needs it, read backwards: the boundary's part
+        of the first layer for ``R`` starting nodes, ``(C P, R D)``.
     index
-        ``(Q,)`` or ``(B, Q)`` which of them belongs to a point.
+        ``(Q,)`` or ``(B, Q)`` which of all the ``R`` belongs to a point.
     """
 
     position: torch.Tensor
-    moves: torch.Tensor
+    boundary: list[tuple[bool, torch.Tensor]]
     index: torch.Tensor
 
 
@@ -118,22 +119,41 @@ class SDNet(torch.nn.Module):
         return self.convolutions(g[:, None]).flatten(1)
 
     def prepare(self, points: torch.Tensor) -> PreparedPoints:
-        """Fold and embed points ``(..., Q, 2)``: the position's part of the first layer."""
+        """Fold points ``(..., Q, 2)`` and prepare both parts of the first layer."""
+        index = torch.zeros(points.shape[:-1], dtype=torch.long, device=points.device)
         if self.symmetry is None:
-            index = torch.zeros(points.shape[:-1], dtype=torch.long, device=points.device)
-            moves = torch.arange(self.perimeter, device=points.device)[None]
+            boundary = [(False, self.boundary_layer.weight.T)]
         else:
             fold = self.symmetry.fold(points.reshape(-1, 2), merge=False)
-            elements, index = torch.unique(fold.element, return_inverse=True)
-            moves = self.symmetry.images[elements].argsort(dim=1)
-            points, index = fold.canonical.view(points.shape), index.view(points.shape[:-1])
-        return PreparedPoints(self.point_layer(self.features(points)), moves, index)
+            elements, flat = torch.unique(fold.element, return_inverse=True)
+            points, index = fold.canonical.view(points.shape), flat.view(index.shape)
+            boundary = self._moved_boundary_layer(elements.tolist())
+        return PreparedPoints(self.point_layer(self.features(points)), boundary, index)
+
+    def _moved_boundary_layer(self, elements: list[int]) -> list[tuple[bool, torch.Tensor]]:
+        """Return the boundary layer for perimeters moved by symmetries, rotations first.
+
+        Circular convolutions commute with a change of the starting node, so it is moved to the
+        weights: one embedding serves all rotations, and one of the reversed perimeter all
+        reflections.
+        """
+        weight = self.boundary_layer.weight.view(-1, self.settings.channels, self.perimeter)
+        groups: dict[bool, list[torch.Tensor]] = {}
+        for element in elements:
+            source = self.symmetry.images[element].argsort()  # moved g is g[source]
+            first, reflected = int(source[0]), bool(source[-1] == (source[0] + 1) % self.perimeter)
+            shift = self.perimeter - 1 - first if reflected else first
+            groups.setdefault(reflected, []).append(weight.roll(shift, dims=2).flatten(1))
+        return [(reflected, torch.cat(group).T) for reflected, group in groups.items()]
 
     def apply_prepared(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
         """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
-        moved = g[:, prepared.moves].flatten(0, 1)  # (B R, P)
-        boundary = self.boundary_layer(self.embed(moved)).view(len(g), len(prepared.moves), -1)
-        if len(prepared.moves) > 1:
+        parts = [
+            self.embed(g.flip(1) if reflected else g) @ weight
+            for reflected, weight in prepared.boundary
+        ]
+        boundary = torch.cat(parts, dim=1).view(len(g), -1, self.settings.width)  # (B, R, D)
+        if boundary.shape[1] > 1:
             index = prepared.index.expand(len(g), -1)[..., None]
             boundary = boundary.gather(1, index.expand(-1, -1, boundary.shape[-1]))
         return self.perceptron(boundary + prepared.position).squeeze(-1)

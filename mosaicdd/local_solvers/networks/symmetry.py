@@ -44,13 +44,19 @@ class SquareSymmetry(torch.nn.Module):
     ----------
     perimeter
         Number of perimeter nodes, ``P = 4 m``.
+
+    Attributes
+    ----------
+    matrices, images
+        The four rotations, then the four reflections: ``(8, 2, 2)`` on points (y, x), and
+        ``(8, P)`` the node that each perimeter node goes to.
     """
 
     def __init__(self, perimeter: int):
         super().__init__()
-        flips = [np.diag([i, j]) for i in (1, -1) for j in (1, -1)]
-        swap = np.array([[0, 1], [1, 0]])
-        matrices = np.stack([matrix @ s for s in (np.eye(2, dtype=int), swap) for matrix in flips])
+        turn, swap = np.array([[0, -1], [1, 0]]), np.array([[0, 1], [1, 0]])
+        rotations = [np.linalg.matrix_power(turn, k) for k in range(4)]
+        matrices = np.stack([*rotations, *(rotation @ swap for rotation in rotations)])
         nodes = 2 * Subdomain(cells=perimeter // 4).perimeter - perimeter // 4  # centred integers
         index = {tuple(node): i for i, node in enumerate(nodes.tolist())}
         images = [[index[tuple(image)] for image in (nodes @ r.T).tolist()] for r in matrices]
