@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.schwarz.stopping import CONVERGED, Monitor
 
 Iteration = Callable[[Interface, Interface], torch.Tensor]
 """Writes ``M v`` to its second argument; returns ``R (T v - v)`` at the owned lattice nodes."""
@@ -42,7 +42,9 @@ def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface
     failure = None
     while True:
         residual = iterate(v, image)
-        status = monitor.record(v, image, residual) or failure
+        status = monitor.record(v, image, residual)
+        if failure and status not in CONVERGED:
+            status = failure
         if status:
             return image, status
         torch.sub(image.flat, v.flat, out=basis[0])
