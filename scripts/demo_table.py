@@ -43,7 +43,7 @@ def _timed(solve, solution: StoredSolution) -> tuple[np.ndarray, float]:
 
 def _store(path: Path, problem: StoredSolution, field: np.ndarray, seconds: float) -> None:
     with writing_solution(path, problem.grid, problem.boundary, "float64") as writer:
-        writer.write(field, (slice(None), slice(None)))
+        writer.write("solution", field, (slice(None), slice(None)))
         facts = {"local_solver": "pyAMG", "pde": problem.attributes["pde"], "status": "reference"}
         writer.describe(facts | {"seconds": {"iterate": seconds}}, {"update": []})
 

@@ -1,20 +1,17 @@
 """``mosaicdd solve``: a boundary value problem on a large domain, on any number of ranks."""
 
-import functools
 import json
 import os
-import resource
-import sys
 import time
-from dataclasses import asdict
 
 import click
-import numpy as np
 import torch
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.checkpoints import Checkpoints, listening
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.progress import IterationProgress
+from mosaicdd.cli.result import for_people, report_of, write_result
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.types import SIZE_PAIR
 from mosaicdd.lattice.grid import Grid
@@ -24,7 +21,6 @@ from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import load_local_solver
 from mosaicdd.parallel.agreement import agree, on_root
-from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.devices import device_of_rank
 from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
 from mosaicdd.problems.boundary import Boundary
@@ -32,11 +28,11 @@ from mosaicdd.problems.boundary_spec import boundary_of_spec, is_file
 from mosaicdd.problems.equations import Equation, equation
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver, Solution
+from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
+from mosaicdd.schwarz.watch import Watch
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.boundary_file import read_boundary
-from mosaicdd.storage.solution_file import writing_solution
 
 _RTOL = {"float64": 1e-7, "float32": 1e-5}
 _MAX_ITERATIONS = {1: 100_000, 2: 100}
@@ -127,6 +123,17 @@ _BATCH = {"cpu": 1024, "cuda": 65_536}
     "[default: 1024; cuda: 65536]",
 )
 @click.option(
+    "--checkpoint-minutes",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Minutes between checkpoints of the iteration (OUT.h5.checkpoint), which SIGTERM, SIGUSR1 "
+    "and Ctrl-C write, too; a run that ends by itself removes it.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on from OUT.h5.checkpoint, on any number of ranks."
+)
+@click.option(
     "--dims",
     type=SIZE_PAIR,
     help="Ranks along x and y, as 2x3. [default: the shortest block edges]",
@@ -158,6 +165,8 @@ def solve(
     until_mae: float | None,
     reference: str,
     batch_subdomains: int | None,
+    checkpoint_minutes: float,
+    resume: bool,
     dims: tuple[int, int] | None,
     device: str,
     dtype: str,
@@ -204,16 +213,30 @@ def solve(
     if until_mae is not None:
         field = REFERENCES[reference](solver.equation, data) if grid.is_root else None
         truth = schwarz.reference(field)
+    checkpoints = Checkpoints(output, grid, lattice, settings, solver, data)
+    begin, history = None, None
+    if resume:
+        with bad_input("--resume"):
+            begin, history = checkpoints.read(schwarz)
+    watch = Watch(checkpoints.save, 60 * checkpoint_minutes)
     comm.Barrier()
     setup = time.perf_counter() - start
-    with stage("solving", quiet=as_json or not grid.is_root) as show:
-        progress = IterationProgress(settings.stopping, show)
-        solution = schwarz.solve(data, reference=truth, progress=progress)
-    report = _report(grid, lattice, solver, settings, solution, device)
+    with stage("solving", quiet=as_json or not grid.is_root) as show, listening(watch):
+        solution = schwarz.solve(
+            data,
+            start=begin,
+            history=history,
+            reference=truth,
+            progress=IterationProgress(settings.stopping, show),
+            watch=watch,
+        )
+    if solution.status != "interrupted":
+        checkpoints.remove()
+    report = report_of(grid, lattice, solver, settings, solution, device)
     report["seconds"] = {"setup": setup} | solution.seconds
-    _write(output, grid, lattice, data, solution, report, start)
+    write_result(output, grid, lattice, data, solution, report, start)
     if grid.is_root:
-        click.echo(json.dumps(report) if as_json else _for_people(report, output))
+        click.echo(json.dumps(report) if as_json else for_people(report, output))
     return 0 if solution.converged else 1
 
 
@@ -225,82 +248,3 @@ def _local_solver(name: str, needed: Equation) -> LocalSolver:
 
 def _boundary(spec: str, grid: Grid) -> Boundary:
     return read_boundary(spec, grid) if is_file(spec) else boundary_of_spec(spec, grid)
-
-
-def _report(
-    grid: ProcessGrid,
-    lattice: Lattice,
-    local_solver: LocalSolver,
-    settings: SolveSettings,
-    solution: Solution,
-    device: str,
-) -> dict:
-    """Collect what ``--json`` prints and the file keeps, but the seconds."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {
-        "status": solution.status,
-        "iterations": solution.iterations,
-        "sweeps": solution.sweeps,
-        "update": solution.update,
-        "residual": solution.residual,
-        "discrete_residual": solution.discrete_residual,
-        "error_estimate": solution.error_estimate.rms,
-        "certificate": solution.certificate and asdict(solution.certificate),
-        "ranks": grid.size,
-        "dims": list(grid.dims[::-1]),
-        "unknowns": lattice.unknowns,
-        "grid": list(lattice.grid.shape[::-1]),
-        "peak_memory_bytes": int(grid.sum(np.array([float(peak)]))[0]),
-        "local_solver": local_solver.name,
-        "pde": local_solver.equation.name,
-        "levels": settings.levels,
-        "sweep": settings.sweep,
-        "accelerate": settings.accelerate,
-        "rtol": settings.stopping.rtol,
-        "device": device,
-        "dtype": str(settings.dtype).removeprefix("torch."),
-    }
-
-
-def _write(
-    output: str,
-    grid: ProcessGrid,
-    lattice: Lattice,
-    boundary: Boundary,
-    solution: Solution,
-    report: dict,
-    start: float,
-) -> None:
-    """Write the solution file, its field block by block, and complete the report's seconds."""
-    field, errors = (x.cpu().numpy() for x in (solution.field, solution.error_estimate.nodes))
-    nodes = solution.error_estimate.place
-    if not grid.is_root:
-        collect(grid, field, solution.place, None)
-        collect(grid, errors, nodes, None)
-        return
-    begin, seconds = time.perf_counter(), report["seconds"]
-    with writing_solution(output, lattice.grid, boundary, report["dtype"]) as writer:
-        collect(grid, field, solution.place, writer.write)
-        writer.create("error_estimate", tuple(n + 1 for n in lattice.cells))
-        collect(grid, errors, nodes, functools.partial(writer.write, name="error_estimate"))
-        seconds["write"] = time.perf_counter() - begin
-        seconds["total"] = time.perf_counter() - start
-        command = {"command_line": " ".join(sys.argv)}
-        writer.describe(report | command, asdict(solution.history))
-
-
-def _for_people(report: dict, output: str) -> str:
-    """Say in a few lines what was solved, how it ended, and where it is."""
-    (nx, ny), (px, py), seconds = report["grid"], report["dims"], report["seconds"]
-    parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
-    ranks = f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({px}x{py})"
-    problem = f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}"
-    numbers = ("update", "discrete_residual", "error_estimate")
-    reached = ", ".join(f"{name.replace('_', ' ')} {report[name]:.1e}" for name in numbers)
-    lines = (
-        f"{problem}, {ranks}, {report['dtype']} on {report['device']}",
-        f"{report['status']} after {report['iterations']} iterations: {reached}",
-        f"{seconds['total']:.2f} s ({parts}), {report['peak_memory_bytes'] / 2**20:.0f} MiB",
-        f"wrote {output}",
-    )
-    return "\n".join(lines)

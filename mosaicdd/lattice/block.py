@@ -83,6 +83,12 @@ class Block:
         low, _ = self.at_edge(1 - axis)
         return slice(1, -1), slice(1 if low else self.lattice.spacing, -1)
 
+    def owned_place(self, axis: int) -> Slices:
+        """Return where the owned part of these lines belongs among the lines of the whole domain."""
+        _, nodes = self.owned(axis)
+        first, end = self.origin[1 - axis], self.cells[1 - axis]
+        return slice(self.start[axis], self.stop[axis]), slice(first + nodes.start, first + end)
+
     def owned_nodes(self) -> tuple[Slices, Slices]:
         """Return which grid nodes this block alone owns, in the region and in the whole field."""
         local, whole = [], []

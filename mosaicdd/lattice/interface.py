@@ -84,11 +84,16 @@ class Interface:
         return self.lines[0][1:-1, s:-1:s]
 
     @staticmethod
-    def values_of_field(block: Block, field: np.ndarray) -> np.ndarray:
-        """Take the flat values of a block's interface from a whole field, ``(ny + 1, nx + 1)``."""
-        y, x = (
-            slice(first, first + cells + 1)
-            for first, cells in zip(block.origin, block.cells, strict=True)
-        )
-        s, region = block.lattice.spacing, field[y, x]
-        return np.concatenate([region[::s].ravel(), region[:, ::s].T.ravel()])
+    def lines_of_field(field: np.ndarray, spacing: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lines of the whole domain, views of a field ``(ny + 1, nx + 1)``."""
+        return field[::spacing], field[:, ::spacing].T
+
+    @staticmethod
+    def values_of_lines(block: Block, lines: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """Take the flat values of a block from the lines of the whole domain."""
+        parts = []
+        for axis, whole in enumerate(lines):
+            across = slice(block.start[axis] - 1, block.stop[axis] + 1)
+            first = block.origin[1 - axis]
+            parts.append(whole[across, first : first + block.cells[1 - axis] + 1].ravel())
+        return np.concatenate(parts)

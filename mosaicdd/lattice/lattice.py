@@ -63,6 +63,10 @@ class Lattice:
         """Subdomains, that is lattice nodes inside the domain, per axis."""
         return tuple(cells - 1 for cells in self.cells)
 
+    def line_shape(self, axis: int) -> tuple[int, int]:
+        """Shape of all lines constant in ``axis``: lattice lines, grid nodes along each."""
+        return self.cells[axis] + 1, self.grid.nodes[1 - axis]
+
     @property
     def unknowns(self) -> int:
         """Interface nodes inside the domain, each counted once."""

@@ -9,7 +9,7 @@ from mosaicdd.parallel.process_grid import ProcessGrid
 _TAG = 100
 
 
-def collect(grid: ProcessGrid, array: np.ndarray, place, sink: Callable) -> None:
+def collect(grid: ProcessGrid, array: np.ndarray, place, sink: Callable | None = None) -> None:
     """Hand every rank's array to the root, in the order of the ranks.
 
     Parameters

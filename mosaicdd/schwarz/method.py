@@ -1,6 +1,5 @@
 """One local solver put to work on a block: the iteration, and the fill of its result."""
 
-
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.process_grid import ProcessGrid

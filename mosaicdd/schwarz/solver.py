@@ -22,6 +22,7 @@ from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_error
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.schwarz.watch import Watch
 
 _PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
@@ -34,8 +35,9 @@ class Solution:
     ----------
     status
         One of ``converged_rtol``, ``converged_atol``, ``diverged_max_iterations``,
-        ``diverged_tolerance``, ``diverged_nan``, ``stagnated``; the last also for an iteration that
-        has converged, but to something whose estimated error is a tenth of its size.
+        ``diverged_tolerance``, ``diverged_nan``, ``interrupted``, ``stagnated``; the last also for
+        an iteration that has converged, but to something whose estimated error is a tenth of its
+        size.
     update, residual
         Root mean square over the interface of the last change, and of ``T v - v`` at the result.
         On the lattice lines, the field is ``T v``.
@@ -135,11 +137,18 @@ class SchwarzSolver:
 
     def reference(self, field: np.ndarray | None) -> Interface:
         """Hand every rank its part of a reference field, which the root alone needs to have."""
+        lines = None
+        if field is not None:
+            lines = Interface.lines_of_field(field, self.block.lattice.spacing)
+        return self.interface_of_lines(lines)
+
+    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
+        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
         lattice = self.block.lattice
         values = distribute(
             self._grid,
-            lambda rank: Interface.values_of_field(
-                self._block_of(self._grid, lattice, rank), field
+            lambda rank: Interface.values_of_lines(
+                self._block_of(self._grid, lattice, rank), lines
             ),
         )
         return Interface(
@@ -147,33 +156,46 @@ class SchwarzSolver:
         )
 
     def solve(
-        self, boundary: Boundary, *, reference: Interface | None = None, progress=None
+        self,
+        boundary: Boundary,
+        *,
+        start: Interface | None = None,
+        history: History | None = None,
+        reference: Interface | None = None,
+        progress=None,
+        watch: Watch | None = None,
     ) -> Solution:
-        """Solve for boundary data, starting from zero.
+        """Solve for boundary data.
 
         Parameters
         ----------
+        start, history
+            Where an earlier run was interrupted; by default zeros. ``start`` is overwritten.
         reference
             The true interface values, for a stopping rule with ``mae``.
         progress
             ``progress(iteration, update, size, mae)``, called after every iteration.
+        watch
+            What may interrupt the iteration, and keeps checkpoints of it.
         """
         clock = [time.perf_counter()]
-        v = Interface(self.block, **self._tensors)
+        v = Interface(self.block, **self._tensors) if start is None else start
         v.impose(boundary)
-        monitor = Monitor(
-            self._grid, self.settings.stopping, v, reference=reference, progress=progress
-        )
+        observers = {"progress": progress, "watch": watch}
+        monitor = Monitor(self._grid, self.settings.stopping, v, reference=reference, **observers)
+        monitor.history = history or monitor.history
         drive = gmres if self.settings.accelerate == "gmres" else stationary
         v, status = drive(self.method.iterate, v, monitor)
         history, certificate = monitor.history, None
-        if self.settings.certify is not None:
-            monitor = Monitor(self._grid, self.settings.stopping, v, progress=progress)
+        if self.settings.certify is not None and status != "interrupted":
+            monitor = Monitor(self._grid, self.settings.stopping, v, **observers)
             v, status, certificate = self._certify(v, boundary, self.settings.certify, monitor)
             history = history.followed_by(monitor.history)
         clock.append(time.perf_counter())
         error_estimate = estimate_error(self._exact.iterate, v, monitor)
-        if status.startswith("converged") and not self._plausible(error_estimate, monitor):
+        aimed_at_truth = self.settings.stopping.mae is not None
+        converged = status.startswith("converged")
+        if converged and not aimed_at_truth and not self._plausible(error_estimate, monitor):
             status = "stagnated"
         clock.append(time.perf_counter())
         field = self._fill(v)

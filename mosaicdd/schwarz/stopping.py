@@ -6,6 +6,7 @@ that of the values. NaN on one rank travels in the same sum, so all ranks leave 
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.schwarz.watch import Watch
 
 CONVERGED = ("converged_rtol", "converged_atol")
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
@@ -99,6 +101,8 @@ class Monitor:
         The true interface, for a rule with ``mae``.
     progress
         ``progress(iteration, update, size, mae)``, called after every iteration.
+    watch
+        What may interrupt the iteration, and keeps checkpoints of it.
     """
 
     def __init__(
@@ -109,11 +113,13 @@ class Monitor:
         *,
         reference: Interface | None = None,
         progress=None,
+        watch: Watch | None = None,
     ):
         self._grid = grid
         self.rule = rule
         self._reference = reference
         self._progress = progress
+        self._watch = watch or Watch()
         self.owned = v.ownership().flat
         lattice = v.block.lattice
         self._unknowns, self._nodes = lattice.unknowns, math.prod(lattice.subdomains)
@@ -132,9 +138,13 @@ class Monitor:
         """Iterations left."""
         return self.rule.max_iterations - self.iterations
 
-    def mean(self, *values: torch.Tensor) -> np.ndarray:
-        """Add up values of all ranks, one after another in one array, per interface node."""
-        mine = torch.cat([v.reshape(-1).double() for v in values]).cpu().numpy()
+    def mean(self, *values: torch.Tensor, host: Sequence[float] = ()) -> np.ndarray:
+        """Add up values of all ranks, one after another in one array, per interface node.
+
+        Numbers that are on the host already come first.
+        """
+        device = torch.cat([v.reshape(-1).double() for v in values]).cpu().numpy()
+        mine = np.concatenate([np.asarray(host, dtype=float), device])
         return self._grid.sum(mine) / self._unknowns
 
     def distance(self, one: Interface, other: Interface) -> float:
@@ -150,9 +160,11 @@ class Monitor:
         residual
             ``R (T v - v)`` at the owned lattice nodes, ``v`` the old values.
         """
-        update, self.size, residual, mae = self._measure(old, new, residual)
+        (update, self.size, residual, mae), called = self._measure(old, new, residual)
         status = self.rule.reached(update, self.size, mae)
-        return self._enter(update, residual, mae, status)
+        status = self._enter(update, residual, mae, status)
+        interrupted = self._watch.heed(called, new, self.history)
+        return status or ("interrupted" if interrupted else None)
 
     def predict(self, update: float) -> str | None:
         """Enter an iteration whose update is known without measuring it."""
@@ -180,8 +192,8 @@ class Monitor:
             return "stagnated"
         return None
 
-    def _measure(self, old: Interface, new: Interface, residual: torch.Tensor) -> np.ndarray:
-        """Return update, size and residual as root mean squares, and the MAE."""
+    def _measure(self, old: Interface, new: Interface, residual: torch.Tensor):
+        """Return update, size and residual as root mean squares, the MAE, and the watch's calls."""
         scratch = torch.sub(new.flat, old.flat, out=self._scratch).mul_(self.owned)
         parts = [torch.dot(scratch, scratch)]
         torch.mul(new.flat, self.owned, out=scratch)
@@ -190,6 +202,7 @@ class Monitor:
         if self._reference is not None:
             torch.sub(new.flat, self._reference.flat, out=scratch).mul_(self.owned)
             parts.append(scratch.abs_().sum())
-        means = self.mean(*parts)
+        means = self.mean(*parts, host=self._watch.calls())
+        called, means = means[:2] > 0, means[2:]
         mae = means[3] if self._reference is not None else np.nan
-        return np.append(np.sqrt(means[:3]), mae)
+        return np.append(np.sqrt(means[:3]), mae), called

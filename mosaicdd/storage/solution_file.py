@@ -16,6 +16,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.storage.arrays import ArrayWriter
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.boundary_file import read_boundary, write_boundary
 from mosaicdd.storage.hdf5 import mark, open_to_read
@@ -50,29 +51,15 @@ class StoredSolution:
         return spent.get("iterate", 0.0) + spent.get("assemble", 0.0)
 
 
-class SolutionWriter:
+class SolutionWriter(ArrayWriter):
     """Fills an open solution file: arrays part by part, then what is known of the solve."""
-
-    def __init__(self, file: h5py.File, grid: Grid, dtype: str):
-        self._file = file
-        self._dtype = dtype
-        self.create("solution", grid.nodes)
-
-    def create(self, name: str, shape: tuple[int, int]) -> None:
-        """Add an array of zeros that parts can be written to."""
-        self._file.create_dataset(name, shape=shape, dtype=self._dtype)
-
-    def write(self, part: np.ndarray, place: tuple[slice, slice], name: str = "solution") -> None:
-        """Write a part of an array, by default of the field, to its place."""
-        self._file[name][place] = part
 
     def describe(self, attributes: dict, history: dict[str, list[float]]) -> None:
         """Write attributes (containers and None as JSON text) and the history."""
         plain = (str, int, float, bool)
         for name, value in attributes.items():
             self._file.attrs[name] = value if isinstance(value, plain) else json.dumps(value)
-        for name, values in history.items():
-            self._file[f"history/{name}"] = np.asarray(values, dtype=float)
+        self.history(history)
 
 
 @contextmanager
@@ -84,7 +71,8 @@ def writing_solution(
         mark(file, "solution", FORMAT_VERSION)
         file.attrs["spacing"] = grid.spacing
         write_boundary(file, boundary)
-        writer = SolutionWriter(file, grid, dtype)
+        writer = SolutionWriter(file)
+        writer.create("solution", grid.nodes, dtype)
         _present_to_vtk(file, grid)
         yield writer
 

@@ -1,0 +1,111 @@
+"""Checkpoints of ``solve``, and the signals that ask for one."""
+
+import hashlib
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.parallel.agreement import on_root
+from mosaicdd.parallel.collect import collect
+from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.watch import Watch
+from mosaicdd.storage.checkpoint_file import line_name, read_checkpoint, writing_checkpoint
+
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+@contextmanager
+def listening(watch: Watch) -> Iterator[None]:
+    """Let signals interrupt the iteration; a second one ends the program as usual."""
+
+    def interrupt(number, frame) -> None:
+        watch.interrupt()
+        signal.signal(number, before[number])
+
+    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Checkpoints:
+    """The checkpoint file beside a solution file; all ranks call its methods together.
+
+    Parameters
+    ----------
+    output
+        The solution file; the checkpoint is ``OUTPUT.checkpoint``.
+    """
+
+    def __init__(
+        self,
+        output: str,
+        grid: ProcessGrid,
+        lattice: Lattice,
+        settings: SolveSettings,
+        local_solver: LocalSolver,
+        boundary: Boundary,
+    ):
+        self._path = Path(f"{output}.checkpoint")
+        self._grid = grid
+        self._lattice = lattice
+        ny, nx = lattice.grid.shape
+        edges = hashlib.sha256(b"".join(getattr(boundary, e).tobytes() for e in boundary.EDGES))
+        self._problem = {
+            "cells": f"{nx}x{ny}",
+            "pde": local_solver.equation.name,
+            "local solver": local_solver.name,
+            "levels": settings.levels,
+            "sweep": settings.sweep,
+            "dtype": str(settings.dtype).removeprefix("torch."),
+            "boundary": edges.hexdigest()[:16],
+        }
+
+    def save(self, v: Interface, history: History) -> None:
+        """Write the interface; on success it replaces the checkpoint before."""
+        root = self._grid.is_root
+        writing = writing_checkpoint(self._path, self._problem) if root else nullcontext()
+        with writing as writer:
+            for axis, lines in enumerate(v.lines):
+                name = line_name(axis)
+                if root:
+                    writer.create(name, self._lattice.line_shape(axis), self._problem["dtype"])
+                part = lines[v.block.owned(axis)].cpu().numpy()
+                place = v.block.owned_place(axis)
+                collect(self._grid, part, place, writer.into(name) if root else None)
+            if root:
+                writer.history(asdict(history))
+
+    def read(self, solver: SchwarzSolver) -> tuple[Interface, History]:
+        """Read the checkpoint on the root and hand every rank its part.
+
+        Raises
+        ------
+        FileNotFoundError, ValueError
+            On all ranks, if there is none, it is damaged, or belongs to another problem.
+        """
+        lines = None
+
+        def read() -> dict:
+            nonlocal lines
+            lines, history = read_checkpoint(self._path, self._problem)
+            return history
+
+        history = on_root(self._grid.comm, read)
+        return solver.interface_of_lines(lines), History(**history)
+
+    def remove(self) -> None:
+        """Remove the checkpoint of a run that has ended."""
+        if self._grid.is_root:
+            self._path.unlink(missing_ok=True)
