@@ -133,8 +133,7 @@ def interface_of():
     """Return a function that cuts the interface of a block out of a whole field."""
 
     def cut(block, field):
-        lines = Interface.lines_of_field(field, block.lattice.spacing)
-        values = torch.from_numpy(Interface.values_of_lines(block, lines))
+        values = torch.from_numpy(Interface.values_of_field(block, field))
         return Interface(block, device=values.device, dtype=values.dtype, flat=values)
 
     return cut

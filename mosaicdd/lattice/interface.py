@@ -84,9 +84,10 @@ class Interface:
         return self.lines[0][1:-1, s:-1:s]
 
     @staticmethod
-    def lines_of_field(field: np.ndarray, spacing: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lines of the whole domain, views of a field ``(ny + 1, nx + 1)``."""
-        return field[::spacing], field[:, ::spacing].T
+    def values_of_field(block: Block, field: np.ndarray) -> np.ndarray:
+        """Take the flat values of a block from a field of the whole domain."""
+        s = block.lattice.spacing
+        return Interface.values_of_lines(block, (field[::s], field[:, ::s].T))
 
     @staticmethod
     def values_of_lines(block: Block, lines: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,7 +126,7 @@ class SchwarzSolver:
     def _exact_method(self, local_solver: LocalSolver) -> Method:
         """Plan the two-level method with the exact local solver, if it is not planned yet."""
         settings = dataclasses.replace(self.settings, levels=2, sweep="additive")
-        if isinstance(local_solver, ExactSolver) and settings == self.settings:
+        if type(local_solver) is ExactSolver and settings == self.settings:
             return self.method
         exact = ExactSolver(local_solver.equation, local_solver.subdomain)
         return Method(self._grid, self.block, exact, settings)
@@ -137,19 +138,17 @@ class SchwarzSolver:
 
     def reference(self, field: np.ndarray | None) -> Interface:
         """Hand every rank its part of a reference field, which the root alone needs to have."""
-        lines = None
-        if field is not None:
-            lines = Interface.lines_of_field(field, self.block.lattice.spacing)
-        return self.interface_of_lines(lines)
+        return self._hand_out(lambda block: Interface.values_of_field(block, field))
 
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
+        return self._hand_out(lambda block: Interface.values_of_lines(block, lines))
+
+    def _hand_out(self, values_of: Callable[[Block], np.ndarray]) -> Interface:
+        """Let the root cut out the values of every rank's block; return this rank's."""
         lattice = self.block.lattice
         values = distribute(
-            self._grid,
-            lambda rank: Interface.values_of_lines(
-                self._block_of(self._grid, lattice, rank), lines
-            ),
+            self._grid, lambda rank: values_of(self._block_of(self._grid, lattice, rank))
         )
         return Interface(
             self.block, **self._tensors, flat=torch.as_tensor(values).to(**self._tensors)
