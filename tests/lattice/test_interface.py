@@ -32,12 +32,14 @@ def test_the_lines_are_the_lattice_lines_of_the_field(lattice, block, random_fie
             np.testing.assert_array_equal(line, oriented[across + number * s, along])
 
 
-def test_imposing_writes_the_boundary_data_and_nothing_else(lattice, block, random_field):
+def test_imposing_writes_the_boundary_data_and_nothing_else(
+    lattice, block, random_field, interface_of
+):
     field = random_field(lattice)
     field[1:-1, 1:-1] = 0.0
     interface = Interface(block, **KIND)
     interface.impose(Boundary.of_field(field))
-    np.testing.assert_array_equal(interface.flat, Interface.values_of_field(block, field))
+    np.testing.assert_array_equal(interface.flat, interface_of(block, field).flat)
 
 
 def test_clearing_keeps_the_boundary_data_and_copying_restores_them(
@@ -46,7 +48,7 @@ def test_clearing_keeps_the_boundary_data_and_copying_restores_them(
     field = random_field(lattice)
     edge = field.copy()
     edge[1:-1, 1:-1] = 0.0
-    expected = Interface.values_of_field(block, edge)
+    expected = interface_of(block, edge).flat
     interface = interface_of(block, field)
     copied = interface.like()
     copied.copy_boundary(interface)

@@ -1,0 +1,65 @@
+"""The error estimate against the true distance to the discrete solution."""
+
+import numpy as np
+import pytest
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+
+
+def true_errors(solver, solution, truth):
+    """Return the error at the owned lattice nodes, and its mean square over the interface."""
+    difference = solution.interface.like(solution.interface.flat - solver.reference(truth).flat)
+    owned = difference.ownership().flat
+    total = solver.block.lattice.unknowns
+    return difference.nodes(), (difference.flat.square() * owned).sum().item() / total
+
+
+@RANKS
+@pytest.mark.parametrize("rtol", [1e-2, 1e-5, 1e-8])
+def test_what_the_iteration_leaves_is_estimated_from_above_and_within_two(
+    rtol, make_lattice, make_solver, make_grid, problem, comm
+):
+    lattice = make_lattice((20, 20))
+    boundary, truth = problem(lattice)
+    solver = make_solver(lattice, grid=make_grid(), rtol=rtol)
+    solution = solver.solve(boundary)
+    _, mean_square = true_errors(solver, solution, truth)
+    error = np.sqrt(comm.allreduce(mean_square))
+    # One more iteration contracts the error to 0.25 of it, in the mean square, so its update lies
+    # within 0.75 and 1.25 of the error, and the estimate is 1.5 times the update.
+    assert error <= solution.error_estimate.rms <= 2 * error
+
+
+@RANKS
+def test_the_local_solver_s_own_error_is_in_it(
+    make_lattice, make_solver, make_grid, problem, changed_exact, comm
+):
+    def spoil(g, out):
+        out += 1e-4 * (g[:, :1] - g[:, 16:17])
+
+    lattice = make_lattice((20, 20))
+    boundary, truth = problem(lattice)
+    local_solver = changed_exact(lattice.subdomain, spoil, linear=True)
+    solver = make_solver(lattice, grid=make_grid(), local_solver=local_solver)
+    solution = solver.solve(boundary)
+    _, mean_square = true_errors(solver, solution, truth)
+    error = np.sqrt(comm.allreduce(mean_square))
+    assert error > 1e4 * solution.update
+    assert error <= solution.error_estimate.rms <= 2 * error
+
+
+@RANKS
+def test_the_estimates_at_the_lattice_nodes_follow_the_errors_there(
+    make_lattice, make_solver, make_grid, problem
+):
+    lattice = make_lattice((20, 20))
+    boundary, truth = problem(lattice)
+    solver = make_solver(lattice, grid=make_grid(), rtol=1e-4)
+    solution = solver.solve(boundary)
+    nodes, _ = true_errors(solver, solution, truth)
+    s, estimate = lattice.spacing, solution.error_estimate
+    assert estimate.nodes.shape == nodes.shape
+    exact = np.abs(solution.interface.nodes().numpy() - truth[::s, ::s][estimate.place])
+    np.testing.assert_allclose(exact, nodes.abs(), rtol=0, atol=1e-15)
+    # Node by node the update is not the error; on average it is, see above.
+    assert exact.mean() <= estimate.nodes.mean().item() <= 2 * exact.mean()

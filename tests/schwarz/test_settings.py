@@ -1,0 +1,45 @@
+"""Settings are checked once, at construction."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopping import StoppingRule
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("levels", 3),
+        ("levels", "2"),
+        ("sweep", "gauss-seidel"),
+        ("sync", "never"),
+        ("accelerate", "cg"),
+        ("dtype", torch.float16),
+        ("batch_subdomains", 0),
+        ("batch_subdomains", -1),
+    ],
+)
+def test_an_unknown_value_is_refused_with_its_name(setting, value):
+    with pytest.raises(ValueError, match=f"{setting} must be .* got"):
+        SolveSettings(**{setting: value})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"levels": 2, "sweep": "phases"},
+        {"levels": 1, "sweep": "phases", "accelerate": "gmres"},
+        {"accelerate": "gmres", "stopping": StoppingRule(mae=0.05)},
+    ],
+)
+def test_contradicting_settings_are_refused(settings):
+    with pytest.raises(TypeError, match="need"):
+        SolveSettings(**settings)
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SolveSettings().levels = 1
