@@ -1,0 +1,61 @@
+"""The models inside the package keep what their cards promise, on data they have never seen."""
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.loading import SHIPPED, load_local_solver, shipped_models
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.training.dataset import generate_dataset
+from mosaicdd.training.settings import GenerationSettings
+
+CPU = torch.device("cpu")
+MEGABYTE = 10**6
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """Problems of another seed than the models' (0), with windows of larger solutions."""
+    return generate_dataset(
+        GenerationSettings(samples=400, windows=225, seed=12, validation=0.5, method="direct")
+    )
+
+
+def solve(solver, boundary):
+    points = solver.subdomain.interior
+    out = torch.empty(len(boundary), len(points), dtype=torch.float64)
+    solver.plan(points, device=CPU, dtype=torch.float64)(torch.as_tensor(boundary), out)
+    return out.numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "greatest"),
+    [("laplace", 2 * MEGABYTE, 1e-8), ("laplace-sdnet", 4 * MEGABYTE, 1e-6)],
+)
+def test_fresh_problems_are_solved_as_the_card_says(fresh, name, size, greatest):
+    assert (SHIPPED / f"{name}.h5").stat().st_size <= size
+    solver = load_local_solver(name, LAPLACE)
+    for key, boundary, solution in (
+        ("mse", fresh.boundary, fresh.solution),
+        ("window_mse", fresh.window_boundary, fresh.window_solution),
+    ):
+        error = solve(solver, boundary) - solution[:, 1:-1, 1:-1].reshape(len(boundary), -1)
+        promised = solver.card.validation[key]
+        # The mean of a few hundred samples whose errors span two orders of magnitude.
+        assert np.mean(error**2) < 5 * promised
+        assert promised < greatest
+
+
+def test_the_compiled_linear_model_is_close_to_the_exact_operator():
+    solver = load_local_solver("laplace")
+    exact = ExactSolver(LAPLACE, solver.subdomain).operator[1:-1, 1:-1].reshape(961, 128)
+    difference = solver.operator(solver.subdomain.interior) - exact
+    # White noise of unit size on 124 nodes: 11 times the root mean square difference of a weight.
+    assert np.sqrt((difference**2).mean()) < 2.5e-5 / 11
+    assert np.abs(difference).max() < 1e-4
+    assert not difference[:, ::32].any()  # the corners, exactly
+
+
+def test_the_shipped_models_are_the_documented_ones():
+    assert shipped_models() == ["laplace", "laplace-sdnet"]
