@@ -1,4 +1,4 @@
-"""What all tests share: which of them run on how many ranks, a watchdog, and small lattices.
+"""What all tests share: which of them run on how many ranks, a watchdog, small problems.
 
 The same files run as ``pytest`` and as ``mpiexec -n N pytest``. A test marked ``ranks(1, 4)`` runs
 on those numbers of ranks, one without the marker on one rank only. On several ranks all wait for
@@ -22,8 +22,16 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.schwarz.stopping import StoppingRule
 
+_STOPPING = ("rtol", "atol", "max_iterations", "mae")
 _WATCHDOG_SECONDS = 120
 _GRACE_SECONDS = 10  # for the ranks that have not failed to come out of a test
 
@@ -137,6 +145,33 @@ def interface_of():
         return Interface(block, device=values.device, dtype=values.dtype, flat=values)
 
     return cut
+
+
+@pytest.fixture
+def make_solver(make_grid):
+    """Return a factory of solvers on a lattice: exact local solver, this rank alone, rtol 1e-10."""
+
+    def make(lattice, *, grid=None, local_solver=None, **settings):
+        given = {name: settings.pop(name) for name in _STOPPING if name in settings}
+        return SchwarzSolver(
+            grid or make_grid(alone=True),
+            lattice,
+            local_solver or ExactSolver(LAPLACE, lattice.subdomain),
+            SolveSettings(stopping=StoppingRule(**{"rtol": 1e-10} | given), **settings),
+        )
+
+    return make
+
+
+@pytest.fixture
+def problem():
+    """Return a function: rough boundary data on a lattice and the discrete solution."""
+
+    def make(lattice, seed=0):
+        boundary = Boundary.of_gaussian_process(lattice.grid, seed=seed, noise=0.05)
+        return boundary, solve_by_sine_transform(LAPLACE, boundary)
+
+    return make
 
 
 @pytest.fixture

@@ -1,18 +1,11 @@
-"""Solvers and local solvers for the tests of the iteration."""
+"""Local solvers and blocks for the tests of the iteration."""
 
 import pytest
 import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.problems.references import solve_by_sine_transform
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
-from mosaicdd.schwarz.stopping import StoppingRule
-
-_STOPPING = ("rtol", "atol", "max_iterations", "mae")
 
 
 class Changed:
@@ -41,33 +34,6 @@ class Changed:
             self._change(g, out)
 
         return plan
-
-
-@pytest.fixture
-def make_solver(make_grid):
-    """Return a factory of solvers on a lattice: exact local solver, this rank alone, rtol 1e-10."""
-
-    def make(lattice, *, grid=None, local_solver=None, **settings):
-        given = {name: settings.pop(name) for name in _STOPPING if name in settings}
-        return SchwarzSolver(
-            grid or make_grid(alone=True),
-            lattice,
-            local_solver or ExactSolver(LAPLACE, lattice.subdomain),
-            SolveSettings(stopping=StoppingRule(**{"rtol": 1e-10} | given), **settings),
-        )
-
-    return make
-
-
-@pytest.fixture
-def problem():
-    """Return a function: rough boundary data on a lattice and the discrete solution."""
-
-    def make(lattice, seed=0):
-        boundary = Boundary.of_gaussian_process(lattice.grid, seed=seed, noise=0.05)
-        return boundary, solve_by_sine_transform(LAPLACE, boundary)
-
-    return make
 
 
 @pytest.fixture
