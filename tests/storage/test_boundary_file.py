@@ -1,0 +1,86 @@
+"""Boundary files of any origin."""
+
+import h5py
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.storage.boundary_file import read_boundary, write_boundary
+
+GRID = Grid((3, 5), 0.1)
+FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
+
+
+@pytest.fixture
+def path(tmp_path):
+    with h5py.File(tmp_path / "edges.h5", "w") as file:
+        write_boundary(file, Boundary.of_field(FIELD))
+    return tmp_path / "edges.h5"
+
+
+def replace(path, name, values):
+    with h5py.File(path, "r+") as file:
+        del file[f"boundary/{name}"]
+        file[f"boundary/{name}"] = values
+
+
+def test_what_is_written_is_read_again(path):
+    boundary = read_boundary(path, GRID)
+    np.testing.assert_array_equal(boundary.impose(np.zeros(GRID.nodes))[0], FIELD[0])
+    for axis in (0, 1):
+        for end in (0, -1):
+            np.testing.assert_array_equal(boundary.edge(axis, end), FIELD.take(end, axis))
+
+
+def test_whole_and_single_precision_numbers_are_accepted(path):
+    for name in Boundary.EDGES:
+        nodes = len(getattr(Boundary.of_field(FIELD), name))
+        replace(path, name, np.ones(nodes, "f4" if name == "top" else "i2"))
+    boundary = read_boundary(path, GRID)
+    assert all(getattr(boundary, name).dtype == float for name in Boundary.EDGES)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("bottom", np.append(FIELD[0, :-1], np.nan), "bottom has 1 of 6 .* not finite"),
+        ("top", FIELD[-1] + 1.0, "top and left must be equal"),
+        ("top", FIELD[-1, :-1], r"bottom \(6 nodes\) and top \(5\)"),
+        ("left", FIELD[:, :2], "left must be one row"),
+        ("left", 1.0, "left must be one row"),
+        ("right", np.array([b"a", b"b", b"c", b"d"]), "right must hold real numbers"),
+        ("right", FIELD[:, -1] + 1j, "right must hold real numbers"),
+    ],
+)
+def test_unsound_edges_are_refused_with_file_and_edge(path, name, values, message):
+    replace(path, name, values)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_boundary(path, GRID)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_group_is_no_edge(path):
+    with h5py.File(path, "r+") as file:
+        del file["boundary/top"]
+        file.create_group("boundary/top/a")
+    with pytest.raises(ValueError, match="top must hold real numbers"):
+        read_boundary(path, GRID)
+
+
+def test_data_for_another_grid_are_refused_with_both_sizes(path):
+    with pytest.raises(ValueError, match=r"for 5x3 cells .* has 6x3"):
+        read_boundary(path, Grid((3, 6), 0.1))
+
+
+def test_a_missing_edge_is_named(path):
+    with h5py.File(path, "r+") as file:
+        del file["boundary/right"]
+    with pytest.raises(ValueError, match="/boundary/right is missing"):
+        read_boundary(path, GRID)
+
+
+def test_a_truncated_file_is_refused(path):
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(ValueError, match="not a complete boundary file"):
+        read_boundary(path, GRID)

@@ -1,0 +1,189 @@
+"""Solution files: what goes in comes out, or one line says why not."""
+
+import dataclasses
+import os
+
+import h5py
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.storage.boundary_file import read_boundary
+from mosaicdd.storage.solution_file import read_solution, writing_solution
+
+GRID = Grid((4, 6), 0.25)
+FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
+ATTRIBUTES = {
+    "status": "converged_rtol",
+    "iterations": 12,
+    "update": 1.5e-9,
+    "seconds": {"setup": 1.0, "iterate": 0.25, "assemble": 0.5},
+    "dims": [2, 3],
+    "error_estimate": None,
+    "command_line": "mosaicdd solve -o out.h5",
+    "local_solver": "{not json}",
+}
+HISTORY = {"update": [1.0, 0.1], "residual": [2.0, np.nan], "mae": [], "seconds": [0.1, 0.2]}
+
+
+def write(path, dtype="float64"):
+    boundary = Boundary.of_field(FIELD)
+    with writing_solution(path, GRID, boundary, dtype) as writer:
+        # Part by part, as the ranks hand them over.
+        for rows in (slice(0, 2), slice(2, 5)):
+            for columns in (slice(0, 4), slice(4, 7)):
+                writer.write("solution", FIELD[rows, columns], (rows, columns))
+        writer.describe(ATTRIBUTES, HISTORY)
+
+
+@pytest.fixture
+def path(tmp_path):
+    write(tmp_path / "out.h5")
+    return tmp_path / "out.h5"
+
+
+def test_what_is_written_is_read_again(path):
+    solution = read_solution(path)
+    assert solution.grid == GRID
+    np.testing.assert_array_equal(solution.field, FIELD)
+    for name, edge in dataclasses.asdict(Boundary.of_field(FIELD)).items():
+        np.testing.assert_array_equal(getattr(solution.boundary, name), edge)
+    for name, values in HISTORY.items():
+        np.testing.assert_array_equal(solution.history[name], values)
+    assert solution.seconds == 0.75
+    for name, value in ATTRIBUTES.items():
+        assert solution.attributes[name] == value
+        assert type(solution.attributes[name]) is type(value)
+
+
+def test_versions_are_kept(path):
+    attributes = read_solution(path).attributes
+    assert attributes["kind"] == "mosaicdd solution"
+    for library in ("mosaicdd", "numpy", "torch", "h5py", "pyamg"):
+        assert attributes[f"version_{library}"][0].isdigit()
+
+
+def test_single_precision_is_kept_but_the_boundary_data_are_not_rounded(tmp_path):
+    write(tmp_path / "out.h5", "float32")
+    solution = read_solution(tmp_path / "out.h5")
+    assert solution.field.dtype == np.float32
+    np.testing.assert_array_equal(solution.field, FIELD.astype(np.float32))
+    np.testing.assert_array_equal(solution.boundary.top, FIELD[-1])
+
+
+def test_it_is_a_boundary_file_too(path):
+    boundary = read_boundary(path, GRID)
+    np.testing.assert_array_equal(boundary.bottom, FIELD[0])
+    np.testing.assert_array_equal(boundary.right, FIELD[:, -1])
+
+
+def test_vtk_finds_the_field_without_a_copy(path):
+    with h5py.File(path) as file:
+        image = file["VTKHDF"]
+        # https://docs.vtk.org: extents in points, x first; the data indexed (z,) y, x.
+        assert image.attrs["Type"] == b"ImageData"
+        np.testing.assert_array_equal(image.attrs["WholeExtent"], [0, 6, 0, 4, 0, 0])
+        np.testing.assert_array_equal(image.attrs["Spacing"][:2], [0.25, 0.25])
+        assert image["PointData/solution"] == file["solution"]
+
+
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(path):
+    before = path.read_bytes()
+    boundary = Boundary.of_field(FIELD)
+
+    def interrupted():
+        with writing_solution(path, GRID, boundary, "float64") as writer:
+            writer.write("solution", FIELD[:2], (slice(0, 2), slice(None)))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["out.h5"]
+
+
+def missing(path):
+    path.unlink()
+    return FileNotFoundError, "missing"
+
+
+def a_folder(path):
+    path.unlink()
+    path.mkdir()
+    return FileNotFoundError, "a folder"
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[:-100])
+    return ValueError, "not a complete solution file"
+
+
+def empty(path):
+    path.write_bytes(b"")
+    return ValueError, "not a complete solution file"
+
+
+def text(path):
+    path.write_text("no HDF5 at all\n" * 1000)
+    return ValueError, "not a complete solution file"
+
+
+def foreign(path):
+    with h5py.File(path, "w") as file:
+        file["solution"] = FIELD
+    return ValueError, "something else, a mosaicdd solution file is needed"
+
+
+def another_kind(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["kind"] = "mosaicdd dataset"
+    return ValueError, "a mosaicdd dataset file, a mosaicdd solution file is needed"
+
+
+def of_the_future(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["format_version"] = 99
+    return ValueError, "format 99, .* reads 1 to 1; update mosaicdd"
+
+
+def without_field(path):
+    with h5py.File(path, "r+") as file:
+        del file["solution"]
+    return ValueError, "not a complete solution file .*solution"
+
+
+def without_history(path):
+    with h5py.File(path, "r+") as file:
+        del file["history"]
+    return ValueError, "not a complete solution file"
+
+
+def without_edge(path):
+    with h5py.File(path, "r+") as file:
+        del file["boundary/left"]
+    return ValueError, "no boundary data: /boundary/left is missing"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        missing,
+        a_folder,
+        truncated,
+        empty,
+        text,
+        foreign,
+        another_kind,
+        of_the_future,
+        without_field,
+        without_history,
+        without_edge,
+    ],
+)
+def test_a_file_of_no_use_is_refused_in_one_line_that_names_it(damage, path):
+    error, message = damage(path)
+    with pytest.raises(error, match=message) as caught:
+        read_solution(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
