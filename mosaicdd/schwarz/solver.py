@@ -182,7 +182,8 @@ class SchwarzSolver:
         v.impose(boundary)
         observers = {"progress": progress, "watch": watch}
         monitor = Monitor(self._grid, self.settings.stopping, v, reference=reference, **observers)
-        monitor.history = history or monitor.history
+        if history is not None:
+            monitor.history = history.followed_by(History())
         drive = gmres if self.settings.accelerate == "gmres" else stationary
         v, status = drive(self.method.iterate, v, monitor)
         history, certificate = monitor.history, None

@@ -1,0 +1,130 @@
+"""An interrupted ``solve`` and its continuation, as a user or a batch system sees them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from mosaicdd.cli.checkpoints import Checkpoints
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.schwarz.stopping import History
+
+COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", "solve", "--json", "--local-solver", "exact")
+LONG = ("--cells", "384x384", "--levels", "1", "--sync", "phase", "--rtol", "1e-7")
+
+
+def run(*arguments, launcher=()):
+    """Run ``solve`` to its end; return the exit code, its JSON, and stderr."""
+    done = subprocess.run(
+        [*launcher, *COMMAND, *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def interrupt(number, *arguments, launcher=()):
+    """Start ``solve``, send a signal to one of its ranks in the middle, and return as `run`."""
+    job = subprocess.Popen(
+        [*launcher, *COMMAND, *arguments, "--checkpoint-minutes", "0.0001"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    checkpoint = arguments[arguments.index("-o") + 1].with_suffix(".h5.checkpoint")
+    while not checkpoint.exists() and job.poll() is None:
+        time.sleep(0.01)
+    pattern = str(arguments[arguments.index("-o") + 1])
+    subprocess.run(["pkill", f"-{number}", "-n", "-f", pattern], check=True)
+    out, err = job.communicate(timeout=60)
+    return job.returncode, json.loads(out) if out else None, err
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_writes_what_there_is_and_resume_goes_on(number, tmp_path):
+    code, report, _ = run("-o", tmp_path / "whole.h5", *LONG)
+    assert code == 0
+    output = tmp_path / "part.h5"
+    code, part, err = interrupt(number, "-o", output, *LONG)
+    assert (code, part["status"]) == (1, "interrupted"), err
+    with h5py.File(output) as file:
+        assert file.attrs["status"] == "interrupted"
+    code, rest, _ = run("-o", output, *LONG, "--resume")
+    assert (code, rest["status"]) == (0, "converged_rtol")
+    assert part["iterations"] < rest["iterations"] == report["iterations"]
+    with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as whole:
+        np.testing.assert_array_equal(file["solution"][()], whole["solution"][()])
+    assert not output.with_suffix(".h5.checkpoint").exists()
+
+
+@pytest.mark.limit(300)
+def test_four_ranks_are_interrupted_by_a_signal_to_one_and_three_go_on(tmp_path, mpiexec):
+    output = tmp_path / "part.h5"
+    run("-o", tmp_path / "whole.h5", *LONG)
+    launcher = (mpiexec, "-n", "4")
+    code, part, err = interrupt(signal.SIGTERM, "-o", output, *LONG, launcher=launcher)
+    assert (code, part["status"]) == (1, "interrupted"), err
+    code, rest, err = run("-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
+    assert code == 0, err
+    assert rest["ranks"] == 3
+    with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as whole:
+        field, truth = file["solution"][()], whole["solution"][()]
+    np.testing.assert_allclose(field, truth, rtol=0, atol=1e-12 * np.abs(truth).max())
+
+
+@pytest.mark.parametrize("damage", ["missing", "other problem", "truncated", "not finite"])
+def test_a_checkpoint_of_no_use_is_one_line_and_exit_2(damage, tmp_path):
+    output = tmp_path / "out.h5"
+    checkpoint = tmp_path / "out.h5.checkpoint"
+    if damage != "missing":
+        interrupt(signal.SIGTERM, "-o", output, *LONG)
+    if damage == "truncated":
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-1000])
+    if damage == "not finite":
+        with h5py.File(checkpoint, "r+") as file:
+            file["lines/0"][3, 3] = np.nan
+    cells = ("--cells", "256x384") if damage == "other problem" else ()
+    before = checkpoint.read_bytes() if checkpoint.exists() else None
+    code, report, err = run("-o", output, *LONG, *cells, "--resume")
+    assert (code, report) == (2, None)
+    assert err.startswith("Error: --resume")
+    assert len(err.splitlines()) == 1
+    assert (checkpoint.read_bytes() if checkpoint.exists() else None) == before
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
+    make_lattice, make_grid, all_dims, common_path
+):
+    lattice = make_lattice((9, 14))
+    boundary = Boundary.of_gaussian_process(lattice.grid)
+    exact = ExactSolver(LAPLACE, lattice.subdomain)
+    for dims in all_dims:
+        grid = make_grid(dims)
+        solver = SchwarzSolver(grid, lattice, exact, SolveSettings())
+        checkpoints = Checkpoints(
+            common_path / "out.h5", grid, lattice, solver.settings, exact, boundary
+        )
+        v = solver.solve(boundary).interface
+        history = History([1.0], [2.0], [3.0], [4.0])
+        checkpoints.save(v, history)
+        again, stored = checkpoints.read(solver)
+        again.impose(boundary)
+        assert stored == history
+        np.testing.assert_array_equal(again.flat, v.flat)
+
+
+def test_another_boundary_is_another_problem(tmp_path):
+    output = tmp_path / "out.h5"
+    interrupt(signal.SIGTERM, "-o", output, *LONG)
+    code, _, err = run("-o", output, *LONG, "--resume", "--boundary", "gp:seed=1")
+    assert code == 2
+    assert "its boundary is" in err

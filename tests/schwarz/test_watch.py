@@ -1,0 +1,66 @@
+"""Interrupts and checkpoints: all ranks after the same iteration."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.schwarz.watch import Watch
+
+SEVERAL = pytest.mark.ranks(1, 2, 3, 4)
+
+
+def interrupting(watch, rank, iteration):
+    """Return a progress function that interrupts one rank after an iteration."""
+
+    def progress(number, *_):
+        if number == iteration and rank:
+            watch.interrupt()
+
+    return progress
+
+
+@SEVERAL
+def test_an_interrupt_of_one_rank_stops_all_after_the_same_iteration(
+    make_lattice, make_solver, make_grid, problem, comm
+):
+    lattice = make_lattice((7, 11))
+    boundary, _ = problem(lattice)
+    grid = make_grid()
+    saved = []
+    watch = Watch(lambda v, history: saved.append(len(history.update)))
+    solver = make_solver(lattice, grid=grid)
+    progress = interrupting(watch, comm.rank == comm.size - 1, 3)
+    solution = solver.solve(boundary, watch=watch, progress=progress)
+    assert solution.status == "interrupted"
+    assert saved == [solution.iterations]
+    assert len(set(comm.allgather(solution.iterations))) == 1
+
+
+@SEVERAL
+def test_going_on_from_an_interrupt_takes_the_same_iterations_to_the_same_field(
+    make_lattice, make_solver, make_grid, problem, comm
+):
+    lattice = make_lattice((7, 11))
+    boundary, _ = problem(lattice)
+    solver = make_solver(lattice, grid=make_grid())
+    whole = solver.solve(boundary)
+    watch = Watch(lambda v, history: None)
+    progress = interrupting(watch, comm.rank == 0, 4)
+    part = solver.solve(boundary, watch=watch, progress=progress)
+    rest = solver.solve(boundary, start=part.interface, history=part.history)
+    assert part.iterations < rest.iterations == whole.iterations
+    assert rest.history.update == whole.history.update
+    np.testing.assert_array_equal(rest.field, whole.field)
+
+
+@SEVERAL
+def test_checkpoints_that_one_clock_calls_for_are_written_by_all(
+    make_lattice, make_solver, make_grid, problem, comm
+):
+    lattice = make_lattice((7, 11))
+    boundary, _ = problem(lattice)
+    saved = []
+    seconds = 0.0 if comm.rank == 0 else float("inf")
+    watch = Watch(lambda v, history: saved.append(len(history.update)), seconds)
+    solution = make_solver(lattice, grid=make_grid()).solve(boundary, watch=watch)
+    assert solution.converged
+    assert saved == list(range(1, solution.iterations + 1))
