@@ -8,10 +8,7 @@ import click
 import torch
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.checkpoints import Checkpoints, listening
 from mosaicdd.cli.launch import world
-from mosaicdd.cli.progress import IterationProgress
-from mosaicdd.cli.result import for_people, report_of, write_result
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.types import SIZE_PAIR
 from mosaicdd.lattice.grid import Grid
@@ -20,17 +17,10 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import load_local_solver
-from mosaicdd.parallel.agreement import agree, on_root
-from mosaicdd.parallel.devices import device_of_rank
-from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.boundary_spec import boundary_of_spec, is_file
 from mosaicdd.problems.equations import Equation, equation
 from mosaicdd.problems.references import REFERENCES
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
-from mosaicdd.schwarz.stopping import StoppingRule
-from mosaicdd.schwarz.watch import Watch
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.boundary_file import read_boundary
 
@@ -180,8 +170,19 @@ def solve(
 
     Example: mpiexec -n 2 mosaicdd solve -o out.h5 --cells 2048x2048 --boundary gp:seed=0
     """
+    comm = world()  # with its one line where there is no MPI; the imports below need it
+    from mosaicdd.cli.checkpoints import Checkpoints, listening
+    from mosaicdd.cli.progress import IterationProgress
+    from mosaicdd.cli.result import for_people, report_of, write_result
+    from mosaicdd.parallel.agreement import agree, on_root
+    from mosaicdd.parallel.devices import device_of_rank
+    from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+    from mosaicdd.schwarz.settings import SolveSettings
+    from mosaicdd.schwarz.solver import SchwarzSolver
+    from mosaicdd.schwarz.stopping import StoppingRule
+    from mosaicdd.schwarz.watch import Watch
+
     start = time.perf_counter()
-    comm = world()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     with bad_input("-o"):
         on_root(comm, lambda: require_writable(output))
@@ -198,17 +199,20 @@ def solve(
             certify=certify,
             stopping=StoppingRule(
                 rtol=_RTOL[dtype] if rtol is None else rtol,
-                max_iterations=max_iterations or _MAX_ITERATIONS[int(levels)],
+                max_iterations=_MAX_ITERATIONS[int(levels)]
+                if max_iterations is None
+                else max_iterations,
                 mae=until_mae,
             ),
-            batch_subdomains=batch_subdomains or _BATCH[device],
+            batch_subdomains=_BATCH[device] if batch_subdomains is None else batch_subdomains,
             device=agree(comm, lambda: device_of_rank(comm, device)),
             dtype=getattr(torch, dtype),
         )
         grid = ProcessGrid(comm, dims or choose_dims(comm.size, lattice.subdomains))
-        schwarz = SchwarzSolver(grid, lattice, solver, settings)
     with bad_input("--boundary"):
         data = on_root(comm, lambda: _boundary(boundary, lattice.grid))
+    with bad_input():
+        schwarz = SchwarzSolver(grid, lattice, solver, settings)
     truth = None
     if until_mae is not None:
         field = REFERENCES[reference](solver.equation, data) if grid.is_root else None
