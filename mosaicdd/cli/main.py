@@ -53,6 +53,10 @@ def main() -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         code = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        if launcher_rank() == 0:
+            error.show()
+        code = error.exit_code
     except click.ClickException as error:
         if launcher_rank() == 0:
             click.echo(f"Error: {' '.join(error.format_message().split())}", err=True)
