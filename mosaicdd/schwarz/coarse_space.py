@@ -15,6 +15,7 @@ from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.base import Plan
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.problems.equations import Equation
 from mosaicdd.schwarz.sine_transform import sine_transform
 from mosaicdd.schwarz.sweep import AdditiveSweep
 
@@ -30,6 +31,8 @@ class CoarseSpace:
     ----------
     plan
         The local solver, planned for the centre lines.
+    equation
+        That it solves.
     """
 
     def __init__(
@@ -37,12 +40,13 @@ class CoarseSpace:
         grid: ProcessGrid,
         block: Block,
         plan: Plan,
+        equation: Equation,
         *,
         device: torch.device,
         dtype: torch.dtype,
     ):
         self._block = block
-        self._responses = self._respond(plan, device, dtype)  # (8, 2 (m - 1))
+        self._responses = self._respond(plan, equation, device, dtype)  # (8, 2 (m - 1))
         counts = block.lattice.subdomains
         self._gather = NodeGather(grid, counts, device=device)
         self._symbol = self._transform_stencil(counts).to(device)
@@ -52,15 +56,28 @@ class CoarseSpace:
         self._region = region
         self._local = torch.zeros([n + 2 for n in block.subdomains], device=device, dtype=dtype)
 
-    def _respond(self, plan: Plan, device, dtype) -> torch.Tensor:
-        """Return the centre lines ``(8, 2 (m - 1))`` for a hat on each lattice node around."""
-        s = self._block.lattice.spacing
+    def _respond(self, plan: Plan, equation: Equation, device, dtype) -> torch.Tensor:
+        """Return the centre lines ``(8, 2 (m - 1))`` for a hat on each lattice node around.
+
+        They are corrected to reproduce the exact solutions that the hats do. For a linear local
+        solver under the lifting this changes nothing; one that is not linear gives responses that
+        do not add up, and the coarse operator would be wrong just for the smoothest functions.
+        """
+        subdomain, s = self._block.lattice.subdomain, self._block.lattice.spacing
         away = np.abs(np.arange(8 * s)[None] - s * np.arange(8)[:, None])
         hats = np.maximum(0.0, 1.0 - np.minimum(away, 8 * s - away) / s)
-        perimeters = torch.as_tensor(hats).to(device=device, dtype=dtype)
         responses = torch.empty(8, 2 * (2 * s - 1), device=device, dtype=dtype)
-        plan(perimeters, responses)
-        return responses
+        plan(torch.as_tensor(hats).to(device=device, dtype=dtype), responses)
+
+        around, inside = (
+            equation.exact_solutions(2, *(points.T / s - 1.0))
+            for points in (subdomain.perimeter, subdomain.centre_lines)
+        )
+        nodes = around[::s]  # (8, J)
+        kept = np.abs(hats.T @ nodes - around).max(axis=0) < 1e-12
+        nodes, inside = nodes[:, kept], inside[:, kept]
+        missing = inside.T - nodes.T @ responses.double().cpu().numpy()
+        return responses + torch.as_tensor(np.linalg.pinv(nodes.T) @ missing).to(responses)
 
     def _transform_stencil(self, counts: tuple[int, int]) -> torch.Tensor:
         """Return the eigenvalues of the coarse operator, its stencil made symmetric."""

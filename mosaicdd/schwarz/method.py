@@ -35,7 +35,8 @@ class Method:
         else:
             self.iterate = AdditiveSweep(grid, block, plan, **buffers)
         if settings.levels == 2:
-            self.iterate = TwoLevel(self.iterate, CoarseSpace(grid, block, plan, **tensors))
+            coarse_space = CoarseSpace(grid, block, plan, local_solver.equation, **tensors)
+            self.iterate = TwoLevel(self.iterate, coarse_space)
 
     def plan_fill(self) -> Fill:
         """Plan the fill of the block's region; this allocates it."""
