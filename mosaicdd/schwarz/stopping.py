@@ -51,7 +51,7 @@ class StoppingRule:
         """Return the status of an iteration that has converged, else None."""
         if self.mae is not None:
             return "converged_atol" if mae <= self.mae else None
-        if update <= self.rtol * size:
+        if update <= self.rtol * size < np.inf:
             return "converged_rtol"
         return "converged_atol" if update <= self.atol else None
 
