@@ -1,12 +1,12 @@
 """``mosaicdd compare``: a solution file against a reference solution."""
 
-import json
 import time
 
 import click
 import numpy as np
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.json_line import json_line
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.reference import reference_of_spec
 from mosaicdd.storage.solution_file import read_solution
@@ -31,15 +31,16 @@ def compare(solution_file: str, reference: str, as_json: bool):
         truth = reference_of_spec(reference, solution)
         seconds = time.perf_counter() - start
     difference = np.abs(solution.field - truth)
+    size = np.linalg.norm(truth)
     report = {
         "mae": float(difference.mean()),
         "max_error": float(difference.max()),
-        "relative_l2": float(np.linalg.norm(difference) / np.linalg.norm(truth)),
+        "relative_l2": float(np.linalg.norm(difference) / size) if size else np.nan,
         "reference": reference,
         "reference_seconds": seconds,
         "solution_seconds": solution.seconds,
     }
-    click.echo(json.dumps(report) if as_json else _for_people(report))
+    click.echo(json_line(report) if as_json else _for_people(report))
 
 
 def _for_people(report: dict) -> str:

@@ -1,6 +1,5 @@
 """``mosaicdd solve``: a boundary value problem on a large domain, on any number of ranks."""
 
-import json
 import os
 import time
 
@@ -8,6 +7,7 @@ import click
 import torch
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.json_line import json_line
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.types import SIZE_PAIR
@@ -240,7 +240,7 @@ def solve(
     report["seconds"] = {"setup": setup} | solution.seconds
     write_result(output, grid, lattice, data, solution, report, start)
     if grid.is_root:
-        click.echo(json.dumps(report) if as_json else for_people(report, output))
+        click.echo(json_line(report) if as_json else for_people(report, output))
     return 0 if solution.converged else 1
 
 

@@ -1,0 +1,17 @@
+"""JSON for scripts: exactly one object on one line."""
+
+import json
+import math
+
+
+def json_line(report: dict) -> str:
+    """Return a report as JSON, which knows no NaN and no infinity: these are null."""
+    return json.dumps(_plain(report), allow_nan=False)
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
