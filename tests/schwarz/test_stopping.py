@@ -110,6 +110,14 @@ def test_without_an_aim_for_the_mae_none_is_measured(lattice, make_solver, probl
     assert np.isnan(make_solver(lattice).solve(boundary).history.mae).all()
 
 
+@DRIVERS
+def test_numbers_that_overflow_are_no_convergence(accelerate, lattice, make_solver, problem):
+    boundary, _ = problem(lattice)
+    huge = type(boundary)(**{name: 1e200 * getattr(boundary, name) for name in boundary.EDGES})
+    solution = make_solver(lattice, accelerate=accelerate).solve(huge)
+    assert solution.status == "diverged_nan"  # the square of 1e200 is no number
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [

@@ -1,0 +1,302 @@
+"""Bad input to ``solve``: one line, exit code 2, on every number of ranks, at once.
+
+The command runs inside the ranks of the test, so that one start serves all cases; a few more run
+as a user starts them.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.local_solvers.loading import model_path
+
+SIZES = (1, 2, 3, 4, 6)
+EXACT = ("--local-solver", "exact")
+
+
+@pytest.fixture
+def refused(mosaicdd, comm, common_path):
+    """Return a function that runs ``solve``, checks that it is refused, and returns the line."""
+
+    def run(*arguments, output="out.h5", cells="256x128"):
+        output = common_path / output
+        ended = mosaicdd("solve", "-o", output, "--cells", cells, *arguments)
+        assert ended.code == 2
+        assert ended.out == ""
+        assert ended.err.startswith("Error: ")
+        assert ended.err.count("\n") == 1, ended.err
+        comm.Barrier()
+        assert not output.is_file()
+        # Not even under a temporary name.
+        assert not list(common_path.glob("*out*"))
+        return ended.err.rstrip()
+
+    return run
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (
+            "2050x2048",
+            "nx must be a multiple of 16 (half a subdomain), got 2050; nearest: 2048, 2064",
+        ),
+        (
+            "2048x2040",
+            "ny must be a multiple of 16 (half a subdomain), got 2040; nearest: 2032, 2048",
+        ),
+        ("16x64", "nx must be at least 32 (one subdomain), got 16"),
+    ],
+)
+def test_cells_that_the_lattice_does_not_divide(cells, message, refused):
+    assert refused(*EXACT, cells=cells) == f"Error: --cells {cells}: {message}"
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize("dims", ["3x3", "1x7", "5x1"])
+def test_dims_that_do_not_multiply_to_the_ranks(dims, comm, refused):
+    px, py = map(int, dims.split("x"))
+    line = refused(*EXACT, "--dims", dims)
+    assert f"dims {dims} need {px * py} ranks, {comm.size} were started" in line
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+def test_more_ranks_than_the_lattice_has_subdomains(comm, refused):
+    line = refused(*EXACT, cells="32x32")
+    assert f"{comm.size} ranks do not fit: the lattice has 1x1 subdomains" in line
+    assert "use at most 1 ranks" in line
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+def test_more_ranks_along_an_axis_than_the_lattice_has_subdomains(comm, refused):
+    line = refused(*EXACT, "--dims", f"1x{comm.size}", cells="512x32")
+    assert f"{comm.size} ranks along y, but the lattice has only 1 subdomains there" in line
+
+
+def break_corner(file):
+    file["boundary/top"][0] = 1.0
+
+
+def break_value(file):
+    file["boundary/left"][7] = np.nan
+
+
+def drop_edge(file):
+    del file["boundary/right"]
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (break_value, "boundary edge left has 1 of 129 values that are not finite"),
+        (break_corner, "boundary edges top and left must be equal in their common corner"),
+        (drop_edge, "/boundary/right is missing"),
+    ],
+)
+def test_an_unsound_boundary_file(change, message, comm, write_edges, common_path, refused):
+    path = write_edges(common_path / "edges.h5", np.zeros((129, 257)))
+    if comm.rank == 0:
+        with h5py.File(path, "r+") as file:
+            change(file)
+    line = refused(*EXACT, "--boundary", path)
+    assert line.startswith(f"Error: --boundary: {path}")
+    assert message in line
+
+
+@pytest.mark.ranks(*SIZES)
+def test_a_boundary_file_of_the_wrong_length(write_edges, common_path, refused):
+    path = write_edges(common_path / "edges.h5", np.zeros((129, 241)))
+    assert "for 240x128 cells (edges of 241 and 129 nodes), the problem has 256x128" in refused(
+        *EXACT, "--boundary", path
+    )
+
+
+@pytest.mark.ranks(*SIZES)
+def test_a_missing_boundary_file(common_path, refused):
+    assert "the boundary file is missing" in refused(*EXACT, "--boundary", common_path / "no.h5")
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("__import__('os').system('true')", "not allowed"),
+        ("open(x)", "not allowed"),
+        ("x.real", "attribute is not allowed"),
+        ("z", "z is not allowed"),
+        ("sin(x", "cannot read the expression"),
+        ("1/x", "not finite"),
+        ("~x", "cannot evaluate"),
+    ],
+)
+def test_an_expression_that_is_not_allowed(expression, message, refused):
+    line = refused(*EXACT, "--boundary", f"expr:{expression}")
+    assert line.startswith("Error: --boundary: ")
+    assert message in line
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize("spec", ["gp:seed=x", "gp:length=0", "gp:colour=1"])
+def test_a_gaussian_process_that_cannot_be(spec, refused):
+    assert "gp:" in refused(*EXACT, "--boundary", spec)
+
+
+def missing(path):
+    return "neither a model file nor a shipped model"
+
+
+def folder(path):
+    path.mkdir()
+    return "the model file is a folder"
+
+
+def truncated(path):
+    whole = model_path("laplace").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    return "not a complete model file"
+
+
+def foreign(path):
+    path.write_text("weights, honestly\n")
+    return "not a complete model file"
+
+
+def another_kind(path):
+    with h5py.File(path, "w") as file:
+        file.attrs["kind"] = "mosaicdd dataset"
+    return "a mosaicdd dataset file, a mosaicdd model file is needed"
+
+
+def another_pde(path):
+    shutil.copy(model_path("laplace"), path)
+    with h5py.File(path, "r+") as file:
+        card = json.loads(file.attrs["card"])
+        file.attrs["card"] = json.dumps(card | {"pde": "wave"})
+    return "a model for pde wave, not for laplace"
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize("make", [missing, folder, truncated, foreign, another_kind, another_pde])
+def test_a_model_file_of_no_use(make, comm, common_path, refused):
+    path = common_path / "model.h5"
+    message = comm.bcast(make(path) if comm.rank == 0 else None)
+    line = refused("--local-solver", path)
+    assert line.startswith(f"Error: --local-solver: {path}")
+    assert message in line
+
+
+@pytest.mark.ranks(*SIZES)
+def test_an_unknown_pde(refused):
+    assert "unknown pde 'wave'; known: laplace" in refused(*EXACT, "--pde", "wave")
+
+
+@pytest.mark.ranks(*SIZES)
+def test_an_output_folder_that_does_not_exist(refused):
+    line = refused(*EXACT, output="missing/out.h5")
+    assert line.startswith("Error: -o: ")
+    assert "does not exist; create it first" in line
+
+
+@pytest.mark.ranks(*SIZES)
+def test_an_output_folder_that_is_read_only(refused, common_path, comm, monkeypatch):
+    if os.geteuid() == 0:  # whom no permission stops
+        monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK)
+    elif comm.rank == 0:
+        common_path.chmod(0o500)
+    comm.Barrier()
+    assert "is read-only; choose another one" in refused(*EXACT)
+
+
+@pytest.mark.ranks(*SIZES)
+def test_an_output_that_is_a_folder(mosaicdd, common_path):
+    ended = mosaicdd("solve", "-o", common_path, "--cells", "64x64", *EXACT)
+    assert ended.code == 2
+    assert ended.err == f"Error: -o: {common_path} is a folder, the name of a file is needed\n"
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--rtol", "-1"), "rtol must be a number >= 0, got -1.0"),
+        (("--rtol", "nan"), "rtol must be a number >= 0, got nan"),
+        (("--rtol", "small"), "'small' is not a valid float"),
+        (("--max-iterations", "0"), "max_iterations must be at least 1, got 0"),
+        (("--max-iterations", "-3"), "max_iterations must be at least 1, got -3"),
+        (("--batch-subdomains", "0"), "batch_subdomains must be at least 1, got 0"),
+        (("--until-mae", "-0.05"), "mae must be a number >= 0, got -0.05"),
+        (("--levels", "3"), "'3' is not one of '1', '2'"),
+        (("--sweep", "phases"), "two levels need the additive sweep"),
+        (("--dims", "2"), "'2' is not of the form NXxNY, as in 2048x1024"),
+        (("--dims", "0x4"), "'0x4' is not of the form NXxNY"),
+        (("--no-such-option",), "No such option"),
+        (("surplus",), "unexpected extra argument"),
+    ],
+)
+def test_values_that_cannot_be(arguments, message, refused):
+    assert message in refused(*EXACT, *arguments)
+
+
+@pytest.mark.ranks(*SIZES)
+def test_gmres_with_a_network_that_is_not_linear(refused):
+    line = refused("--local-solver", "laplace-sdnet", "--accelerate", "gmres")
+    assert "laplace-sdnet is not: use --accelerate none" in line
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_where_there_is_none(refused):
+    assert "torch sees no CUDA device here; use --device cpu" in refused(*EXACT, "--device", "cuda")
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("solve",), "Missing option"),
+        (("dissolve",), "No such command 'dissolve'"),
+        (("solve", "-o", "out.h5"), "Missing option '--cells'"),
+    ],
+)
+def test_a_command_that_is_not_complete(arguments, message, mosaicdd):
+    ended = mosaicdd(*arguments)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.err.count("\n") == 1
+    assert message in ended.err
+
+
+STARTED = [
+    ((), ("--cells", "2050x2048")),
+    ((), ("--cells", "256x256", "--rtol", "-1")),
+    (("-n", "2"), ("--cells", "256x256", "--boundary", "expr:open(x)")),
+    (("-n", "4"), ("--cells", "256x256", "--dims", "3x3")),
+]
+
+
+@pytest.mark.parametrize(("ranks", "arguments"), STARTED)
+def test_as_a_user_starts_it(ranks, arguments, mpiexec, tmp_path):
+    launcher = (mpiexec, *ranks) if ranks else ()
+    command = (sys.executable, "-m", "mosaicdd.cli.main", "solve", "-o", "out.h5")
+    ended = subprocess.run(
+        [*launcher, *command, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("Error: ")
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert not os.listdir(tmp_path)

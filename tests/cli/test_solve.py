@@ -1,0 +1,177 @@
+"""``solve`` on the command line: its JSON, its file, its exit codes."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.storage.solution_file import read_solution
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+EXACT = ("--local-solver", "exact")
+# DESIGN section 5.
+KEYS = {
+    "status",
+    "iterations",
+    "sweeps",
+    "update",
+    "residual",
+    "error_estimate",
+    "seconds",
+    "ranks",
+    "dims",
+    "unknowns",
+    "grid",
+    "peak_memory_bytes",
+    "local_solver",
+    "device",
+    "dtype",
+}
+SECONDS = {"setup", "iterate", "assemble", "write", "total"}
+
+
+@pytest.fixture
+def solve(mosaicdd, common_path, strict_json):
+    """Return a function that runs ``solve --json``: exit code, report and stored solution."""
+
+    def run(*arguments, cells="256x128"):
+        path = common_path / "out.h5"
+        ended = mosaicdd("solve", "-o", path, "--cells", cells, "--json", *arguments)
+        assert ended.err == ""
+        return ended.code, strict_json(ended.out), read_solution(path)
+
+    return run
+
+
+@RANKS
+def test_json_prints_one_object_with_all_that_is_promised(solve, comm):
+    code, report, stored = solve(*EXACT)
+    assert code == 0
+    assert set(report) >= KEYS
+    assert set(report["seconds"]) >= SECONDS
+    assert report["status"] == "converged_rtol"
+    assert report["ranks"] == comm.size
+    assert report["dims"][0] * report["dims"][1] == comm.size
+    assert report["grid"] == [256, 128]
+    assert report["local_solver"] == "exact"
+    assert (report["device"], report["dtype"]) == ("cpu", "float64")
+    # (K - 1) lines of N - 1 nodes in each direction, crossings once: K = 16 and 8.
+    assert report["unknowns"] == 15 * 127 + 7 * 255 - 15 * 7
+    assert report["iterations"] == report["sweeps"] == len(stored.history["update"])
+    assert report["update"] == stored.history["update"][-1]
+    assert report["peak_memory_bytes"] > comm.size * 10**7
+
+
+@RANKS
+def test_the_file_holds_the_solution_and_the_report(solve):
+    _, report, stored = solve(*EXACT, "--rtol", "1e-10", "--boundary", "gp:seed=3,noise=0.1")
+    truth = solve_by_sine_transform(LAPLACE, stored.boundary)
+    # Issue 2; the boundary data are of size 1.
+    assert np.abs(stored.field - truth).mean() <= 1e-8
+    assert {name: stored.attributes[name] for name in report} == report
+    assert "solve" in stored.attributes["command_line"]
+    assert stored.attributes["pde"] == "laplace"
+
+
+@RANKS
+@pytest.mark.parametrize("accelerate", ["none", "gmres"])
+def test_reaching_the_most_iterations_is_exit_1_with_the_file_written(accelerate, solve):
+    code, report, stored = solve(*EXACT, "--max-iterations", "2", "--accelerate", accelerate)
+    assert code == 1
+    assert report["status"] == stored.attributes["status"] == "diverged_max_iterations"
+    assert report["iterations"] == 2
+    assert stored.field.shape == (129, 257)
+
+
+@pytest.mark.ranks(1, 2)
+def test_numbers_that_overflow_are_null_in_json_and_kept_in_the_file(solve):
+    code, report, stored = solve(*EXACT, "--boundary", "expr:1e200*x")
+    assert code == 1
+    assert report["status"] == "diverged_nan"
+    assert report["update"] is None
+    assert not np.isfinite(stored.attributes["update"])
+
+
+@RANKS
+def test_dims_are_along_x_and_y(solve, comm):
+    _, report, _ = solve(*EXACT, "--dims", f"{comm.size}x1")
+    assert report["dims"] == [comm.size, 1]
+    _, report, _ = solve(*EXACT, "--dims", f"1x{comm.size}")
+    assert report["dims"] == [1, comm.size]
+
+
+@RANKS
+def test_a_solution_is_boundary_data_for_the_next(solve, common_path, mosaicdd):
+    _, _, first = solve(*EXACT)
+    code, _, second = solve(*EXACT, "--boundary", common_path / "out.h5")
+    assert code == 0
+    for name in first.boundary.EDGES:
+        np.testing.assert_array_equal(getattr(second.boundary, name), getattr(first.boundary, name))
+    np.testing.assert_array_equal(second.field, first.field)
+
+
+@pytest.mark.ranks(1, 4)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--levels", "1"),
+        ("--levels", "1", "--sync", "phase"),
+        ("--levels", "1", "--sweep", "additive"),
+    ],
+)
+def test_one_level_stops_at_an_mae_as_the_paper_does(arguments, solve):
+    code, report, stored = solve(*EXACT, *arguments, "--until-mae", "0.05")
+    assert code == 0
+    assert report["status"] == "converged_atol"
+    assert stored.history["mae"][-1] <= 0.05 < stored.history["mae"][-2]
+
+
+@pytest.mark.ranks(1, 2)
+def test_single_precision_is_reported_and_stored(solve):
+    code, report, stored = solve(*EXACT, "--dtype", "float32")
+    assert code == 0
+    assert report["dtype"] == "float32"
+    assert stored.field.dtype == np.float32
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("model", ["laplace", "laplace-sdnet"])
+def test_a_shipped_model_solves_by_its_name(model, solve):
+    code, report, stored = solve("--local-solver", model)
+    assert code == 0
+    assert report["local_solver"] == model
+    truth = solve_by_sine_transform(LAPLACE, stored.boundary)
+    # Issue 2, items 1 and 4, for smooth boundary data.
+    assert np.abs(stored.field - truth).mean() <= {"laplace": 1e-6, "laplace-sdnet": 1e-4}[model]
+    # The estimate sees the network's own error: it is a bound in the mean square, within a factor
+    # of 2 (test_error_estimate), on the interface, where errors are not smaller than inside.
+    assert np.abs(stored.field - truth).mean() <= 2 * report["error_estimate"]
+
+
+@pytest.mark.ranks(1, 3)
+def test_without_json_people_read_what_happened_where(mosaicdd, common_path, comm):
+    path = common_path / "out.h5"
+    ended = mosaicdd("solve", "-o", path, "--cells", "256x128", *EXACT)
+    assert ended.code == 0
+    assert "laplace on 256x128 cells by exact" in ended.out
+    assert f"{comm.size} rank" in ended.out
+    assert "converged_rtol after" in ended.out
+    assert ended.out.endswith(f"wrote {path}\n")
+    assert ended.out.count("wrote") == 1
+
+
+@pytest.mark.ranks(1, 2, 4)
+def test_a_fault_after_the_checks_leaves_the_old_file(mosaicdd, common_path, comm, monkeypatch):
+    path = common_path / "out.h5"
+    if comm.rank == 0:
+        path.write_text("old")
+    comm.Barrier()
+
+    def fail(*_):
+        raise RuntimeError("a fault of the program")
+
+    monkeypatch.setattr("mosaicdd.schwarz.fill.Fill.__call__", fail)
+    ended = mosaicdd("solve", "-o", path, "--cells", "256x128", *EXACT)
+    assert ended.code == 1
+    assert "a fault of the program" in ended.err
+    assert path.read_text() == "old"
