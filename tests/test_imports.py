@@ -1,0 +1,99 @@
+"""The dependency rules of the architecture, read off the imports."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import mosaicdd
+
+ROOT = Path(mosaicdd.__file__).parent
+
+# Folder: what of the package it may import besides itself; ``cli`` may import everything.
+ALLOWED = {
+    "lattice": {"problems.boundary"},
+    "problems": {"lattice.grid"},
+    "local_solvers": {"lattice", "problems", "storage.model_file"},
+    "parallel": {"lattice"},
+    "schwarz": {
+        *("lattice", "local_solvers", "parallel"),
+        *("problems.boundary", "problems.discrete", "problems.equations"),
+    },
+    "storage": {"lattice", "problems"},
+    "training": {"lattice", "local_solvers", "problems", "storage"},
+    "report": {"storage"},
+}
+# Outside library: the folders or modules it may be imported in.
+HOMES = {
+    "mpi4py": {"parallel", "cli.launch"},
+    "pyamg": {"problems"},
+    "h5py": {"storage"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "matplotlib": {"report"},
+    "torch.distributed": {"training"},
+    "pytorch_optimizer": {"training"},
+}
+FREE = {"numpy", "scipy", "torch"}
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def name_of(path):
+    """Return a module's name below the package, as ``lattice.grid``."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path):
+    """List what a module imports, in full, functions' own imports included."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def within(name, places):
+    return any(name == place or name.startswith(f"{place}.") for place in places)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_imports_only_what_its_folder_may(path):
+    name = name_of(path)
+    folder = name.partition(".")[0]
+    for imported in imports(path):
+        inside = imported.removeprefix("mosaicdd.")
+        if inside != imported and folder != "cli":
+            assert within(inside, {folder} | ALLOWED.get(folder, set())), f"{name}: {imported}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_an_outside_library_stays_in_its_home(path):
+    name = name_of(path)
+    for imported in imports(path):
+        if within(imported, {"mosaicdd"}):
+            continue
+        library = next((home for home in HOMES if within(imported, {home})), None)
+        if library:
+            assert within(name, HOMES[library]), f"{name}: {imported}"
+        else:
+            top = imported.partition(".")[0]
+            assert top in FREE | set(sys.stdlib_module_names), f"{name}: {imported} has no home"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_is_printed_or_executed_and_only_the_command_line_knows_all_ranks(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("print", "eval", "exec"), f"line {node.lineno}"
+        if not name_of(path).startswith("cli."):
+            names = {getattr(node, "id", None), getattr(node, "attr", None)}
+            assert "COMM_WORLD" not in names, f"line {node.lineno}"
+
+
+def test_every_folder_has_a_rule():
+    folders = {path.parent.relative_to(ROOT).parts[0] for path in MODULES if path.parent != ROOT}
+    assert folders == {*ALLOWED, "cli"}
