@@ -34,8 +34,8 @@ def plot(solution_file: str, output: str | None, reference: str):
         if path.suffix not in (".png", ".pdf", ".svg"):
             raise ValueError(f"{path}: the name of a picture ends in .png, .pdf or .svg")
         solution = read_solution(solution_file)
-        truth = reference_of_spec(reference, solution)
+        truth, name = reference_of_spec(reference, solution)
     from mosaicdd.report.figures import solution_figure
 
-    solution_figure(solution, truth, reference, path)
+    solution_figure(solution, truth, name, path)
     click.echo(f"wrote {path}")

@@ -8,8 +8,8 @@ from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
 
-def reference_of_spec(spec: str, solution: StoredSolution) -> np.ndarray:
-    """Return the reference field, ``(ny + 1, nx + 1)``, for the problem of a stored solution.
+def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
+    """Return the reference field, ``(ny + 1, nx + 1)``, for a stored problem, and its name.
 
     Parameters
     ----------
@@ -22,9 +22,9 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> np.ndarray:
         If an expression is not allowed or not finite on the grid, or the grids differ.
     """
     if spec in REFERENCES:
-        return REFERENCES[spec](equation(solution.attributes["pde"]), solution.boundary)
+        return REFERENCES[spec](equation(solution.attributes["pde"]), solution.boundary), spec
     if spec.startswith("expr:"):
-        return _evaluate(spec.removeprefix("expr:"), solution)
+        return _evaluate(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
     other = read_solution(spec)
     if other.grid != solution.grid:
         (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
@@ -32,7 +32,7 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> np.ndarray:
             f"{spec} has {other_x}x{other_y} cells with a spacing of {other.grid.spacing:g}, the "
             f"solution {nx}x{ny} with {solution.grid.spacing:g}; they must be equal"
         )
-    return other.field
+    return other.field, other.attributes.get("local_solver", spec)
 
 
 def _evaluate(text: str, solution: StoredSolution) -> np.ndarray:

@@ -25,6 +25,11 @@ class MultigridSolver:
         Relative residual ``|b - A u| / |b|`` that each solution must reach.
     max_iterations
         Of one solve.
+
+    Attributes
+    ----------
+    iterations
+        Iterations of the last solve.
     """
 
     def __init__(
@@ -35,6 +40,7 @@ class MultigridSolver:
         self.matrix = system.matrix
         self.tolerance = tolerance
         self.max_iterations = max_iterations
+        self.iterations = 0
         self._hierarchy = pyamg.ruge_stuben_solver(self.matrix)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
@@ -45,15 +51,23 @@ class MultigridSolver:
         RuntimeError
             If the relative residual, computed anew, stays above the tolerance.
         """
+        self.iterations = 0
         norm = np.linalg.norm(b)
         u = np.zeros_like(b, dtype=float)
         if norm == 0:
             return u
         # The solver tests a residual that it updates; a second round closes the gap to the true one.
         for _ in range(3):
+            steps = []
             u = self._hierarchy.solve(
-                b, x0=u, tol=0.5 * self.tolerance, maxiter=self.max_iterations, accel="cg"
+                b,
+                x0=u,
+                tol=0.5 * self.tolerance,
+                maxiter=self.max_iterations,
+                accel="cg",
+                residuals=steps,
             )
+            self.iterations += len(steps) - 1
             residual = np.linalg.norm(b - self.matrix @ u) / norm
             if residual <= self.tolerance:
                 logger.debug("multigrid reached a relative residual of %.1e", residual)
