@@ -135,6 +135,17 @@ def test_with_a_nonlinear_local_solver_the_two_levels_reach_the_fixed_point_of_o
     np.testing.assert_allclose(two.field, one.field, rtol=0, atol=4 * (20 * 1e-12 + 1e-11) * 5)
 
 
+def test_with_a_nonlinear_local_solver_the_iterations_do_not_grow_either(
+    make_lattice, make_solver, problem, bent
+):
+    counts = []
+    for cells in (8, 24):
+        lattice = make_lattice((cells, cells))
+        solver = make_solver(lattice, local_solver=bent(lattice, 0.01), rtol=1e-8)
+        counts.append(solver.solve(problem(lattice)[0]).iterations)
+    assert abs(counts[1] - counts[0]) <= 1
+
+
 def test_gmres_refuses_a_nonlinear_local_solver(make_lattice, make_solver, bent):
     lattice = make_lattice((4, 4))
     with pytest.raises(TypeError, match="changed is not: use --accelerate none"):
