@@ -17,6 +17,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.self_test import require_self_test
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.boundary_spec import boundary_of_spec, is_file
 from mosaicdd.problems.equations import Equation, equation
@@ -72,10 +73,10 @@ _BATCH = {"cpu": 1024, "cuda": 65_536}
 )
 @click.option(
     "--accelerate",
-    type=click.Choice(["none", "gmres"]),
+    type=click.Choice(["none", "gmres", "anderson"]),
     default="none",
     show_default=True,
-    help="Krylov acceleration, for linear local solvers: fewer iterations, more memory.",
+    help="gmres: for linear local solvers; anderson: for any. Fewer iterations, more memory.",
 )
 @click.option(
     "--certify",
@@ -187,7 +188,8 @@ def solve(
     with bad_input("-o"):
         on_root(comm, lambda: require_writable(output))
     with bad_input("--local-solver"):
-        solver = on_root(comm, lambda: _local_solver(local_solver, equation(pde)))
+        tested = certify is None  # a certificate needs no trust in the network
+        solver = on_root(comm, lambda: _local_solver(local_solver, equation(pde), tested=tested))
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
     with bad_input():
@@ -244,10 +246,13 @@ def solve(
     return 0 if solution.converged else 1
 
 
-def _local_solver(name: str, needed: Equation) -> LocalSolver:
+def _local_solver(name: str, needed: Equation, *, tested: bool) -> LocalSolver:
     if name == "exact":
         return ExactSolver(needed, Subdomain())
-    return load_local_solver(name, needed)
+    solver = load_local_solver(name, needed)
+    if tested:
+        require_self_test(solver)
+    return solver
 
 
 def _boundary(spec: str, grid: Grid) -> Boundary:

@@ -22,7 +22,8 @@ class SolveSettings:
     sync
         When ranks exchange within a sweep of phases: once per ``"iteration"`` or per ``"phase"``.
     accelerate
-        ``"none"``: the stationary iteration; ``"gmres"``: for linear local solvers.
+        ``"none"``: the stationary iteration; ``"gmres"``: for linear local solvers;
+        ``"anderson"``: for any.
     certify
         Relative discrete residual to which the answer is driven with the exact local solver.
     batch_subdomains
@@ -51,7 +52,7 @@ class SolveSettings:
             "levels": (1, 2),
             "sweep": ("additive", "phases"),
             "sync": ("iteration", "phase"),
-            "accelerate": ("none", "gmres"),
+            "accelerate": ("none", "gmres", "anderson"),
             "dtype": (torch.float32, torch.float64),
         }
         for name, known in choices.items():

@@ -17,6 +17,7 @@ from mosaicdd.parallel.collect import distribute
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.acceleration import gmres, stationary
+from mosaicdd.schwarz.anderson import anderson
 from mosaicdd.schwarz.certify import Certificate, Certifier
 from mosaicdd.schwarz.discrete_residual import DiscreteResidual
 from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_error
@@ -25,6 +26,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.watch import Watch
 
+_DRIVERS = {"none": stationary, "gmres": gmres, "anderson": anderson}
 _PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
 
@@ -184,7 +186,7 @@ class SchwarzSolver:
         monitor = Monitor(self._grid, self.settings.stopping, v, reference=reference, **observers)
         if history is not None:
             monitor.history = history.followed_by(History())
-        drive = gmres if self.settings.accelerate == "gmres" else stationary
+        drive = _DRIVERS[self.settings.accelerate]
         v, status = drive(self.method.iterate, v, monitor)
         history, certificate = monitor.history, None
         if self.settings.certify is not None and status != "interrupted":
