@@ -16,10 +16,17 @@ _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WO
 
 def launcher_rank() -> int:
     """Return the rank the launcher gave this process, 0 without one."""
+    if under_torchrun():
+        return int(os.environ.get("RANK", "0"))
     for name in _RANK_VARIABLES:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return 0
+
+
+def under_torchrun() -> bool:
+    """Return whether torchrun started this process: then its ranks are not MPI's."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def world():

@@ -1,11 +1,17 @@
-"""``mosaicdd train``: train a subdomain network on a dataset."""
+"""``mosaicdd train``: train a subdomain network on a dataset, on any number of ranks."""
 
+import functools
 import json
+import logging
+import os
+from dataclasses import asdict
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.show import stage
+from mosaicdd.cli.launch import launcher_rank, under_torchrun, world
+from mosaicdd.cli.train_config import read_config
+from mosaicdd.cli.train_options import collected_settings, settings_options
 from mosaicdd.storage.atomic import require_writable
 
 
@@ -23,15 +29,34 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     return settings
 
 
+def _communicator():
+    """Return the communicator over the ranks, or None for one process and under torchrun."""
+    if under_torchrun():
+        return None
+    try:
+        return world()
+    except click.ClickException:
+        if launcher_rank() or "PMI_SIZE" in os.environ:
+            raise
+        return None
+
+
 @click.command()
 @click.argument("data", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="Model file to write.")
 @click.option(
+    "--config",
+    type=click.Path(),
+    is_eager=True,
+    callback=read_config,
+    help="TOML file with options (batch-size = 512) and the network's [settings]; flags override.",
+)
+@click.option(
     "--network",
-    type=click.Choice(["linear", "sdnet"]),
     default="linear",
     show_default=True,
-    help="Linear in the boundary, or the paper's SDNet.",
+    help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, or your own as "
+    "module:Class.",
 )
 @click.option(
     "--set",
@@ -40,109 +65,85 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     metavar="NAME=VALUE",
     help="Setting of the network (width, depth, features, sigma, ...); may be repeated.",
 )
-@click.option("--epochs", default=200, show_default=True, help="Passes over the training samples.")
-@click.option("--batch-size", default=256, show_default=True, help="Samples per step.")
+@settings_options
 @click.option(
-    "--points",
-    default=0,
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where."
+)
+@click.option(
+    "--checkpoint-minutes",
+    default=10.0,
     show_default=True,
-    help="Data points per step, drawn among the interior nodes; 0 takes all.",
+    help="Minutes between checkpoints (OUTPUT.checkpoint-STEP), which SIGTERM, SIGUSR1 and Ctrl-C "
+    "write, too; a training that ends by itself removes them.",
 )
-@click.option(
-    "--optimizer",
-    type=click.Choice(["adamw", "soap"]),
-    default="soap",
-    show_default=True,
-    help="Optimiser.",
-)
-@click.option("--lr", default=3e-3, show_default=True, help="Greatest learning rate.")
-@click.option(
-    "--pde-weight", default=0.0, show_default=True, help="Weight of the PDE loss; 0 leaves it out."
-)
-@click.option("--collocation", default=64, show_default=True, help="Collocation points per step.")
-@click.option(
-    "--lifting-degree",
-    default=2,
-    show_default=True,
-    help="Degree of the exact solutions that the lifting takes out.",
-)
-@click.option(
-    "--max-seconds",
-    default=0.0,
-    show_default=True,
-    help="End training, with its schedule, within this many seconds; 0 sets no limit.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of weights and sample order.")
+@click.option("--resume", is_flag=True, help="Continue from the newest checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.pass_context
 def train(
+    ctx: click.Context,
     data: str,
     output: str,
+    config: dict,
     network: str,
     pairs: tuple[str, ...],
-    epochs: int,
-    batch_size: int,
-    points: int,
-    optimizer: str,
-    lr: float,
-    pde_weight: float,
-    collocation: int,
-    lifting_degree: int,
-    max_seconds: float,
-    seed: int,
+    device: str,
+    checkpoint_minutes: float,
+    resume: bool,
     as_json: bool,
-) -> None:
-    """Train a subdomain network on the dataset DATA and write its best weights to a model file."""
-    from mosaicdd.local_solvers.loading import extract_weights
+) -> int:
+    """Train a subdomain network on the dataset DATA and write its best weights to a model file.
+
+    Works alone, and under mpiexec, srun and torchrun. Exit code 0: trained; 1: interrupted, after a
+    checkpoint, or diverged; 2: bad input.
+
+    Example: mpiexec -n 2 mosaicdd train data.h5 -o model.h5 --network sdnet --points 64
+    """
+    import torch
+
+    from mosaicdd.cli.train_run import leave_behind, run_training
+    from mosaicdd.local_solvers.networks.own import allow
     from mosaicdd.local_solvers.networks.registry import check_settings
     from mosaicdd.storage.dataset_file import read_dataset
-    from mosaicdd.storage.model_file import write_model
-    from mosaicdd.training.loop import Report, TrainingDivergedError, train_network
-    from mosaicdd.training.settings import TrainingSettings
+    from mosaicdd.training.checkpoints import Checkpoints
+    from mosaicdd.training.loop import train_network
+    from mosaicdd.training.rank_group import rank_group
+    from mosaicdd.training.watch import Watch
 
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     with bad_input():
-        settings = TrainingSettings(
-            epochs=epochs,
-            batch_size=batch_size,
-            points=points,
-            optimizer=optimizer,
-            lr=lr,
-            pde_weight=pde_weight,
-            collocation=collocation,
-            lifting_degree=lifting_degree,
-            max_seconds=max_seconds,
-            seed=seed,
-        )
-        network_settings = _network_settings(pairs)
-        check_settings(network, network_settings)
+        settings, execution = collected_settings(ctx)
+        if ":" in network:
+            allow(network)
+        network_settings = {**config, **_network_settings(pairs)}
+        checked = check_settings(network, network_settings)
         require_writable(output)
         dataset = read_dataset(data)
-    with stage(f"training {network}", quiet=as_json) as show:
-
-        def report(state: Report) -> None:
-            errors = f"validation {state.validation_mse:.1e}, windows {state.window_mse:.1e}"
-            show(state.progress, f"step {state.step}, {errors}")
-
-        try:
-            result = train_network(network, network_settings, dataset, settings, report)
-        except TrainingDivergedError as error:
-            raise click.ClickException(str(error)) from error
-    write_model(output, result.card, extract_weights(result.network))
-    figures = {
-        "validation_mse": result.best.validation_mse,
-        "window_mse": result.best.window_mse,
-        "steps": result.steps,
-        "seconds": round(result.seconds, 3),
-        "samples_per_second": round(result.samples_per_second, 1),
-        "ranks": 1,
-        "network": network,
-        "parameters": sum(p.numel() for p in result.network.parameters()),
-        "model": str(output),
-    }
-    if as_json:
-        click.echo(json.dumps(figures))
-    else:
-        click.echo(
-            f"{output}: {network}, {figures['parameters']} parameters, validation MSE "
-            f"{figures['validation_mse']:.2e} (windows {figures['window_mse']:.2e}) after "
-            f"{result.steps} steps in {result.seconds:.1f} s"
+    identity = {"network": network, "network settings": asdict(checked)} | asdict(settings)
+    identity |= {"dataset": dataset.content_hash, "sharding": execution.sharding}
+    checkpoints = Checkpoints(output, identity)
+    with rank_group(_communicator(), device) as ranks:
+        if not ranks.is_root:
+            logging.getLogger("mosaicdd").setLevel(logging.ERROR)
+        with bad_input():
+            execution.require_ranks(ranks.size, settings, len(dataset.boundary) - dataset.held_out)
+        state = None
+        if resume:
+            with bad_input("--resume"):
+                state = ranks.agreed(checkpoints.read)
+        watch = Watch(checkpoints.save, 60 * checkpoint_minutes)
+        work = functools.partial(
+            train_network,
+            network,
+            network_settings,
+            dataset,
+            settings,
+            ranks=ranks,
+            execution=execution,
+            state=state,
         )
+        quiet = as_json or not ranks.is_root
+        title = f"training {network}"
+        result = run_training(work, title, quiet, watch, lambda: checkpoints.last_good)
+        if ranks.is_root:
+            leave_behind(output, result, ranks.size, checkpoints, as_json)
+    return 0 if result.finished else 1

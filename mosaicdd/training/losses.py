@@ -2,13 +2,14 @@
 
 Both act on the unit remainder of the lifting: its exact solutions have no PDE residual, so the
 residual of the remainder is that of the whole. Points are in ``[-1, 1]``, order (y, x).
-"""
 
-from collections.abc import Callable
+Shape letters: ``B`` subdomains, ``P`` perimeter nodes, ``Q`` points.
+"""
 
 import torch
 
-from mosaicdd.problems.equations import Equation
+from mosaicdd.local_solvers.networks.taylor import Jet
+from mosaicdd.training.elliptic_operator import EllipticOperator
 
 
 def data_loss(
@@ -18,53 +19,35 @@ def data_loss(
     return torch.nn.functional.mse_loss(network(g, points), target)
 
 
-def pde_loss(
-    network: torch.nn.Module, equation: Equation, g: torch.Tensor, points: torch.Tensor
+def pde_residual(
+    network: torch.nn.Module,
+    operator: EllipticOperator,
+    g: torch.Tensor,
+    points: torch.Tensor,
+    laplacian: str = "taylor",
 ) -> torch.Tensor:
-    """Mean squared PDE residual at collocation points ``(Q, 2)``."""
-    u_yy, u_xx = second_derivatives(network, g, points)
-    return equation.operator(u_yy, u_xx).square().mean()
+    """Return the residual ``D[u]``, ``(B, Q)``, at collocation points ``(Q, 2)``.
 
-
-def second_derivatives(
-    network: torch.nn.Module, g: torch.Tensor, points: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the second derivatives along y and x, each ``(B, Q)``.
-
-    A network linear in ``g`` is differentiated once for the whole batch: its operator, in forward
-    mode. Any other as in the paper, by two backward passes through the network.
+    Parameters
+    ----------
+    laplacian
+        ``"taylor"``: derivatives carried through the layers, where the network can; ``"autograd"``:
+        by two backward passes, as in the paper.
     """
-    if network.linear:
-        rows = _forward_mode(lambda p: network.prepare(p, merge=False), points)
-        return g @ rows[0].T, g @ rows[1].T
-    return _double_backward(network, g, points)
-
-
-def _forward_mode(
-    function: Callable[[torch.Tensor], torch.Tensor], points: torch.Tensor
-) -> list[torch.Tensor]:
-    """Differentiate twice along each axis by nested Jacobian-vector products."""
-    second = []
-    for axis in range(points.shape[-1]):
-        direction = torch.zeros_like(points)
-        direction[..., axis] = 1.0
-
-        def first(p: torch.Tensor, along: torch.Tensor = direction) -> torch.Tensor:
-            return torch.func.jvp(function, (p,), (along,))[1]
-
-        second.append(torch.func.jvp(first, (points,), (direction,))[1])
-    return second
+    if laplacian == "taylor" and hasattr(network, "jet"):
+        return operator.apply(network.jet(g, points, operator.second, operator.second_only))
+    return operator.apply(_double_backward(network, operator, g, points))
 
 
 def _double_backward(
-    network: torch.nn.Module, g: torch.Tensor, points: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+    network: torch.nn.Module, operator: EllipticOperator, g: torch.Tensor, points: torch.Tensor
+) -> Jet:
     """Differentiate twice by reverse mode, with each subdomain's own copy of the points."""
     copies = points.expand(len(g), *points.shape[-2:]).clone().requires_grad_()  # (B, Q, 2)
     values = network(g, copies)
     (gradient,) = torch.autograd.grad(values.sum(), copies, create_graph=True)
-    second = [
-        torch.autograd.grad(gradient[..., axis].sum(), copies, create_graph=True)[0][..., axis]
-        for axis in range(points.shape[-1])
-    ]
-    return second[0], second[1]
+    second = sum(
+        weight * torch.autograd.grad(gradient[..., k].sum(), copies, create_graph=True)[0][..., k]
+        for k, weight in enumerate(operator.second)
+    )
+    return Jet(values, gradient.movedim(-1, 0), second)

@@ -1,4 +1,4 @@
-"""Lifted samples: what a network sees of a dataset, as float32 tensors.
+"""Lifted samples: what a network sees of a dataset, as tensors.
 
 Shape letters: ``n`` samples, ``P`` perimeter nodes, ``Q`` interior nodes.
 """
@@ -34,7 +34,13 @@ class LiftedSamples:
         return len(self.remainder)
 
 
-def lift_samples(lifting: Lifting, boundary: np.ndarray, solution: np.ndarray) -> LiftedSamples:
+def lift_samples(
+    lifting: Lifting,
+    boundary: np.ndarray,
+    solution: np.ndarray,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> LiftedSamples:
     """Lift boundaries ``(n, P)`` and the interior of solutions ``(n, m + 1, m + 1)``."""
     basis = lifting.basis_tensor(lifting.subdomain.interior)
     parts = []
@@ -43,21 +49,27 @@ def lift_samples(lifting: Lifting, boundary: np.ndarray, solution: np.ndarray) -
         inner = solution[start : start + _CHUNK, 1:-1, 1:-1].reshape(len(g), -1)
         remainder, scale, coefficients = lifting.split(g)
         target = (torch.as_tensor(inner, dtype=torch.float64) - coefficients @ basis) / scale
-        parts.append([part.float() for part in (remainder, target, scale)])
+        parts.append([part.to(device, dtype) for part in (remainder, target, scale)])
     return LiftedSamples(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 @torch.no_grad()
-def mean_squared_error(
-    network: torch.nn.Module, samples: LiftedSamples, points: torch.Tensor, nodes: torch.Tensor
+def squared_errors(
+    network: torch.nn.Module,
+    samples: LiftedSamples,
+    part: slice,
+    points: torch.Tensor,
+    nodes: torch.Tensor,
 ) -> float:
-    """Return the mean squared error of the solution at some interior nodes.
+    """Return the sum of squared errors of some samples' solutions at some interior nodes.
 
-    The validation MSE of the paper: boundary data of unit amplitude, errors not divided by the
-    scale of the remainder.
+    Divided by their number it is the validation MSE of the paper: boundary data of unit amplitude,
+    errors not divided by the scale of the remainder.
 
     Parameters
     ----------
+    part
+        Which of the samples.
     points
         All interior nodes, ``(Q, 2)`` in ``[-1, 1]``.
     nodes
@@ -66,10 +78,11 @@ def mean_squared_error(
     total = 0.0
     prepared = network.prepare(points[nodes])
     # Activations that stay in a processor's cache; a linear network has none.
-    chunk = _CHUNK if network.linear else max(1, 2**20 // (len(nodes) * network.settings.width))
-    for start in range(0, len(samples), chunk):
-        part = slice(start, start + chunk)
-        values = network.apply_prepared(samples.remainder[part], prepared)
-        error = (values - samples.target[part][:, nodes]) * samples.scale[part]
+    width = getattr(network.settings, "width", 64)
+    chunk = _CHUNK if network.linear else max(1, 2**20 // (len(nodes) * width))
+    for start in range(part.start, part.stop, chunk):
+        some = slice(start, min(start + chunk, part.stop))
+        values = network.apply_prepared(samples.remainder[some], prepared)
+        error = (values - samples.target[some][:, nodes]) * samples.scale[some]
         total += error.double().square().sum().item()
-    return total / (len(samples) * len(nodes))
+    return total

@@ -33,6 +33,7 @@ def test_train_prints_one_json_object_and_writes_a_model(data, tmp_path):
     assert result.exit_code == 0
     figures = json.loads(result.stdout)
     assert set(figures) == {
+        "status",
         "validation_mse",
         "window_mse",
         "steps",

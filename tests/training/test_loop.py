@@ -8,9 +8,10 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.loop import TrainingDivergedError, train_network
+from mosaicdd.training.loop import train_network
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
 from mosaicdd.training.settings import GenerationSettings, TrainingSettings
+from mosaicdd.training.trainer import TrainingDivergedError
 
 SMALL = {"linear": {"width": 32, "features": 16}, "sdnet": {"width": 16, "channels": 2}}
 
@@ -111,7 +112,7 @@ def test_weight_decay_is_zero_as_in_the_paper():
         ({"lr": float("nan")}, "learning rate"),
         ({"max_seconds": -1.0}, "max_seconds"),
         ({"warmup": 1.0}, "warmup"),
-        ({"optimizer": "sgd"}, "known: adamw, soap"),
+        ({"optimizer": "sgd"}, "known: adamw, lamb, muon, soap"),
     ],
 )
 def test_impossible_settings_are_refused(changes, message):

@@ -1,31 +1,33 @@
-"""Second derivatives by automatic differentiation against analytic ones and differences."""
+"""Residuals by Taylor propagation, double backward and nested forward mode, and analytic ones."""
 
 import numpy as np
 import pytest
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.local_solvers.networks.registry import NETWORKS, build_network
+from mosaicdd.local_solvers.networks.taylor import Jet
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.losses import data_loss, pde_loss, second_derivatives
+from mosaicdd.training.elliptic_operator import EllipticOperator
+from mosaicdd.training.losses import data_loss, pde_residual
 
 P = 32
 EPS = np.finfo(float).eps
+OPERATORS = {
+    "laplace": EllipticOperator.of_equation(LAPLACE),
+    "screened anisotropic": EllipticOperator((2.0, 1.0), (0.5, -0.25), -1.0),
+}
 
 
 class Analytic(torch.nn.Module):
-    """``u(y, x) = g_0 sin(2 y) exp(x) + g_1 (x**3 - 3 x y**2)``, as either kind of network."""
+    """``u(y, x) = g_0 sin(2 y) exp(x) + g_1 (x**3 - 3 x y**2)``."""
 
-    def __init__(self, linear):
-        super().__init__()
-        self.linear = linear
-
-    def prepare(self, points, merge=True):
-        y, x = points[..., 0], points[..., 1]
-        return torch.stack([torch.sin(2 * y) * torch.exp(x), x**3 - 3 * x * y**2], dim=-1)
+    linear = True
 
     def forward(self, g, points):
-        return (self.prepare(points) * g[:, None]).sum(-1)
+        y, x = points[..., 0], points[..., 1]
+        basis = torch.stack([torch.sin(2 * y) * torch.exp(x), x**3 - 3 * x * y**2], dim=-1)
+        return (basis * g[:, None]).sum(-1)
 
 
 def draw(count, size):
@@ -33,53 +35,111 @@ def draw(count, size):
     return torch.randn(count, size, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("linear", [True, False])
-def test_second_derivatives_are_the_analytic_ones(linear):
+def make(name, **settings):
+    torch.manual_seed(0)
+    return build_network(name, {"width": 8, **settings}, Subdomain(cells=P // 4)).double()
+
+
+def forward_mode(network, operator, g, points):
+    """Differentiate by nested Jacobian-vector products, along each axis."""
+
+    def along(function, direction):
+        return lambda p: torch.func.jvp(function, (p,), (direction,))[1]
+
+    # One set of points per perimeter: then no network merges equal ones.
+    points = points.expand(len(g), *points.shape).clone()
+    first, second = [], 0.0
+    for axis, weight in enumerate(operator.second):
+        direction = torch.zeros_like(points)
+        direction[..., axis] = 1.0
+        gradient = along(lambda p: network(g, p), direction)
+        first.append(gradient(points))
+        second = second + weight * along(gradient, direction)(points)
+    return operator.apply(Jet(network(g, points), torch.stack(first), second))
+
+
+def test_the_residual_of_a_function_is_the_analytic_one():
+    operator = OPERATORS["screened anisotropic"]
     g, points = draw(4, 2), 0.5 * draw(6, 2)
     y, x = points.T
-    wave = torch.sin(2 * y) * torch.exp(x)
-    u_yy, u_xx = second_derivatives(Analytic(linear), g, points)
-    torch.testing.assert_close(
-        u_yy, g[:, :1] * -4 * wave + g[:, 1:] * -6 * x, rtol=100 * EPS, atol=100 * EPS
-    )
-    torch.testing.assert_close(
-        u_xx, g[:, :1] * wave + g[:, 1:] * 6 * x, rtol=100 * EPS, atol=100 * EPS
-    )
+    wave, slope = torch.sin(2 * y) * torch.exp(x), 2 * torch.cos(2 * y) * torch.exp(x)
+    first = -8 * wave + wave + 0.5 * slope - 0.25 * wave - wave
+    cubic = x**3 - 3 * x * y**2
+    second = -12 * x + 6 * x + 0.5 * -6 * x * y - 0.25 * (3 * x**2 - 3 * y**2) - cubic
+    expected = g[:, :1] * first + g[:, 1:] * second
+    for laplacian in ("taylor", "autograd"):  # it has no jet: both are double backward
+        result = pde_residual(Analytic(), operator, g, points, laplacian)
+        torch.testing.assert_close(result, expected, rtol=100 * EPS, atol=100 * EPS)
 
 
-@pytest.mark.parametrize("linear", [True, False])
-def test_a_solution_of_the_equation_has_no_pde_loss(linear):
+def test_a_solution_of_the_equation_has_no_residual():
     g = torch.tensor([[0.0, 1.0], [0.0, -2.0]], dtype=torch.float64)
-    loss = pde_loss(Analytic(linear), LAPLACE, g, draw(5, 2))
-    assert loss.item() < (100 * EPS) ** 2  # two terms of up to 20 that cancel
+    residual = pde_residual(Analytic(), OPERATORS["laplace"], g, draw(5, 2))
+    assert residual.abs().max() < 100 * EPS  # two terms of up to 20 that cancel
 
 
-@pytest.mark.parametrize("name", ["linear", "sdnet"])
-def test_second_derivatives_of_networks_are_those_of_differences(name):
-    torch.manual_seed(0)
-    network = build_network(name, {"width": 8, "sigma": 2.0}, Subdomain(cells=P // 4)).double()
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_taylor_autograd_and_nested_forward_mode_agree(name, depth, operator):
+    network = make(name, depth=depth)
+    g, points = draw(3, P), draw(7, 2).clamp(-2, 2) / 2.01
+    taylor = pde_residual(network, operator, g, points, "taylor")
+    others = (
+        pde_residual(network, operator, g, points, "autograd"),
+        forward_mode(network, operator, g, points),
+    )
+    for other in others:
+        # Sums of some hundred terms, each of the size of sigma**2 = 64.
+        torch.testing.assert_close(taylor, other, rtol=1e-10, atol=1e-10)
+    gradients = [
+        torch.autograd.grad(residual.square().mean(), network.parameters(), allow_unused=True)
+        for residual in (taylor, others[0])
+    ]
+    for ours, theirs in zip(*gradients, strict=True):
+        if ours is None or theirs is None:  # a last bias, which second derivatives do not see
+            assert all(g is None or not g.any() for g in (ours, theirs))
+        else:
+            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_residual_of_a_network_is_that_of_differences(name):
+    network = make(name, sigma=2.0)
     g = draw(3, P)
     points = torch.tensor([[0.21, 0.57], [-0.7, 0.1], [0.33, -0.9]], dtype=torch.float64)
     step = 1e-3
-    for axis, exact in enumerate(second_derivatives(network, g, points)):
+    expected = torch.zeros(3, 3, dtype=torch.float64)
+    for axis in range(2):
         offset = torch.zeros(2, dtype=torch.float64)
         offset[axis] = step
         left, middle, right = (network(g, points + i * offset) for i in (-1, 0, 1))
-        difference = (left - 2 * middle + right) / step**2
-        # step**2 / 12 times a fourth derivative of order sigma**4, and eps / step**2 of rounding.
-        torch.testing.assert_close(exact, difference, rtol=0, atol=3e-5)
+        expected += (left - 2 * middle + right) / step**2
+    residual = pde_residual(network, OPERATORS["laplace"], g, points)
+    # step**2 / 12 times a fourth derivative of order sigma**4, and eps / step**2 of rounding.
+    torch.testing.assert_close(residual, expected, rtol=0, atol=6e-5)
 
 
 @pytest.mark.parametrize("name", ["linear", "sdnet"])
 def test_both_losses_reach_every_weight(name):
-    torch.manual_seed(0)
-    network = build_network(name, {"width": 8}, Subdomain(cells=P // 4)).double()
+    network = make(name)
     g, points = draw(3, P), 0.5 * draw(5, 2)
     data_loss(network, g, points, torch.zeros(3, 5, dtype=torch.float64)).backward()
     assert all(p.grad.abs().max() > 0 for p in network.parameters())
     before = {n: p.grad.clone() for n, p in network.named_parameters()}
-    pde_loss(network, LAPLACE, g, points).backward()  # Algorithm 1: gradients add up
+    # Algorithm 1: gradients add up.
+    pde_residual(network, OPERATORS["laplace"], g, points).square().mean().backward()
     changed = {n for n, p in network.named_parameters() if not torch.equal(p.grad, before[n])}
     # The last bias adds a constant, which the equation does not see.
     last_bias = {"linear": "trunk.5.bias", "sdnet": "perceptron.5.bias"}[name]
     assert changed == set(before) - {last_bias}
+
+
+def test_concatenated_inputs_give_the_values_of_the_split_layer():
+    concatenated = make("sdnet-concat")
+    split = make("sdnet", symmetric=False)
+    split.load_state_dict(concatenated.state_dict())
+    g, points = draw(3, P), 0.5 * draw(5, 2)
+    for where in (points, points.expand(3, 5, 2)):
+        # Sums of 8 * 32 + 66 products of order 1.
+        torch.testing.assert_close(concatenated(g, where), split(g, where), rtol=0, atol=1000 * EPS)

@@ -12,6 +12,13 @@ import torch
 
 from mosaicdd.local_solvers.networks.features import FourierFeatures
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.taylor import (
+    Coefficients,
+    Jet,
+    features_jet,
+    perceptron_jet,
+    unit_directions,
+)
 
 
 @dataclass(frozen=True)
@@ -82,5 +89,29 @@ class LinearNetwork(torch.nn.Module):
         return g @ prepared.T
 
     def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at points ``(Q, 2)``."""
-        return self.apply_prepared(g, self.prepare(points))
+        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
+        if points.ndim == 2:
+            return self.apply_prepared(g, self.prepare(points))
+        rows = self.prepare(points.flatten(0, 1), merge=False)
+        return torch.einsum("bp,bqp->bq", g, rows.view(*points.shape[:2], -1))
+
+    def jet(self, g: torch.Tensor, points: torch.Tensor, a: Coefficients, second_only: bool) -> Jet:
+        """Return values and derivatives ``(B, Q)`` at points ``(Q, 2)``, as `taylor`.
+
+        Those of the operator, once for the whole batch; its rows are then applied to ``g``.
+        """
+        features, entering, *rest = self.trunk
+        directions = unit_directions(points)
+        if self.symmetry is not None:
+            fold = self.symmetry.fold(points, merge=False)
+            # Column k of a symmetry's matrix is how the folded point moves with coordinate k.
+            directions = self.symmetry.matrices.to(points)[fold.element].permute(2, 0, 1)
+            points = fold.canonical
+        jet = features_jet(features, points, directions, a).map(
+            lambda part: part @ entering.weight.T
+        )
+        jet = Jet(jet.value + entering.bias, jet.first, jet.second)
+        jet = perceptron_jet(rest, jet, a, second_only).map(lambda part: part @ self.branch)
+        if self.symmetry is not None:
+            jet = jet.map_rows(lambda rows: self.symmetry.unfold(rows, fold))
+        return jet.map(lambda rows: g @ rows.mT)

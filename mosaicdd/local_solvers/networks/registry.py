@@ -3,10 +3,14 @@
 Every network is a `torch.nn.Module` with
 
 - ``Settings``, a frozen dataclass, and ``linear``, whether it is linear in the perimeter values;
+- ``Network(P, settings)``, the number of perimeter nodes and its settings, to build one;
 - ``forward(g, points)``: unit remainders ``(B, P)`` and points ``(Q, 2)`` in ``[-1, 1]``, order
-  (y, x), to values ``(B, Q)``;
+  (y, x), or one set for each perimeter, ``(B, Q, 2)``, to values ``(B, Q)``;
 - ``prepare(points)`` and ``apply_prepared(g, prepared)``, the same in two steps: the first holds all
-  that depends on the points only. For a linear network it is the operator ``(Q, P)``.
+  that depends on the points only. For a linear network it is the operator ``(Q, P)``;
+- if it can, ``jet(g, points, a, second_only)``: values and derivatives, as `networks.taylor`.
+
+A name with a colon, ``module:Class``, is a network of the user's own.
 """
 
 from dataclasses import fields
@@ -14,10 +18,37 @@ from dataclasses import fields
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.deeponet import DeepONet
 from mosaicdd.local_solvers.networks.linear import LinearNetwork
+from mosaicdd.local_solvers.networks.mlp import MLP
+from mosaicdd.local_solvers.networks.own import check_behaviour, find_class
 from mosaicdd.local_solvers.networks.sdnet import SDNet
+from mosaicdd.local_solvers.networks.sdnet_concat import SDNetConcat
 
-NETWORKS: dict[str, type[torch.nn.Module]] = {"linear": LinearNetwork, "sdnet": SDNet}
+NETWORKS: dict[str, type[torch.nn.Module]] = {
+    "linear": LinearNetwork,
+    "sdnet": SDNet,
+    "sdnet-concat": SDNetConcat,
+    "deeponet": DeepONet,
+    "mlp": MLP,
+}
+
+
+def network_class(name: str) -> type[torch.nn.Module]:
+    """Return the class of a name in `NETWORKS`, or of ``module:Class``.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the user's class lacks something.
+    """
+    if name in NETWORKS:
+        return NETWORKS[name]
+    if ":" in name:
+        return find_class(name)
+    raise ValueError(
+        f"unknown network {name!r}; known: {', '.join(sorted(NETWORKS))}, or your own module:Class"
+    )
 
 
 def check_settings(name: str, values: dict) -> object:
@@ -33,9 +64,7 @@ def check_settings(name: str, values: dict) -> object:
     ValueError
         If the name or a setting is unknown, or a value is of another type or out of its range.
     """
-    if name not in NETWORKS:
-        raise ValueError(f"unknown network {name!r}; known: {', '.join(sorted(NETWORKS))}")
-    settings = NETWORKS[name].Settings
+    settings = network_class(name).Settings
     known = {field.name: field.type for field in fields(settings)}
     for key, value in values.items():
         if key not in known:
@@ -54,7 +83,10 @@ def build_network(name: str, settings: dict, subdomain: Subdomain) -> torch.nn.M
     Raises
     ------
     ValueError
-        As `check_settings`.
+        As `check_settings`; or if a network of the user's own does not behave as one.
     """
     checked = check_settings(name, settings)
-    return NETWORKS[name](4 * subdomain.cells, checked)
+    network = network_class(name)(4 * subdomain.cells, checked)
+    if name not in NETWORKS:
+        check_behaviour(name, network, 4 * subdomain.cells)
+    return network

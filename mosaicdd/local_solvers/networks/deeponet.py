@@ -1,0 +1,108 @@
+"""DeepONet (Lu et al. 2021): a branch network of the perimeter times a trunk of the position.
+
+``u(x; g) = b(g) . t(x) + c``: both are perceptrons with GELU, so the points are evaluated once for
+any number of perimeters, and the network is not linear in them.
+
+Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``D`` width.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.taylor import (
+    Coefficients,
+    Jet,
+    features_jet,
+    perceptron_jet,
+    unit_directions,
+)
+
+
+@dataclass(frozen=True)
+class DeepONetSettings:
+    """Settings of `DeepONet`.
+
+    Parameters
+    ----------
+    width, depth
+        Width ``D`` of both networks, and hidden layers of each.
+    features, sigma
+        Number of Fourier features and their scale, as `FourierFeatures`.
+    """
+
+    width: int = 128
+    depth: int = 2
+    features: int = 64
+    sigma: float = 5.0
+
+    def __post_init__(self):
+        if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
+            raise ValueError(
+                "a deeponet needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "
+                f"{self.width}, {self.depth}, {self.features} and {self.sigma}"
+            )
+
+
+class DeepONet(torch.nn.Module):
+    """Branch times trunk.
+
+    Parameters
+    ----------
+    perimeter
+        Number of perimeter nodes, ``P = 4 m``.
+    """
+
+    Settings = DeepONetSettings
+    linear = False
+    symmetry = None
+
+    def __init__(self, perimeter: int, settings: DeepONetSettings):
+        super().__init__()
+        self.settings = settings
+        self.features = FourierFeatures(settings.features, settings.sigma)
+        self.branch = _perceptron(perimeter, settings)
+        self.trunk = _perceptron(self.features.size, settings)
+        self.constant = torch.nn.Parameter(torch.zeros(()))
+
+    def prepare(self, points: torch.Tensor) -> torch.Tensor:
+        """Return the trunk at points ``(..., Q, 2)``: ``(..., Q, D)``."""
+        return self.trunk(self.features(points))
+
+    def apply_prepared(self, g: torch.Tensor, prepared: torch.Tensor) -> torch.Tensor:
+        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
+        if prepared.ndim == 2:
+            return torch.addmm(self.constant, self._branch(g), prepared.T)
+        return torch.einsum("bd,bqd->bq", self._branch(g), prepared) + self.constant
+
+    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
+        return self.apply_prepared(g, self.prepare(points))
+
+    def jet(self, g: torch.Tensor, points: torch.Tensor, a: Coefficients, second_only: bool) -> Jet:
+        """Return values and derivatives ``(B, Q)`` at points ``(Q, 2)``, as `taylor`.
+
+        The trunk alone depends on the points: it is differentiated once for the whole batch.
+        """
+        entering, *rest = self.trunk
+        jet = features_jet(self.features, points, unit_directions(points), a)
+        jet = jet.map(lambda part: part @ entering.weight.T)
+        jet = Jet(jet.value + entering.bias, jet.first, jet.second)
+        coefficients = self._branch(g)
+        jet = perceptron_jet(rest, jet, a, second_only)
+        jet = jet.map(lambda part: coefficients @ part.mT)
+        return jet if second_only else Jet(jet.value + self.constant, jet.first, jet.second)
+
+    def _branch(self, g: torch.Tensor) -> torch.Tensor:
+        """Return the branch ``(B, D)``, scaled so that values of order 1 come out."""
+        return self.branch(g) / self.settings.width**0.5
+
+
+def _perceptron(inputs: int, settings: DeepONetSettings) -> torch.nn.Sequential:
+    """Build hidden layers with GELU and a linear last one, all of the settings' width."""
+    layers: list[torch.nn.Module] = []
+    for _ in range(settings.depth):
+        layers += [torch.nn.Linear(inputs, settings.width), torch.nn.GELU()]
+        inputs = settings.width
+    return torch.nn.Sequential(*layers, torch.nn.Linear(inputs, settings.width))

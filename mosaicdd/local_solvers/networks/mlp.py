@@ -1,0 +1,177 @@
+"""A multilayer perceptron of perimeter and position, its first layer split as in the paper.
+
+The first layer, ``phi(g W1^T + X W2^T)`` (eqs. 7 and 8), keeps the boundary's part apart from the
+position's, so the perimeter is not copied for every point. `SDNet` is this network behind
+convolutions.
+
+Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``D`` width, ``C``
+channels of the embedded perimeter, ``F`` features of a position.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.taylor import (
+    Coefficients,
+    Jet,
+    features_jet,
+    perceptron_jet,
+    unit_directions,
+)
+
+
+@dataclass(frozen=True)
+class MLPSettings:
+    """Settings of `MLP`.
+
+    Parameters
+    ----------
+    width, depth
+        Width ``D`` and hidden layers, the split one included.
+    features, sigma
+        Number of Fourier features and their scale, as `FourierFeatures`.
+    symmetric
+        Whether the equation has the symmetries of the square, and the network uses them: a point
+        is folded into a triangle and sees the perimeter moved along with it.
+    """
+
+    width: int = 64
+    depth: int = 3
+    features: int = 32
+    sigma: float = 5.0
+    symmetric: bool = True
+
+    def __post_init__(self):
+        if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
+            raise ValueError(
+                "an mlp needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "
+                f"{self.width}, {self.depth}, {self.features} and {self.sigma}"
+            )
+
+
+@dataclass(frozen=True)
+class PreparedPoints:
+    """What depends on the points only.
+
+    Parameters
+    ----------
+    position
+        The position's part of the first layer, ``(Q, D)`` or ``(B, Q, D)``.
+    boundary
+        For the perimeter as it is and, if any point needs it, read backwards: the boundary's part
+        of the first layer for ``R`` starting nodes, ``(C P, R D)``.
+    index
+        ``(Q,)`` or ``(B, Q)`` which of all the ``R`` belongs to a point.
+    """
+
+    position: torch.Tensor
+    boundary: list[tuple[bool, torch.Tensor]]
+    index: torch.Tensor
+
+
+class MLP(torch.nn.Module):
+    """Split first layer, perceptron.
+
+    Parameters
+    ----------
+    perimeter
+        Number of perimeter nodes, ``P = 4 m``.
+    """
+
+    Settings = MLPSettings
+    linear = False
+
+    def __init__(self, perimeter: int, settings):
+        super().__init__()
+        self.settings = settings
+        self.perimeter = perimeter
+        self.symmetry = SquareSymmetry(perimeter) if settings.symmetric else None
+        self.features = FourierFeatures(settings.features, settings.sigma)
+        inputs = self.channels * perimeter
+        self.boundary_layer = torch.nn.Linear(inputs, settings.width, bias=False)  # W1
+        self.point_layer = torch.nn.Linear(self.features.size, settings.width)  # W2
+        tail: list[torch.nn.Module] = [torch.nn.GELU()]
+        for _ in range(settings.depth - 1):
+            tail += [torch.nn.Linear(settings.width, settings.width), torch.nn.GELU()]
+        self.perceptron = torch.nn.Sequential(*tail, torch.nn.Linear(settings.width, 1))
+
+    @property
+    def channels(self) -> int:
+        """Values per perimeter node after `embed`."""
+        return 1
+
+    def embed(self, g: torch.Tensor) -> torch.Tensor:
+        """Embed perimeters ``(B, P)`` as ``(B, C P)``; must commute with turns and reflection."""
+        return g
+
+    def prepare(self, points: torch.Tensor) -> PreparedPoints:
+        """Fold points ``(..., Q, 2)`` and prepare both parts of the first layer."""
+        canonical, _, boundary, index = self._fold(points)
+        return PreparedPoints(self._position(self.features(canonical)), boundary, index)
+
+    def apply_prepared(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
+        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
+        return self.perceptron(self._first_layer(g, prepared)).squeeze(-1)
+
+    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
+        return self.apply_prepared(g, self.prepare(points))
+
+    def jet(self, g: torch.Tensor, points: torch.Tensor, a: Coefficients, second_only: bool) -> Jet:
+        """Return values and derivatives ``(B, Q)`` at points ``(Q, 2)``, as `taylor`."""
+        canonical, directions, boundary, index = self._fold(points)
+        features = features_jet(self.features, canonical, directions, a)
+        value = self._first_layer(
+            g, PreparedPoints(self._position(features.value), boundary, index)
+        )
+        rates, second = (part @ self.point_layer.weight.T for part in features.derivatives)
+        entering = Jet(value, rates[:, None], second[None])
+        jet = perceptron_jet(self.perceptron, entering, a, second_only)
+        return jet.map(lambda part: part.squeeze(-1))
+
+    def _fold(self, points: torch.Tensor):
+        """Return folded points, their directions, and the boundary layer with its index."""
+        index = torch.zeros(points.shape[:-1], dtype=torch.long, device=points.device)
+        flat = points.reshape(-1, 2)
+        if self.symmetry is None:
+            return points, unit_directions(flat), [(False, self.boundary_layer.weight.T)], index
+        fold = self.symmetry.fold(flat, merge=False)
+        elements, which = torch.unique(fold.element, return_inverse=True)
+        boundary = self._moved_boundary_layer(elements.tolist())
+        # Column k of a symmetry's matrix is how the folded point moves with coordinate k.
+        directions = self.symmetry.matrices.to(points)[fold.element].permute(2, 0, 1)
+        return fold.canonical.view(points.shape), directions, boundary, which.view(index.shape)
+
+    def _moved_boundary_layer(self, elements: list[int]) -> list[tuple[bool, torch.Tensor]]:
+        """Return the boundary layer for perimeters moved by symmetries, rotations first.
+
+        Embedding commutes with a change of the starting node, so it is moved to the weights: one
+        embedding serves all rotations, and one of the reversed perimeter all reflections.
+        """
+        weight = self.boundary_layer.weight.view(-1, self.channels, self.perimeter)
+        groups: dict[bool, list[torch.Tensor]] = {}
+        for element in elements:
+            source = self.symmetry.images[element].argsort()  # moved g is g[source]
+            first, reflected = int(source[0]), bool(source[-1] == (source[0] + 1) % self.perimeter)
+            shift = self.perimeter - 1 - first if reflected else first
+            groups.setdefault(reflected, []).append(weight.roll(shift, dims=2).flatten(1))
+        return [(reflected, torch.cat(group).T) for reflected, group in groups.items()]
+
+    def _position(self, features: torch.Tensor) -> torch.Tensor:
+        """Return what `_first_layer` wants of positions with these features ``(..., Q, F)``."""
+        return self.point_layer(features)
+
+    def _first_layer(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
+        """Return ``g W1^T + X W2^T``, ``(B, Q, D)``."""
+        parts = [
+            self.embed(g.flip(1) if reflected else g) @ weight
+            for reflected, weight in prepared.boundary
+        ]
+        boundary = torch.cat(parts, dim=1).view(len(g), -1, self.settings.width)  # (B, R, D)
+        if boundary.shape[1] > 1:
+            index = prepared.index.expand(len(g), -1)[..., None]
+            boundary = boundary.gather(1, index.expand(-1, -1, boundary.shape[-1]))
+        return boundary + prepared.position

@@ -1,0 +1,191 @@
+"""Second-order Taylor propagation: values and derivatives carried through each layer together.
+
+For ``A = sum_k a_k d^2/dx_k^2`` the value ``u``, the gradient and ``A u`` of a layer's output follow
+from those of its input: a linear layer maps each of them alike, and an activation ``f`` gives
+
+    f(u),    f'(u) d_k u,    f''(u) sum_k a_k (d_k u)^2 + f'(u) A u.
+
+That is one pass with ``2 + K`` streams, where reverse mode over reverse mode builds the graph of a
+graph. GELU has its backward pass written out, so nothing but its inputs and two factors is kept.
+
+Shape letters: ``K = 2`` axes (y, x), ``Q`` points, ``D`` width; ``...`` are leading axes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.local_solvers.networks.features import FourierFeatures
+
+Coefficients = tuple[float, float]
+"""``a_k``: weights of the second derivatives along y and x."""
+
+
+@dataclass(frozen=True)
+class Jet:
+    """A function's value, gradient and ``A u`` at points.
+
+    Parameters
+    ----------
+    value, first, second
+        ``(..., D)``, ``(K, ..., D)`` and ``(..., D)``, equal up to broadcasting; the first two are
+        None where only ``A u`` was asked for.
+    """
+
+    value: torch.Tensor | None
+    first: torch.Tensor | None
+    second: torch.Tensor
+
+    def map(self, function) -> "Jet":
+        """Apply a function that is linear, and acts alike on each leading axis, to all parts."""
+        return Jet(
+            *(None if p is None else function(p) for p in (self.value, self.first, self.second))
+        )
+
+    def map_rows(self, function) -> "Jet":
+        """Apply a linear function of rows ``(Q, D)`` to all parts, to one axis after another."""
+        first = None if self.first is None else torch.stack([function(p) for p in self.first])
+        value = None if self.value is None else function(self.value)
+        return Jet(value, first, function(self.second))
+
+    @property
+    def derivatives(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The gradient and ``A u``."""
+        return self.first, self.second
+
+
+def features_jet(
+    features: FourierFeatures, points: torch.Tensor, directions: torch.Tensor, a: Coefficients
+) -> Jet:
+    """Return the jet of Fourier features at points ``(Q, 2)``.
+
+    Parameters
+    ----------
+    directions
+        ``(K, Q, 2)``: how a point moves with each coordinate, the unit vectors unless folded.
+    """
+    phase, rates = points @ features.wave_numbers, directions @ features.wave_numbers
+    sine, cosine = torch.sin(phase), torch.cos(phase)
+    curvature = sum(weight * rate.square() for weight, rate in zip(a, rates, strict=True))
+    return Jet(
+        torch.cat([points, sine, cosine], dim=-1),
+        torch.cat([directions, cosine * rates, -sine * rates], dim=-1),
+        torch.cat([torch.zeros_like(points), -sine * curvature, -cosine * curvature], dim=-1),
+    )
+
+
+def unit_directions(points: torch.Tensor) -> torch.Tensor:
+    """Return the directions of points that move with their own coordinates, ``(K, Q, 2)``."""
+    return torch.eye(2).to(points)[:, None].expand(2, len(points), 2)
+
+
+def perceptron_jet(
+    layers: Sequence[torch.nn.Module], jet: Jet, a: Coefficients, second_only: bool
+) -> Jet:
+    """Propagate a jet through alternating GELU and linear layers, from a GELU to a linear one.
+
+    Parameters
+    ----------
+    second_only
+        Whether only ``A u`` of the result is needed.
+    """
+    *hidden, last = layers[1::2]
+    streams = _EnteringGelu.apply(jet.value, *jet.derivatives, a, second_only and not hidden)
+    for layer in hidden:
+        only = second_only and layer is hidden[-1]
+        streams = _Gelu.apply(streams @ layer.weight.T, layer.bias, a, only)
+    out = streams @ last.weight.T
+    if second_only:
+        return Jet(None, None, out)
+    return Jet(out[0] + last.bias, out[1:3], out[3])
+
+
+def _gelu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return ``f(x)``, ``f'(x)`` and the normal density ``p(x)``: ``f'' = p (2 - x^2)``."""
+    density = torch.exp(-0.5 * x * x).mul_(1 / math.sqrt(2 * math.pi))
+    below = torch.erf(x * math.sqrt(0.5)).add_(1.0).mul_(0.5)
+    value = x * below
+    return value, below.addcmul_(x, density), density
+
+
+def _forward(x, first, second, a: Coefficients, second_only: bool):
+    """Return the streams ``(2 + K, ..., D)`` (or ``A u`` alone), ``f'`` and the density."""
+    value, slope, density = _gelu(x)
+    bend = density * (2.0 - x * x)
+    squares = (a[0] * first[0].square()).addcmul_(first[1], first[1], value=a[1])
+    applied = bend.mul_(squares).addcmul_(slope, second)
+    if second_only:
+        return applied, slope, density
+    streams = torch.empty((4, *applied.shape), dtype=x.dtype, device=x.device)
+    streams[0], streams[3] = value, applied
+    torch.mul(slope, first, out=streams[1:3])
+    return streams, slope, density
+
+
+def _backward(grad, x, first, second, slope, density, a: Coefficients, second_only: bool):
+    """Return the gradients of the value, of the first derivatives and of ``A u``, stacked."""
+    outer = grad if second_only else grad[3]
+    square = x * x
+    bend = density * (2.0 - square)
+    squares = (a[0] * first[0].square()).addcmul_(first[1], first[1], value=a[1])
+    # f''' = p x (x^2 - 4)
+    third = (square - 4.0).mul_(x).mul_(density).mul_(squares).addcmul_(bend, second)
+    gradient = torch.empty((4, *x.shape), dtype=x.dtype, device=x.device)
+    torch.mul(outer, third, out=gradient[0])
+    torch.mul(outer, slope, out=gradient[3])
+    pull = outer * bend
+    for k in range(2):
+        torch.mul(pull, first[k], out=gradient[1 + k]).mul_(2 * a[k])
+    if not second_only:
+        gradient[0].addcmul_(grad[0], slope)
+        for k in range(2):
+            gradient[0].addcmul_(grad[1 + k] * bend, first[k])
+            gradient[1 + k].addcmul_(grad[1 + k], slope)
+    return gradient
+
+
+class _Gelu(torch.autograd.Function):
+    """GELU of streams ``(4, ..., D)`` to whose value a bias ``(D,)`` is added."""
+
+    @staticmethod
+    def forward(ctx, streams, bias, a, second_only):
+        x = streams[0] + bias
+        out, slope, density = _forward(x, streams[1:3], streams[3], a, second_only)
+        ctx.save_for_backward(streams, x, slope, density)
+        ctx.a, ctx.second_only = a, second_only
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        streams, x, slope, density = ctx.saved_tensors
+        gradient = _backward(
+            grad, x, streams[1:3], streams[3], slope, density, ctx.a, ctx.second_only
+        )
+        return gradient, gradient[0].flatten(0, -2).sum(0), None, None
+
+
+class _EnteringGelu(torch.autograd.Function):
+    """GELU of a jet whose derivatives may lack axes of its value: those are the points' alone."""
+
+    @staticmethod
+    def forward(ctx, value, first, second, a, second_only):
+        out, slope, density = _forward(value, first, second, a, second_only)
+        ctx.save_for_backward(value, first, second, slope, density)
+        ctx.a, ctx.second_only = a, second_only
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        value, first, second, slope, density = ctx.saved_tensors
+        gradient = _backward(grad, value, first, second, slope, density, ctx.a, ctx.second_only)
+        return (
+            gradient[0],
+            torch.stack([gradient[1 + k].sum_to_size(first[k].shape) for k in range(2)]),
+            gradient[3].sum_to_size(second.shape),
+            None,
+            None,
+        )

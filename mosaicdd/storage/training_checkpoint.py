@@ -1,0 +1,103 @@
+"""Checkpoints of a training: a tree of numbers, texts and tensors, and what it belongs to.
+
+``/tree`` is JSON in which ``{"array": i}`` stands for the array ``/arrays/i``; nothing in a file is
+executed. A checksum over all of it tells a damaged file from a whole one.
+"""
+
+import hashlib
+import json
+import os
+
+import h5py
+import numpy as np
+import torch
+
+from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.hdf5 import mark, open_to_read
+
+FORMAT_VERSION = 1
+
+
+def write_training_checkpoint(path: str | os.PathLike, identity: dict, state: dict) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Parameters
+    ----------
+    identity
+        What must be equal for the checkpoint to be of use.
+    state
+        Dictionaries, lists and tuples of numbers, texts, None and tensors; keys are texts or whole
+        numbers.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as on a full disk; what was there before stays.
+    """
+    arrays: list[np.ndarray] = []
+    tree = json.dumps(_flatten(state, arrays))
+    try:
+        with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+            mark(file, "training checkpoint", FORMAT_VERSION)
+            file.attrs["identity"] = json.dumps(identity, sort_keys=True)
+            file["tree"] = np.frombuffer(tree.encode(), dtype=np.uint8)
+            for number, array in enumerate(arrays):
+                file[f"arrays/{number}"] = array
+            file.attrs["checksum"] = _checksum(tree, arrays)
+    except (OSError, RuntimeError) as error:  # HDF5 raises either, as the disk fills up
+        reason = " ".join(str(error).split())
+        raise OSError(f"{path}: the checkpoint could not be written ({reason})") from error
+
+
+def read_training_checkpoint(path: str | os.PathLike) -> tuple[dict, dict]:
+    """Read a checkpoint: what it belongs to, and its state.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If it is damaged.
+    """
+    with open_to_read(path, "training checkpoint", FORMAT_VERSION) as file:
+        identity = json.loads(file.attrs["identity"])
+        tree = file["tree"][()].tobytes().decode(errors="replace")
+        count = len(file["arrays"]) if "arrays" in file else 0
+        arrays = [file[f"arrays/{number}"][()] for number in range(count)]
+        expected = str(file.attrs["checksum"])
+    if _checksum(tree, arrays) != expected:
+        raise ValueError(f"{path}: damaged, its checksum does not fit")
+    return identity, _restore(json.loads(tree), arrays)
+
+
+def _checksum(tree: str, arrays: list[np.ndarray]) -> str:
+    digest = hashlib.sha256(tree.encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
+def _flatten(value, arrays: list[np.ndarray]):
+    """Return JSON for a tree, and append its tensors to the arrays."""
+    if isinstance(value, torch.Tensor):
+        arrays.append(value.detach().cpu().numpy())
+        return {"array": len(arrays) - 1}
+    if isinstance(value, dict):
+        return {"items": [[key, _flatten(item, arrays)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_flatten(item, arrays) for item in value]}
+    return value
+
+
+def _restore(value, arrays: list[np.ndarray]):
+    """Undo `_flatten`."""
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return torch.as_tensor(arrays[value["array"]])
+    if "items" in value:
+        return {key: _restore(item, arrays) for key, item in value["items"]}
+    if "tuple" in value:
+        return tuple(_restore(item, arrays) for item in value["tuple"])
+    return [_restore(item, arrays) for item in value["list"]]

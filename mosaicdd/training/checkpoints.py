@@ -1,0 +1,105 @@
+"""The checkpoints beside a model file: the newest two are kept, the newest whole one is read."""
+
+import logging
+import re
+from pathlib import Path
+
+from mosaicdd.storage.training_checkpoint import (
+    read_training_checkpoint,
+    write_training_checkpoint,
+)
+
+logger = logging.getLogger(__name__)
+
+_KEPT = 2
+
+
+class Checkpoints:
+    """The files ``OUTPUT.checkpoint-STEP``; used by one process.
+
+    Parameters
+    ----------
+    output
+        The model file that the training is to write.
+    identity
+        Settings and data that a continued run must have in common with this one, by name.
+    """
+
+    def __init__(self, output: str | Path, identity: dict):
+        self._output = Path(output)
+        self._identity = identity
+
+    @property
+    def files(self) -> list[Path]:
+        """The checkpoints that are there, the newest first."""
+        pattern = re.compile(re.escape(self._output.name) + r"\.checkpoint-(\d+)")
+        found = [
+            (int(match[1]), path)
+            for path in self._output.parent.iterdir()
+            if (match := pattern.fullmatch(path.name))
+        ]
+        return [path for _, path in sorted(found, reverse=True)]
+
+    def save(self, state: dict, step: int) -> None:
+        """Write a checkpoint, then remove the oldest.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; the message names the newest that there is.
+        """
+        path = self._output.with_name(f"{self._output.name}.checkpoint-{step:09d}")
+        try:
+            write_training_checkpoint(path, self._identity, state)
+        except OSError as error:
+            raise OSError(f"{error}; {self.last_good}") from error
+        for old in self.files[_KEPT:]:
+            old.unlink(missing_ok=True)
+
+    @property
+    def last_good(self) -> str:
+        """A remark that names the newest checkpoint."""
+        files = self.files
+        return f"the last good checkpoint is {files[0]}" if files else "there is no checkpoint yet"
+
+    def read(self) -> dict:
+        """Read the newest whole checkpoint; what is damaged is passed over with a warning.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is none.
+        ValueError
+            If all are damaged, or it belongs to another training; the message names the first
+            difference.
+        """
+        damaged = []
+        for path in self.files:
+            try:
+                identity, state = read_training_checkpoint(path)
+            except ValueError as error:
+                damaged.append(str(error))
+                continue
+            self._require_same(path, identity)
+            if damaged:
+                logger.warning("%s; continuing from %s", "; ".join(damaged), path)
+            return state
+        if damaged:
+            raise ValueError(f"no checkpoint is whole: {'; '.join(damaged)}")
+        raise FileNotFoundError(
+            f"{self._output}.checkpoint-*: there is no checkpoint; start without --resume"
+        )
+
+    def remove(self) -> None:
+        """Remove the checkpoints of a training that has ended."""
+        for path in self.files:
+            path.unlink(missing_ok=True)
+
+    def _require_same(self, path: Path, identity: dict) -> None:
+        for name in sorted(identity.keys() | self._identity.keys()):
+            theirs, ours = identity.get(name), self._identity.get(name)
+            if theirs != ours:
+                raise ValueError(
+                    f"{path} belongs to another training: its {name} is {theirs}, not {ours}; give "
+                    "the same settings, or start without --resume"
+                )

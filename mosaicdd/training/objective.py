@@ -1,0 +1,111 @@
+"""The loss of one forward pass, as a module: what data-parallel wrappers reduce the gradient of.
+
+Shape letters: ``B`` subdomains of this pass, ``P`` perimeter nodes, ``Q`` points.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.problems.equations import Equation
+from mosaicdd.training.elliptic_operator import EllipticOperator
+from mosaicdd.training.grid_residual import GridResidual
+from mosaicdd.training.losses import data_loss, pde_residual
+from mosaicdd.training.settings import TrainingSettings
+
+SIGNALS = ("data_loss", "pde_loss", "seconds", "stop", "save")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass of a step.
+
+    Parameters
+    ----------
+    g
+        Perimeters ``(B, P)``.
+    share
+        Factor of its mean loss in the mean over the ranks.
+    points, target
+        ``(Q, 2)`` and ``(B, Q)`` for the data loss; for the PDE loss the target is None.
+    corner
+        The window of a discrete residual, instead of points.
+    """
+
+    g: torch.Tensor
+    share: float
+    points: torch.Tensor | None = None
+    target: torch.Tensor | None = None
+    corner: tuple[int, int] | None = None
+
+
+class Objective(torch.nn.Module):
+    """A network and its losses.
+
+    What the ranks tell each other beside the gradient travels inside it: `signals` is a parameter
+    that stays zero, and whose gradient is whatever each rank puts there. So a step has one
+    reduction, and all ranks know the loss, the clock of rank 0 and each other's interrupts.
+    """
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        equation: Equation,
+        subdomain: Subdomain,
+        settings: TrainingSettings,
+    ):
+        super().__init__()
+        self.network = network
+        self.signals = torch.nn.Parameter(next(network.parameters()).new_zeros(len(SIGNALS)))
+        self._operator = EllipticOperator.of_equation(equation)
+        self._settings = settings
+        self.grid_residual = None
+        if settings.residual == "discrete":
+            like = self.signals.detach()
+            self.grid_residual = GridResidual(
+                equation, subdomain, settings.collocation, network.linear, like
+            )
+
+    def weights(self) -> list[torch.nn.Parameter]:
+        """Return the parameters of the network."""
+        return list(self.network.parameters())
+
+    def forward(self, part: Pass, flags: torch.Tensor) -> torch.Tensor:
+        """Return the loss of one pass, whose gradient also carries the loss and the flags."""
+        labelled = part.target is not None
+        loss = part.share * (self._data_loss(part) if labelled else self._pde_loss(part))
+        position = SIGNALS.index("data_loss" if labelled else "pde_loss")
+        tell = flags.clone()
+        tell[position] = loss.detach()
+        return _Complete.apply(loss + (self.signals * tell).sum(), *self.parameters())
+
+    def _data_loss(self, part: Pass) -> torch.Tensor:
+        bf16 = self._settings.precision == "bf16"
+        with torch.autocast(part.g.device.type, dtype=torch.bfloat16, enabled=bf16):
+            return data_loss(self.network, part.g, part.points, part.target)
+
+    def _pde_loss(self, part: Pass) -> torch.Tensor:
+        if part.corner is not None:
+            residual = self.grid_residual(self.network, part.g, part.corner)
+        else:
+            residual = pde_residual(
+                self.network, self._operator, part.g, part.points, self._settings.laplacian
+            )
+        return self._settings.pde_weight * residual.square().mean()
+
+
+class _Complete(torch.autograd.Function):
+    """Make every weight a part of the loss's graph, without a gradient.
+
+    The PDE loss does not see a last bias; a wrapper that waits for all gradients would wait on.
+    """
+
+    @staticmethod
+    def forward(ctx, loss, *weights):
+        ctx.count = len(weights)
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, *([None] * ctx.count)

@@ -1,0 +1,271 @@
+"""The training loop (section 3.3 of the paper), on any number of ranks.
+
+A step is Algorithm 1: the gradient of the data loss, then that of the PDE loss on other points
+added to it, then one reduction over the ranks. Every rank draws the same global batch and takes its
+share of it. The weights with the least validation error are kept.
+"""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import torch
+
+from mosaicdd.local_solvers.lifting import Lifting, unit_points
+from mosaicdd.problems.equations import equation
+from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training.batches import Batches
+from mosaicdd.training.objective import Objective
+from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
+from mosaicdd.training.parallel_objective import ParallelObjective
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.report import Report
+from mosaicdd.training.samples import lift_samples, squared_errors
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.step_passes import StepPasses
+from mosaicdd.training.watch import Watch
+
+_SAMPLED_NODES = 64
+
+
+class TrainingDivergedError(RuntimeError):
+    """The loss or the gradient became NaN or infinite; the message names the step."""
+
+
+class Trainer:
+    """One training run: samples, optimiser, schedule and the best weights so far.
+
+    Parameters
+    ----------
+    network
+        Equal on all ranks.
+    start
+        `time.perf_counter` at which the time limit began to run.
+    """
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        dataset: Dataset,
+        settings: TrainingSettings,
+        start: float,
+        ranks: RankGroup | None = None,
+        execution: ExecutionSettings | None = None,
+    ):
+        self.ranks = ranks or RankGroup()
+        self.settings = settings
+        self.execution = execution or ExecutionSettings()
+        self.start = start
+        held_out = dataset.held_out
+        self.batches = Batches(len(dataset.boundary) - held_out, settings.batch_size, settings.seed)
+        self.execution.require_ranks(self.ranks.size, settings, self.batches.samples)
+        self._set_precision(network)
+        subdomain, pde = dataset.subdomain, equation(dataset.pde)
+        lifting = Lifting(pde, subdomain, settings.lifting_degree)
+        self.training, self.validation, self.windows = (
+            lift_samples(lifting, boundary, solution, self._dtype, self.ranks.device)
+            for boundary, solution in (
+                (dataset.boundary[:-held_out], dataset.solution[:-held_out]),
+                (dataset.boundary[-held_out:], dataset.solution[-held_out:]),
+                (dataset.window_boundary, dataset.window_solution),
+            )
+        )
+        self.points = self._tensor(unit_points(subdomain.interior, subdomain))
+        self.steps = settings.epochs * self.batches.per_epoch
+        self.step = 0
+        self.network = network
+        objective = Objective(network, pde, subdomain, settings)
+        self.parallel = ParallelObjective(objective, self.ranks, self.execution)
+        self.optimiser = build_optimiser(
+            objective.weights(), settings, sharded=self.execution.sharding == "zero1"
+        )
+        self._all_nodes = torch.arange(len(self.points), device=self.ranks.device)
+        # A network that is not linear is evaluated at each pair of a perimeter and a point: between
+        # the first and the last validation, a fixed choice of nodes is enough.
+        few = torch.randperm(len(self.points), generator=self.batches.generator(self.steps))
+        few = few[:_SAMPLED_NODES].to(self.ranks.device)
+        self._sampled_nodes = self._all_nodes if network.linear else few
+        edge = self._tensor(unit_points(subdomain.perimeter, subdomain))
+        self.passes = StepPasses(
+            network,
+            self.training,
+            self.points if settings.labels else edge,
+            settings,
+            self.batches,
+            objective.grid_residual,
+        )
+        self._validation_seconds = 0.0
+        self._elapsed = 0.0  # of rank 0, as all ranks heard last
+        self._before = 0.0  # seconds of the runs that this one continues
+        self._signals = {"data_loss": math.nan, "pde_loss": math.nan}
+        self._next_validation = 1 / settings.validations
+        self.best: Report | None = None
+        self.best_weights: dict = {}
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the training that is done, by its steps or by its time limit."""
+        done = self.step / self.steps
+        if self.settings.max_seconds:
+            left = 0.99 * self.settings.max_seconds - 2.0 * self._validation_seconds
+            done = max(done, self._elapsed / max(left, 1e-9))
+        return min(done, 1.0)
+
+    def run(self, progress: Callable[[Report], None] | None, watch: Watch | None = None) -> bool:
+        """Train to the end and put the best weights into the network.
+
+        Returns
+        -------
+        bool
+            Whether the end was reached; otherwise the watch interrupted the training, after a
+            checkpoint was saved.
+        """
+        show = progress or (lambda report: None)
+        watch = watch or Watch()
+        if self.best is None:
+            self._keep_if_best(self.validate(self._all_nodes))
+            show(self.best)
+        while (done := self.progress) < 1:
+            called = self.take_step(done, watch.calls())
+            if done >= self._next_validation or self.progress >= 1:
+                self._next_validation = done + 1 / self.settings.validations
+                report = self.validate(self._sampled_nodes)
+                self._keep_if_best(report)
+                show(report)
+            stop, save = (count > 0 for count in called)
+            if watch.save is not None and (stop or save):
+                self._save(watch)
+            if stop and self.progress < 1:
+                return False
+        self._finish()
+        return True
+
+    def take_step(self, done: float, calls: tuple[float, float] = (0.0, 0.0)) -> tuple:
+        """Take one step at the fraction ``done`` of the training.
+
+        Parameters
+        ----------
+        calls
+            What this rank asks for: stop, save.
+
+        Returns
+        -------
+        tuple
+            How many ranks asked for each.
+        """
+        settings = self.settings
+        factor = learning_rate_factor(done, settings.scaled_warmup, settings.decay_exponent)
+        for group in self.optimiser.param_groups:
+            group["lr"] = settings.scaled_lr * factor
+        passes = self.passes.draw(self.step, self.ranks, self.execution.micro_batch)
+        seconds = self._seconds() if self.ranks.is_root else 0.0
+        self._signals = self.parallel.backward(passes, [seconds, *calls])
+        self._elapsed = self._signals["seconds"]
+        norm = self._clip()
+        loss = self._signals["data_loss"] + self._signals["pde_loss"]
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise TrainingDivergedError(self._divergence(loss, norm))
+        self.optimiser.step()
+        self.step += 1
+        return self._signals["stop"], self._signals["save"]
+
+    def validate(self, nodes: torch.Tensor) -> Report:
+        """Compute the errors on held-out samples and on windows at some of the interior nodes."""
+        before = time.perf_counter()
+        sums = []
+        for samples in (self.validation, self.windows):
+            mine = self.ranks.share(len(samples))
+            with self.parallel.whole_weights():
+                sums.append(squared_errors(self.network, samples, mine, self.points, nodes))
+        now = time.perf_counter()
+        clocks = [now - before, self._seconds()] if self.ranks.is_root else [0.0, 0.0]
+        *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
+        self._elapsed = elapsed
+        self._validation_seconds = max(self._validation_seconds, took)
+        counts = (len(samples) * len(nodes) for samples in (self.validation, self.windows))
+        return Report(
+            self.step,
+            self.progress,
+            elapsed,
+            self._signals["data_loss"],
+            self._signals["pde_loss"],
+            self.optimiser.param_groups[0]["lr"],
+            *(total / count for total, count in zip(sums, counts, strict=True)),
+            self.step * self.batches.size / max(elapsed, 1e-9),
+        )
+
+    def state(self) -> dict:
+        """Return all that a continued run needs; on rank 0, where others may return less."""
+        return {
+            "step": self.step,
+            "seconds": self._elapsed,
+            "validation_seconds": self._validation_seconds,
+            "next_validation": self._next_validation,
+            "signals": self._signals,
+            "best": asdict(self.best),
+            "best_weights": self.best_weights,
+            "weights": self.parallel.weights_state(),
+            "optimiser": self.parallel.optimiser_state(self.optimiser),
+        }
+
+    def load_state(self, state: dict) -> None:
+        """Continue from a state, whatever the number of ranks that it was made on."""
+        self.step = state["step"]
+        self._before = self._elapsed = state["seconds"]
+        self._validation_seconds = state["validation_seconds"]
+        self._next_validation = state["next_validation"]
+        self._signals = state["signals"]
+        self.best = Report(**state["best"])
+        self.best_weights = state["best_weights"]
+        self.parallel.load_weights_state(state["weights"])
+        self.parallel.load_optimiser_state(self.optimiser, state["optimiser"])
+
+    def _finish(self) -> None:
+        """Put the best weights into the network, and their errors at all nodes into the report."""
+        self.parallel.load_weights_state(self.best_weights)
+        if len(self._sampled_nodes) < len(self._all_nodes):
+            full = self.validate(self._all_nodes)
+            self.best = replace(
+                self.best, validation_mse=full.validation_mse, window_mse=full.window_mse
+            )
+
+    def _keep_if_best(self, report: Report) -> None:
+        if self.best is None or report.error < self.best.error:
+            self.best = report
+            self.best_weights = copy.deepcopy(self.parallel.weights_state())
+
+    def _save(self, watch: Watch) -> None:
+        """Write a checkpoint on rank 0; if that fails, all ranks raise."""
+        state = self.state()
+        self.ranks.agreed(lambda: watch.save(state, self.step) if self.ranks.is_root else None)
+        watch.saved()
+
+    def _clip(self) -> float:
+        """Clip the gradient and return its norm before; the same number on all ranks."""
+        greatest = self.settings.clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.parallel.objective.weights(), greatest)
+        return self.parallel.whole(norm).item()
+
+    def _divergence(self, loss: float, norm: float) -> str:
+        return (
+            f"the loss is {loss} and the gradient's norm {norm} at step {self.step + 1} of "
+            f"{self.steps}; lower --lr (now {self.settings.lr:g})"
+        )
+
+    def _seconds(self) -> float:
+        return self._before + time.perf_counter() - self.start
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.float64 if self.settings.precision == "float64" else torch.float32
+
+    def _tensor(self, values) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=self._dtype, device=self.ranks.device)
+
+    def _set_precision(self, network: torch.nn.Module) -> None:
+        network.to(self.ranks.device, self._dtype)
+        torch.set_float32_matmul_precision(
+            "high" if self.settings.precision == "tf32" else "highest"
+        )

@@ -1,0 +1,42 @@
+"""What may call a training away: a signal, and the clock of its checkpoints.
+
+Each rank hears its own signals; what it hears travels in the reduction that every step makes
+anyway, so all ranks save, or stop, after the same step.
+"""
+
+import time
+from collections.abc import Callable
+
+Save = Callable[[dict, int], None]
+"""``save(state, step)``: writes a checkpoint, on rank 0."""
+
+
+class Watch:
+    """Listens for one rank.
+
+    Parameters
+    ----------
+    save
+        Writes a checkpoint; without it none are kept.
+    seconds
+        Between two checkpoints.
+    """
+
+    def __init__(self, save: Save | None = None, seconds: float = float("inf")):
+        self.save = save
+        self._seconds = seconds
+        self._saved = time.monotonic()
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Ask for the training to stop; may be called by a signal handler."""
+        self._interrupted = True
+
+    def calls(self) -> tuple[float, float]:
+        """Return, as numbers to add up over the ranks: stop, save."""
+        due = self.save is not None and time.monotonic() - self._saved >= self._seconds
+        return float(self._interrupted), float(due)
+
+    def saved(self) -> None:
+        """Note that a checkpoint has been written: the clock starts anew."""
+        self._saved = time.monotonic()

@@ -1,0 +1,62 @@
+"""The discrete residual: zero for discrete solutions, the stencil's for all else."""
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.lifting import unit_points
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.training.grid_residual import GridResidual
+
+SUBDOMAIN = Subdomain(cells=8, size=0.125)
+LIKE = torch.zeros(1, dtype=torch.float64)
+
+
+class Exact(torch.nn.Module):
+    """The discrete solution at grid nodes."""
+
+    def __init__(self):
+        super().__init__()
+        operator = ExactSolver(LAPLACE, SUBDOMAIN).operator
+        self.operator = torch.as_tensor(operator)
+
+    def forward(self, g, points):
+        y, x = ((points + 1) * 4).round().long().T
+        return g @ self.operator[y, x].T
+
+
+def residual(linear, nodes=9):
+    return GridResidual(LAPLACE, SUBDOMAIN, nodes, linear, LIKE)
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_the_discrete_solution_has_no_residual_in_any_window(linear):
+    g = torch.as_tensor(np.random.default_rng(0).standard_normal((3, 32)))
+    rule = residual(linear)
+    for seed in range(5):
+        corner = rule.draw(torch.Generator().manual_seed(seed))
+        values = rule(Exact(), g, corner)
+        assert values.shape == (3, 49 if linear else 9)
+        assert values.abs().max() < 1e-11  # eps times 4 values of order 3, times (m / 2)**2 = 16
+
+
+def test_the_residual_of_a_parabola_is_its_second_derivative():
+    def parabola(g, points):
+        return (points[:, 0] ** 2 + 2 * points[:, 1] ** 2).expand(len(g), -1)
+
+    edge = torch.as_tensor(unit_points(SUBDOMAIN.perimeter, SUBDOMAIN))
+    g = (edge[:, 0] ** 2 + 2 * edge[:, 1] ** 2)[None]
+    rule = residual(linear=False)
+    for corner in ((0, 0), (2, 4), (4, 4)):  # at the edge, and away from it
+        # The stencil has the sign of the positive definite matrix: minus 2 + 4.
+        torch.testing.assert_close(
+            rule(parabola, g, corner), torch.full((1, 9), -6.0, dtype=torch.float64)
+        )
+
+
+def test_windows_reach_all_nodes():
+    rule = residual(linear=False)
+    corners = {rule.draw(torch.Generator().manual_seed(seed)) for seed in range(300)}
+    assert corners == {(y, x) for y in range(5) for x in range(5)}
