@@ -1,0 +1,26 @@
+"""A small dataset, and a process group over the ranks of the test."""
+
+import pytest
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.training.dataset import generate_dataset
+from mosaicdd.training.rank_group import rank_group
+from mosaicdd.training.settings import GenerationSettings
+
+
+@pytest.fixture(scope="session")
+def small_dataset():
+    return generate_dataset(
+        GenerationSettings(
+            subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=100, method="direct"
+        )
+    )
+
+
+@pytest.fixture(scope="session")
+def ranks():
+    """Return the group of all ranks, opened from their communicator."""
+    from mpi4py import MPI
+
+    with rank_group(MPI.COMM_WORLD) as group:
+        yield group
