@@ -1,11 +1,13 @@
 """What ``solve`` says about its result: to scripts, to people, and in the solution file."""
 
+import math
 import resource
 import sys
 import time
 from dataclasses import asdict
 
 import numpy as np
+import torch
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
@@ -36,6 +38,8 @@ def report_of(
         "discrete_residual": solution.discrete_residual,
         "error_estimate": solution.error_estimate.rms,
         "certificate": solution.certificate and asdict(solution.certificate),
+        "subdomains": math.prod(lattice.subdomains),
+        "outside_training_range": _count_outside(grid, solution),
         "ranks": grid.size,
         "dims": list(grid.dims[::-1]),
         "unknowns": lattice.unknowns,
@@ -52,6 +56,12 @@ def report_of(
     }
 
 
+def _count_outside(grid: ProcessGrid, solution: Solution) -> int | None:
+    if solution.outside is None:
+        return None
+    return int(grid.sum(np.array([float(solution.outside.sum())]))[0])
+
+
 def write_result(
     output: str,
     grid: ProcessGrid,
@@ -62,17 +72,21 @@ def write_result(
     start: float,
 ) -> None:
     """Write the solution file, its field block by block, and complete the report's seconds."""
-    field, errors = (x.cpu().numpy() for x in (solution.field, solution.error_estimate.nodes))
-    nodes = solution.error_estimate.place
+    maps = {"error_estimate": solution.error_estimate.nodes}
+    if solution.outside is not None:
+        maps["outside_training_range"] = solution.outside.to(torch.uint8)
+    field, place = solution.field.cpu().numpy(), solution.error_estimate.place
+    maps = {name: values.cpu().numpy() for name, values in maps.items()}
     if not grid.is_root:
-        collect(grid, field, solution.place)
-        collect(grid, errors, nodes)
+        for array, where in ((field, solution.place), *((m, place) for m in maps.values())):
+            collect(grid, array, where)
         return
     begin, seconds = time.perf_counter(), report["seconds"]
     with writing_solution(output, lattice.grid, boundary, report["dtype"]) as writer:
-        writer.create("error_estimate", tuple(n + 1 for n in lattice.cells), report["dtype"])
         collect(grid, field, solution.place, writer.into("solution"))
-        collect(grid, errors, nodes, writer.into("error_estimate"))
+        for name, values in maps.items():
+            writer.create(name, tuple(n + 1 for n in lattice.cells), values.dtype.str)
+            collect(grid, values, place, writer.into(name))
         seconds["write"] = time.perf_counter() - begin
         seconds["total"] = time.perf_counter() - start
         command = {"command_line": " ".join(sys.argv)}
@@ -87,10 +101,16 @@ def for_people(report: dict, output: str) -> str:
     problem = f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}"
     numbers = ("update", "discrete_residual", "error_estimate")
     reached = ", ".join(f"{name.replace('_', ' ')} {report[name]:.1e}" for name in numbers)
-    lines = (
+    lines = [
         f"{problem}, {ranks}, {report['dtype']} on {report['device']}",
         f"{report['status']} after {report['iterations']} iterations: {reached}",
         f"{seconds['total']:.2f} s ({parts}), {report['peak_memory_bytes'] / 2**20:.0f} MiB",
         f"wrote {output}",
-    )
+    ]
+    if outside := report["outside_training_range"]:
+        lines.insert(
+            2,
+            f"{outside} of {report['subdomains']} subdomains have data rougher than the network was "
+            "trained on: see --out-of-range exact, or --certify",
+        )
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.guarded import GuardedSolver
 from mosaicdd.local_solvers.loading import load_local_solver
 from mosaicdd.local_solvers.self_test import require_self_test
 from mosaicdd.problems.boundary import Boundary
@@ -86,6 +87,13 @@ _BATCH = {"cpu": 1024, "cuda": 65_536}
     "side, is this small: a right answer from any network.",
 )
 @click.option(
+    "--out-of-range",
+    type=click.Choice(["network", "exact"]),
+    default="network",
+    show_default=True,
+    help="What solves subdomains with rougher data than the network was trained on.",
+)
+@click.option(
     "--rtol",
     type=float,
     help="Stop when the update is this small, relative to the solution. "
@@ -151,6 +159,7 @@ def solve(
     sync: str,
     accelerate: str,
     certify: float | None,
+    out_of_range: str,
     rtol: float | None,
     max_iterations: int | None,
     until_mae: float | None,
@@ -189,7 +198,11 @@ def solve(
         on_root(comm, lambda: require_writable(output))
     with bad_input("--local-solver"):
         tested = certify is None  # a certificate needs no trust in the network
-        solver = on_root(comm, lambda: _local_solver(local_solver, equation(pde), tested=tested))
+        guarded = out_of_range == "exact"
+        solver = on_root(
+            comm,
+            lambda: _local_solver(local_solver, equation(pde), tested=tested, guarded=guarded),
+        )
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
     with bad_input():
@@ -246,13 +259,13 @@ def solve(
     return 0 if solution.converged else 1
 
 
-def _local_solver(name: str, needed: Equation, *, tested: bool) -> LocalSolver:
+def _local_solver(name: str, needed: Equation, *, tested: bool, guarded: bool) -> LocalSolver:
     if name == "exact":
         return ExactSolver(needed, Subdomain())
     solver = load_local_solver(name, needed)
     if tested:
         require_self_test(solver)
-    return solver
+    return GuardedSolver(solver) if guarded else solver
 
 
 def _boundary(spec: str, grid: Grid) -> Boundary:

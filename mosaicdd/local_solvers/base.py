@@ -15,6 +15,9 @@ from mosaicdd.problems.equations import Equation
 Plan = Callable[[torch.Tensor, torch.Tensor], None]
 """A planned solve, ``plan(g, out)``: perimeters ``(B, P)`` to values at the points ``(B, Q)``."""
 
+OutsideRange = Callable[[torch.Tensor], torch.Tensor]
+"""Says which perimeters ``(B, P)`` are outside of the training range: ``(B,)`` booleans."""
+
 
 class LocalSolver(Protocol):
     """Maps perimeter values to values inside one subdomain.
@@ -42,4 +45,8 @@ class LocalSolver(Protocol):
         points
             ``(Q, 2)``, (y, x) in cells from the lower-left corner of the subdomain.
         """
+        ...
+
+    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
+        """Return what tells perimeters outside of the training range, if there is one."""
         ...

@@ -48,3 +48,7 @@ class ExactSolver:
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:
             raise ValueError(f"the exact local solver knows grid nodes 0..{m} only")
         return LinearPlan(self.operator[nodes[:, 0], nodes[:, 1]], device=device, dtype=dtype)
+
+    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> None:
+        """Return None: there are no data for which it is not made."""
+        return

@@ -5,14 +5,16 @@ Any other is evaluated in chunks of subdomains, so that its activations stay wit
 """
 
 import copy
+import functools
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.base import Plan
+from mosaicdd.local_solvers.base import OutsideRange, Plan
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.linear_plan import LinearPlan
+from mosaicdd.local_solvers.spectrum_range import SpectrumRange
 from mosaicdd.problems.equations import Equation
 from mosaicdd.storage.model_file import ModelCard
 
@@ -47,6 +49,7 @@ class NetworkSolver:
         self.network = network
         self.card = card
         self.linear = network.linear
+        self.training_range = SpectrumRange(**card.spectrum) if card.spectrum else None
 
     def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> Plan:
         """Prepare the solve for fixed query points ``(Q, 2)``, (y, x) in cells.
@@ -65,6 +68,15 @@ class NetworkSolver:
         if self.linear:
             return LinearPlan(self.operator(points), device=device, dtype=dtype)
         return NetworkPlan(self, points, device=device, dtype=dtype)
+
+    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
+        """Return what tells perimeters outside of the training range, if the card states one."""
+        if self.training_range is None:
+            return None
+        lifting = Lifting(
+            self.equation, self.subdomain, self.card.lifting_degree, device=device, dtype=dtype
+        )
+        return functools.partial(self.training_range.outside, lifting=lifting)
 
     @torch.no_grad()
     def operator(self, points: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ def solution_figure(
     _draw_field(figure, axes[1], solution, reference, reference_name, **limits)
     title = f"absolute difference, MAE {difference.mean():.1e}"
     _draw_field(figure, axes[2], solution, difference, title, cmap="magma")
+    _mark_outside(axes[2], solution)
     _draw_history(axes[3], solution)
     with atomic_file(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=150)
@@ -47,6 +48,18 @@ def _draw_field(
     )
     figure.colorbar(image, ax=axes, shrink=0.8)
     axes.set(title=title, xlabel="x", ylabel="y")
+
+
+def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
+    """Mark the centres of subdomains whose data were outside of the training range."""
+    if solution.outside is None or not solution.outside.any():
+        return
+    distance = [
+        s / (n - 1) for s, n in zip(solution.grid.size, solution.outside.shape, strict=True)
+    ]
+    y, x = (index * d for index, d in zip(np.nonzero(solution.outside), distance, strict=True))
+    axes.plot(x, y, "c.", markersize=2)
+    axes.set_xlabel(f"x (dots: {len(x)} subdomains outside of the training range)")
 
 
 def _draw_history(axes: Axes, solution: StoredSolution) -> None:

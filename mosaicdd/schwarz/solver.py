@@ -22,6 +22,7 @@ from mosaicdd.schwarz.certify import Certificate, Certifier
 from mosaicdd.schwarz.discrete_residual import DiscreteResidual
 from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_error
 from mosaicdd.schwarz.method import Method
+from mosaicdd.schwarz.range_check import subdomains_outside
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.watch import Watch
@@ -50,6 +51,9 @@ class Solution:
         Distance to the discrete solution, the local solver's own error included.
     certificate
         In certified mode, how the result was certified.
+    outside
+        Owned subdomains, ``(rows, columns)``, whose data are outside of the training range; None if
+        the local solver has no such range. ``error_estimate.place`` says where they belong.
     interface, field
         This rank's interface, and its part of the field; ``place`` says where that belongs.
     seconds
@@ -62,6 +66,7 @@ class Solution:
     discrete_residual: float
     error_estimate: ErrorEstimate
     certificate: Certificate | None
+    outside: torch.Tensor | None
     history: History
     interface: Interface
     field: torch.Tensor
@@ -116,6 +121,7 @@ class SchwarzSolver:
         self.settings = settings
         self._grid = grid
         self._tensors = {"device": settings.device, "dtype": settings.dtype}
+        self._outside_range = local_solver.outside_range(**self._tensors)
         self.method = Method(grid, self.block, local_solver, settings)
         self._exact = self._exact_method(local_solver)
         certified = settings.certify is not None
@@ -211,6 +217,7 @@ class SchwarzSolver:
             discrete_residual=discrete_residual,
             error_estimate=error_estimate,
             certificate=certificate,
+            outside=self._subdomains_outside(v),
             history=history,
             interface=v,
             field=field,
@@ -219,6 +226,12 @@ class SchwarzSolver:
                 zip(("iterate", "estimate", "assemble"), np.diff(clock).tolist(), strict=True)
             ),
         )
+
+    def _subdomains_outside(self, v: Interface) -> torch.Tensor | None:
+        if self._outside_range is None:
+            return None
+        batch = self.settings.batch_subdomains
+        return subdomains_outside(v, self.block, self._outside_range, batch)
 
     def _plausible(self, error_estimate: ErrorEstimate, monitor: Monitor) -> bool:
         """Say whether an iteration that stands still does so near the solution."""

@@ -34,6 +34,8 @@ class ModelCard:
         Least and greatest boundary value in training.
     hyperparameter_ranges
         Least and greatest value of each hyperparameter of the training data.
+    spectrum
+        Limits to the roughness of the training perimeters, as `SpectrumRange`; empty if unknown.
     validation
         Measured errors, by name.
     training
@@ -52,6 +54,7 @@ class ModelCard:
     lifting_degree: int
     boundary_range: list[float]
     hyperparameter_ranges: dict = field(default_factory=dict)
+    spectrum: dict = field(default_factory=dict)
     validation: dict = field(default_factory=dict)
     training: dict = field(default_factory=dict)
     dataset_hash: str = ""
@@ -67,6 +70,7 @@ class ModelCard:
             ("lifting_degree", int),
             ("boundary_range", list),
             ("hyperparameter_ranges", dict),
+            ("spectrum", dict),
             ("validation", dict),
             ("training", dict),
             ("dataset_hash", str),

@@ -1,7 +1,8 @@
 """Solution files: the field, the boundary data, the history and how it was made.
 
 ``/solution`` is ``(ny + 1, nx + 1)``; ``/VTKHDF`` presents the same data to ParaView as an image.
-``/error_estimate``, where the solver gave one, holds a value per lattice node. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
+``/error_estimate`` and ``/outside_training_range``, where the solver gave them, hold a value per
+lattice node. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
 is a boundary file, too.
 """
 
@@ -36,6 +37,9 @@ class StoredSolution:
         Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``.
     attributes
         What ``solve --json`` printed, and the equation's name as ``pde``.
+    outside
+        Per lattice node, whether its subdomain's data were outside of the training range; None if
+        there was no such range.
     """
 
     grid: Grid
@@ -43,6 +47,7 @@ class StoredSolution:
     field: np.ndarray
     history: dict[str, np.ndarray]
     attributes: dict
+    outside: np.ndarray | None
 
     @property
     def seconds(self) -> float:
@@ -94,6 +99,9 @@ def read_solution(path: str | PathLike) -> StoredSolution:
             boundary=read_boundary(path, grid),
             field=field,
             history=history,
+            outside=file["outside_training_range"][()]
+            if "outside_training_range" in file
+            else None,
             attributes={name: _decode(value) for name, value in file.attrs.items()},
         )
 

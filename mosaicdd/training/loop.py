@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 
 import torch
 
+from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.local_solvers.spectrum_range import SpectrumRange
+from mosaicdd.problems.equations import equation
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.training.rank_group import RankGroup
@@ -98,6 +101,10 @@ def _card(
 ) -> ModelCard:
     """Write down what the network is, was trained on, and reaches."""
     ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
+    perimeters = torch.from_numpy(dataset.boundary)
+    lifting = Lifting(
+        equation(dataset.pde), dataset.subdomain, settings.lifting_degree, dtype=perimeters.dtype
+    )
     how = {"steps": trainer.step, "seconds": round(seconds, 1), "ranks": trainer.ranks.size}
     best = trainer.best
     return ModelCard(
@@ -109,6 +116,7 @@ def _card(
         lifting_degree=settings.lifting_degree,
         boundary_range=[float(dataset.boundary.min()), float(dataset.boundary.max())],
         hyperparameter_ranges={key: [float(v.min()), float(v.max())] for key, v in ranges},
+        spectrum=asdict(SpectrumRange.of_perimeters(perimeters, lifting)),
         validation={"mse": best.validation_mse, "window_mse": best.window_mse},
         training={**asdict(settings), **asdict(trainer.execution), **how},
         dataset_hash=dataset.content_hash,

@@ -1,0 +1,67 @@
+"""The range of boundary data that a network has seen: how rough its perimeters were.
+
+What a network is given is the remainder of the lifting at unit size, so only its shape counts: the
+shares of its energy above some frequencies along the perimeter. Training data set limits to them;
+a perimeter above one is outside of the training range, and the network's answer there is
+extrapolation.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+
+from mosaicdd.local_solvers.lifting import Lifting
+
+_PARTS = (16, 8, 4)  # of the perimeter's nodes: wavelengths of 16, 8 and 4 cells
+_QUANTILE = 0.999
+_FLAT = 1e-3  # remainder over data below which the shape of the remainder does not matter
+
+
+@dataclass(frozen=True)
+class SpectrumRange:
+    """Limits for the energy of unit remainders along the perimeter.
+
+    Parameters
+    ----------
+    frequencies
+        Waves around the perimeter.
+    shares
+        Largest share of the energy at each frequency and above.
+    """
+
+    frequencies: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    def __post_init__(self):
+        if len(self.frequencies) != len(self.shares):
+            raise ValueError(
+                f"a spectrum range has a share per frequency, got {len(self.shares)} for "
+                f"{len(self.frequencies)}"
+            )
+
+    @classmethod
+    def of_perimeters(cls, g: torch.Tensor, lifting: Lifting) -> Self:
+        """Take the range of training perimeters ``(n, P)``: the 99.9 % quantile of each share."""
+        frequencies = tuple(g.shape[1] // part for part in _PARTS)
+        shares = _shares(lifting.split(g)[0], frequencies)
+        limits = torch.quantile(shares, _QUANTILE, dim=0)
+        return cls(frequencies, tuple(limits.tolist()))
+
+    def outside(self, g: torch.Tensor, lifting: Lifting) -> torch.Tensor:
+        """Say which perimeters ``(B, P)`` are outside: ``(B,)`` booleans.
+
+        Perimeters that the lifting alone describes are inside, whatever is left of them.
+        """
+        remainder, scale, _ = lifting.split(g)
+        limits = torch.tensor(self.shares, device=g.device, dtype=g.dtype)
+        rough = (_shares(remainder, self.frequencies) > limits).any(dim=1)
+        return rough & (scale[:, 0] > _FLAT * g.abs().amax(dim=1))
+
+
+def _shares(remainder: torch.Tensor, frequencies: tuple[int, ...]) -> torch.Tensor:
+    """Return the shares of the energy at each frequency and above: ``(B, len(frequencies))``."""
+    energy = torch.fft.rfft(remainder, dim=1).abs().square()
+    total = energy.sum(dim=1)
+    total = torch.where(total > 0, total, torch.ones_like(total))
+    return torch.stack([energy[:, k:].sum(dim=1) / total for k in frequencies], dim=1)
