@@ -21,7 +21,7 @@ ALLOWED = {
         *("problems.boundary", "problems.discrete", "problems.equations"),
     },
     "storage": {"lattice", "problems"},
-    "training": {"lattice", "local_solvers", "parallel.agreement", "problems", "storage"},
+    "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
     "report": {"storage"},
 }
 # Outside library: the folders or modules it may be imported in.

@@ -59,7 +59,7 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
     ]
     y, x = (index * d for index, d in zip(np.nonzero(solution.outside), distance, strict=True))
     axes.plot(x, y, "c.", markersize=2)
-    axes.set_xlabel(f"x (dots: {len(x)} subdomains outside of the training range)")
+    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)")
 
 
 def _draw_history(axes: Axes, solution: StoredSolution) -> None:
