@@ -6,6 +6,7 @@ user's; 2 bad input, with one line on stderr.
 
 import importlib
 import logging
+import os
 import sys
 import traceback
 
@@ -51,6 +52,8 @@ def cli():
 def main() -> None:
     """Run the command line and end the process, and with an error all ranks of the job."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    # One thread per rank, as for torch: OpenBLAS' threads mostly wait for each other here.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
