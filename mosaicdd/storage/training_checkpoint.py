@@ -1,7 +1,8 @@
 """Checkpoints of a training: a tree of numbers, texts and tensors, and what it belongs to.
 
-``/tree`` is JSON in which ``{"array": i}`` stands for the array ``/arrays/i``; nothing in a file is
-executed. A checksum over all of it tells a damaged file from a whole one.
+``/tree`` is JSON in which ``{"array": i, "axes": [...]}`` stands for the array ``/arrays/i``, whose
+axes had this order in memory: products of matrices round differently in another. Nothing in a file
+is executed. A checksum over all of it tells a damaged file from a whole one.
 """
 
 import hashlib
@@ -36,16 +37,23 @@ def write_training_checkpoint(path: str | os.PathLike, identity: dict, state: di
     """
     arrays: list[np.ndarray] = []
     tree = json.dumps(_flatten(state, arrays))
+    # Made in memory: HDF5 does not survive a disk that fills up under an open file.
+    with h5py.File("checkpoint", "w", driver="core", backing_store=False) as file:
+        mark(file, "training checkpoint", FORMAT_VERSION)
+        file.attrs["identity"] = json.dumps(identity, sort_keys=True)
+        file["tree"] = np.frombuffer(tree.encode(), dtype=np.uint8)
+        for number, array in enumerate(arrays):
+            file[f"arrays/{number}"] = array
+        file.attrs["checksum"] = _checksum(tree, arrays)
+        file.flush()
+        image = file.id.get_file_image()
     try:
-        with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
-            mark(file, "training checkpoint", FORMAT_VERSION)
-            file.attrs["identity"] = json.dumps(identity, sort_keys=True)
-            file["tree"] = np.frombuffer(tree.encode(), dtype=np.uint8)
-            for number, array in enumerate(arrays):
-                file[f"arrays/{number}"] = array
-            file.attrs["checksum"] = _checksum(tree, arrays)
-    except (OSError, RuntimeError) as error:  # HDF5 raises either, as the disk fills up
-        reason = " ".join(str(error).split())
+        with atomic_file(path) as temporary, temporary.open("wb") as out:
+            out.write(image)
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        reason = error.strerror or error
         raise OSError(f"{path}: the checkpoint could not be written ({reason})") from error
 
 
@@ -80,8 +88,9 @@ def _checksum(tree: str, arrays: list[np.ndarray]) -> str:
 def _flatten(value, arrays: list[np.ndarray]):
     """Return JSON for a tree, and append its tensors to the arrays."""
     if isinstance(value, torch.Tensor):
-        arrays.append(value.detach().cpu().numpy())
-        return {"array": len(arrays) - 1}
+        axes = sorted(range(value.ndim), key=lambda axis: -value.stride(axis))
+        arrays.append(value.detach().cpu().permute(axes).contiguous().numpy())
+        return {"array": len(arrays) - 1, "axes": axes}
     if isinstance(value, dict):
         return {"items": [[key, _flatten(item, arrays)] for key, item in value.items()]}
     if isinstance(value, (list, tuple)):
@@ -95,7 +104,7 @@ def _restore(value, arrays: list[np.ndarray]):
     if not isinstance(value, dict):
         return value
     if "array" in value:
-        return torch.as_tensor(arrays[value["array"]])
+        return torch.as_tensor(arrays[value["array"]]).permute(np.argsort(value["axes"]).tolist())
     if "items" in value:
         return {key: _restore(item, arrays) for key, item in value["items"]}
     if "tuple" in value:

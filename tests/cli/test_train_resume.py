@@ -1,0 +1,217 @@
+"""Nothing is lost: killed, interrupted and damaged trainings continue where they were."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from mosaicdd.cli.train import train
+from mosaicdd.storage.dataset_file import write_dataset
+from mosaicdd.storage.model_file import read_model
+from mosaicdd.storage.training_checkpoint import read_training_checkpoint
+from mosaicdd.training.dataset import generate_dataset
+from mosaicdd.training.settings import GenerationSettings, Subdomain
+
+OPTIONS = (
+    *("--network", "sdnet", "--set", "width=16", "--set", "channels=2", "--points", "8"),
+    *("--pde-weight", "1e-4", "--collocation", "4", "--epochs", "6", "--batch-size", "16"),
+)
+OFTEN = ("--checkpoint-minutes", "1e-6")
+COMMAND = [sys.executable, "-m", "mosaicdd.cli.main", "train"]
+PATIENCE = 60  # seconds
+
+
+def run(data, model, *options):
+    return CliRunner().invoke(train, [str(data), "-o", str(model), *OPTIONS, *options])
+
+
+def checkpoints(folder):
+    return sorted(folder.glob("model.h5.checkpoint-*"))
+
+
+def wait_for(condition, process):
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "data.h5"
+    settings = GenerationSettings(
+        subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=50, method="direct"
+    )
+    write_dataset(path, generate_dataset(settings))
+    return path
+
+
+@pytest.fixture(scope="module")
+def killed(data, tmp_path_factory):
+    """Return the folder of a training that kill -9 ended at a random step."""
+    folder = tmp_path_factory.mktemp("killed")
+    command = [*COMMAND, str(data), "-o", str(folder / "model.h5"), *OPTIONS, *OFTEN]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wait_for(lambda: len(checkpoints(folder)) == 2, process)
+    time.sleep(np.random.default_rng().uniform(0, 0.5))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / "model.h5").exists()
+    return folder
+
+
+@pytest.fixture
+def folder(killed, tmp_path):
+    """Return a copy of it, for one test."""
+    return shutil.copytree(killed, tmp_path / "copy")
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """Return the model of the same training without interruption."""
+    path = tmp_path_factory.mktemp("whole") / "model.h5"
+    assert run(data, path).exit_code == 0
+    return read_model(path)
+
+
+def require_same_model(path, whole):
+    card, weights = read_model(path)
+    assert card.validation == whole[0].validation
+    assert card.training["steps"] == whole[0].training["steps"]
+    for name, values in whole[1].items():
+        np.testing.assert_array_equal(weights[name], values)
+
+
+def test_a_killed_training_continues_bitwise(data, folder, whole):
+    assert checkpoints(folder)
+    result = run(data, folder / "model.h5", "--resume", "--json")
+    assert result.exit_code == 0, result.output
+    require_same_model(folder / "model.h5", whole)
+    assert not checkpoints(folder)  # of no use any more
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_and_the_one_used_is_named(
+    data, folder, whole, caplog
+):
+    older, newest = checkpoints(folder)
+    os.truncate(newest, newest.stat().st_size // 2)
+    result = run(data, folder / "model.h5", "--resume")
+    assert result.exit_code == 0, result.output
+    assert f"continuing from {older}" in caplog.text
+    assert str(newest) in caplog.text
+    require_same_model(folder / "model.h5", whole)
+
+
+def test_a_changed_byte_is_noticed(folder):
+    newest = checkpoints(folder)[-1]
+    content = bytearray(newest.read_bytes())
+    _, state = read_training_checkpoint(newest)
+    pattern = state["weights"]["boundary_layer.weight"].numpy().tobytes()
+    content[content.index(pattern) + 5] ^= 1
+    newest.write_bytes(content)
+    with pytest.raises(ValueError, match="checksum"):
+        read_training_checkpoint(newest)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--lr", "1e-4"), "its lr is 0.003, not 0.0001"),
+        (("--network", "linear"), "its depth is 3"),
+        (("--seed", "7"), "its seed is 0, not 7"),
+    ],
+)
+def test_changed_settings_are_refused_in_one_line(data, folder, options, message):
+    names = {"--network": ("--set", "width=16")}
+    base = list(OPTIONS)
+    if options[0] in names:
+        base = base[6:]
+    arguments = [str(data), "-o", str(folder / "model.h5"), *base, *options, "--resume"]
+    result = CliRunner().invoke(train, arguments)
+    assert result.exit_code == 2
+    assert "belongs to another training" in result.stderr
+    if options[0] not in names:
+        assert message in result.stderr
+    assert len(checkpoints(folder)) == 2
+
+
+def test_resuming_without_a_whole_checkpoint_is_refused(data, folder, tmp_path):
+    result = run(data, tmp_path / "other.h5", "--resume")
+    assert result.exit_code == 2
+    assert "there is no checkpoint; start without --resume" in result.stderr
+    for path in checkpoints(folder):
+        path.write_bytes(b"no")
+    result = run(data, folder / "model.h5", "--resume")
+    assert result.exit_code == 2
+    assert "no checkpoint is whole" in result.stderr
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint_whole(data, folder, whole):
+    before = {path: path.read_bytes() for path in checkpoints(folder)}
+    limit = min(map(len, before.values())) // 2
+    # After MPI has started, whose own files are larger.
+    code = (
+        "import resource, sys; from mpi4py import MPI; from mosaicdd.cli.main import main; "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); main()"
+    )
+    options = [str(data), "-o", str(folder / "model.h5"), *OPTIONS, *OFTEN, "--resume"]
+    job = subprocess.run(
+        [sys.executable, "-c", code, "train", *options],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert job.returncode == 2, job.stderr
+    newest = checkpoints(folder)[-1]
+    lines = [line for line in job.stderr.splitlines() if line.startswith("Error")]
+    assert len(lines) == 1
+    assert "could not be written" in lines[0]
+    assert f"the last good checkpoint is {newest}" in lines[0]
+    assert {path: path.read_bytes() for path in checkpoints(folder)} == before
+    assert run(data, folder / "model.h5", "--resume").exit_code == 0
+    require_same_model(folder / "model.h5", whole)
+
+
+def test_divergence_names_the_step_and_the_last_good_checkpoint(data, tmp_path):
+    # Weights of 1e15 and more: their squares leave float32 after a few steps.
+    options = ("--optimizer", "adamw", "--lr", "1e15", *OFTEN)
+    result = run(data, tmp_path / "model.h5", *options)
+    assert result.exit_code == 1
+    newest = checkpoints(tmp_path)[-1]
+    step = int(newest.name[-9:])
+    assert f"at step {step + 1} of 96" in result.stderr
+    assert f"the last good checkpoint is {newest}" in result.stderr
+
+
+def test_sigterm_to_one_of_four_ranks_stops_all_with_a_checkpoint(data, whole, tmp_path, mpiexec):
+    model, pids = tmp_path / "model.h5", tmp_path / "pids"
+    pids.mkdir()
+    shell = f'echo $$ > {pids}/$PMI_RANK.new; mv {pids}/$PMI_RANK.new {pids}/$PMI_RANK; exec "$@"'
+    options = [str(data), "-o", str(model), *OPTIONS, "--epochs", "2000", "--json"]
+    process = subprocess.Popen(
+        [mpiexec, "-n", "4", "sh", "-c", shell, "sh", *COMMAND, *options, *OFTEN],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "100"},
+        text=True,
+    )
+    wait_for(lambda: len(checkpoints(tmp_path)) == 2, process)
+    os.kill(int((pids / "2").read_text()), signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1, stderr
+    figures = json.loads(stdout)
+    assert figures["status"] == "interrupted"
+    newest = checkpoints(tmp_path)[-1]
+    assert int(newest.name[-9:]) == figures["steps"]
+    _, state = read_training_checkpoint(newest)  # whole
+    assert state["step"] == figures["steps"]
+    assert not model.exists()
