@@ -123,7 +123,7 @@ _BATCH = {"cpu": 1024, "cuda": 65_536}
 )
 @click.option(
     "--checkpoint-minutes",
-    type=float,
+    type=click.FloatRange(min=0.0),
     default=10.0,
     show_default=True,
     help="Minutes between checkpoints of the iteration (OUT.h5.checkpoint), which SIGTERM, SIGUSR1 "
@@ -249,11 +249,11 @@ def solve(
             progress=IterationProgress(settings.stopping, show),
             watch=watch,
         )
-    if solution.status != "interrupted":
-        checkpoints.remove()
     report = report_of(grid, lattice, solver, settings, solution, device)
     report["seconds"] = {"setup": setup} | solution.seconds
     write_result(output, grid, lattice, data, solution, report, start)
+    if solution.status != "interrupted":
+        checkpoints.remove()
     if grid.is_root:
         click.echo(json_line(report) if as_json else for_people(report, output))
     return 0 if solution.converged else 1

@@ -98,10 +98,9 @@ class Certifier:
 
 def _certificate(rtol: float, first: tuple[float, float], updates: list[float]) -> Certificate:
     """Turn the sizes of first updates into numbers of iterations."""
-    steps = max(len(updates) - 1, 1)
-    contraction = (updates[-1] / updates[0]) ** (1 / steps) if updates[0] > 0 else 0.0
-    saved = [
-        math.log(update / updates[0]) / -math.log(contraction) if 0 < contraction < 1 else math.nan
-        for update in first
-    ]
+    series = updates if len(updates) > 1 else first
+    saved = [math.nan, math.nan]
+    if 0 < series[-1] < series[0] and updates[0] > 0:
+        per_iteration = math.log(series[0] / series[-1]) / (len(series) - 1)
+        saved = [math.log(update / updates[0]) / per_iteration for update in first]
     return Certificate(rtol, len(updates), *saved)
