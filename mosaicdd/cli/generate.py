@@ -1,14 +1,27 @@
 """``mosaicdd generate``: draw and solve a dataset of small boundary value problems."""
 
+import functools
 import json
 import time
+from collections.abc import Callable
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.launch import communicator_if_any
 from mosaicdd.cli.show import stage
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.atomic import require_writable
+
+
+def _ranks() -> tuple[int, int, Callable]:
+    """Return the number of this rank and of all, and what calls a function on all together."""
+    comm = communicator_if_any()
+    if comm is None or comm.size == 1:
+        return 0, 1, lambda function: function()
+    from mosaicdd.parallel.agreement import agree
+
+    return comm.rank, comm.size, functools.partial(agree, comm)
 
 
 @click.command()
@@ -67,13 +80,17 @@ def generate(
     method: str,
     as_json: bool,
 ) -> None:
-    """Write a dataset of random boundary data and their solutions to OUT (HDF5)."""
+    """Write a dataset of random boundary data and their solutions to OUT (HDF5).
+
+    Works alone and under mpiexec or srun: the samples are the same on any number of ranks. What a
+    run that was ended has made lies in OUT.parts, and the next call continues from it.
+    """
     start = time.perf_counter()
     from mosaicdd.problems.equations import equation
-    from mosaicdd.storage.dataset_file import write_dataset
-    from mosaicdd.training.dataset import generate_dataset
+    from mosaicdd.training.parallel_generation import ParallelGeneration
     from mosaicdd.training.settings import GenerationSettings
 
+    rank, size, together = _ranks()
     with bad_input():
         equation(pde)
         settings = GenerationSettings(
@@ -88,14 +105,19 @@ def generate(
             method=method,
         )
         require_writable(out)
-    with stage("solving samples", quiet=as_json) as show:
-        dataset = generate_dataset(settings, lambda done, total: show(done / total))
-    write_dataset(out, dataset)
+        generation = ParallelGeneration(out, settings, rank, size, together)
+        generation.open()
+    quiet = as_json or rank > 0
+    with stage("solving samples", quiet=quiet) as show:
+        dataset = generation.run(show)
+    if dataset is None:
+        return
     seconds = time.perf_counter() - start
     if as_json:
         figures = {
             "dataset": str(out),
             "samples": samples,
+            "ranks": size,
             "windows": windows,
             "seconds": round(seconds, 3),
             "samples_per_second": round(samples / seconds, 1),

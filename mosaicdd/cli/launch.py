@@ -48,6 +48,24 @@ def world():
     return MPI.COMM_WORLD
 
 
+def communicator_if_any():
+    """Return the communicator over all ranks, or None where there is no MPI and no need of it.
+
+    Raises
+    ------
+    click.ClickException
+        If a launcher started several ranks and no MPI library is installed.
+    """
+    if under_torchrun():
+        return None
+    try:
+        return world()
+    except click.ClickException:
+        if launcher_rank() or "PMI_SIZE" in os.environ:
+            raise
+        return None
+
+
 def abort_all_ranks() -> None:
     """End every rank of the job now: an exception on one alone would leave the others waiting."""
     mpi = sys.modules.get("mpi4py.MPI")

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.launch import launcher_rank, under_torchrun, world
+from mosaicdd.cli.launch import communicator_if_any
 from mosaicdd.cli.train_config import read_config
 from mosaicdd.cli.train_options import collected_settings, settings_options
 from mosaicdd.storage.atomic import require_writable
@@ -27,18 +27,6 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
                 f"--set {pair}: needs NAME=VALUE with a number, true or false, e.g. width=96"
             ) from None
     return settings
-
-
-def _communicator():
-    """Return the communicator over the ranks, or None for one process and under torchrun."""
-    if under_torchrun():
-        return None
-    try:
-        return world()
-    except click.ClickException:
-        if launcher_rank() or "PMI_SIZE" in os.environ:
-            raise
-        return None
 
 
 @click.command()
@@ -121,7 +109,7 @@ def train(
     identity = {"network": network, "network settings": asdict(checked)} | asdict(settings)
     identity |= {"dataset": dataset.content_hash, "sharding": execution.sharding}
     checkpoints = Checkpoints(output, identity)
-    with rank_group(_communicator(), device) as ranks:
+    with rank_group(communicator_if_any(), device) as ranks:
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)
         with bad_input():

@@ -2,11 +2,12 @@
 
 Boundary data are Gaussian processes along the closed perimeter, their length scales from a
 scrambled Sobol sequence. Each sample has its own random numbers, seeded by (seed, index), so it
-does not depend on how many others are drawn. Windows are subdomains cut out of larger solutions at
-lattice positions: the perimeters that a Schwarz iteration really meets.
+does not depend on how many others are drawn, nor on which rank draws it. Windows are subdomains cut
+out of larger solutions at lattice positions: the perimeters that a Schwarz iteration really meets.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def generate_dataset(
     Parameters
     ----------
     progress
-        Called as ``progress(done, samples)`` after each batch.
+        Called as ``progress(done, samples)`` after each batch of samples.
 
     Raises
     ------
@@ -39,30 +40,96 @@ def generate_dataset(
     RuntimeError
         If multigrid misses its residual.
     """
-    m = settings.subdomain.cells
-    hyperparameters = _hyperparameters(settings, settings.samples, settings.seed)
-    boundary = np.empty((settings.samples, 4 * m))
-    solution = np.empty((settings.samples, m + 1, m + 1))
-    solve = _field_solver(settings, (m, m))
-    for start in range(0, settings.samples, _BATCH):
-        batch = slice(start, min(start + _BATCH, settings.samples))
-        for index in range(batch.start, batch.stop):
-            boundary[index] = _curve(settings, hyperparameters[index], (_SAMPLES, index), 1)
-        solution[batch] = solve(_place(boundary[batch], m))
-        if progress:
-            progress(batch.stop, settings.samples)
-    window_boundary, window_solution = _windows(settings)
+    generator = PartGenerator(settings)
+    parts = []
+    for number in range(generator.parts):
+        parts.append(generator.part(number))
+        done = (number + 1 - generator.window_parts) * _BATCH
+        if progress and done > 0:
+            progress(min(done, settings.samples), settings.samples)
+    return assemble_dataset(settings, parts)
+
+
+class PartGenerator:
+    """Draws and solves a dataset part by part, in any order.
+
+    The parts are first the larger problems that windows are cut from, then batches of samples.
+    """
+
+    def __init__(self, settings: GenerationSettings):
+        self.settings = settings
+        across = _WINDOWS_ACROSS
+        m = settings.subdomain.cells
+        self._starts = range(0, (across - 1) * m + 1, m // 2)
+        self.window_parts = -(-settings.windows // len(self._starts) ** 2)
+        self.parts = self.window_parts + -(-settings.samples // _BATCH)
+
+    def part(self, number: int) -> dict[str, np.ndarray]:
+        """Return the arrays of a part by the names that they have in a `Dataset`."""
+        if number < self.window_parts:
+            return self._windows(number)
+        start = (number - self.window_parts) * _BATCH
+        return self._samples(range(start, min(start + _BATCH, self.settings.samples)))
+
+    def _samples(self, indices: range) -> dict[str, np.ndarray]:
+        settings, m = self.settings, self.settings.subdomain.cells
+        hyperparameters = self._sample_hyperparameters[indices.start : indices.stop]
+        boundary = np.stack(
+            [
+                _curve(settings, values, (_SAMPLES, index), 1)
+                for index, values in zip(indices, hyperparameters, strict=True)
+            ]
+        )
+        solution = self._solve(_place(boundary, m))
+        return {"boundary": boundary, "solution": solution, "hyperparameters": hyperparameters}
+
+    def _windows(self, number: int) -> dict[str, np.ndarray]:
+        """Cut windows out of a larger solution: perimeters ``(w, 4 m)``, solutions."""
+        subdomain, across = self.settings.subdomain, _WINDOWS_ACROSS
+        m, starts = subdomain.cells, self._starts
+        hyperparameters = self._window_hyperparameters[number]
+        curve = _curve(self.settings, hyperparameters, (_WINDOWS, number), across)
+        field = self._solve_larger(_place(curve[None], across * m))[0]
+        windows = [field[y : y + m + 1, x : x + m + 1] for y in starts for x in starts]
+        solution = np.stack(windows[: self.settings.windows - number * len(windows)])
+        perimeter = subdomain.perimeter
+        boundary = solution[:, perimeter[:, 0], perimeter[:, 1]]
+        return {"window_boundary": boundary, "window_solution": solution}
+
+    @cached_property
+    def _sample_hyperparameters(self) -> np.ndarray:
+        return _hyperparameters(self.settings, self.settings.samples, self.settings.seed)
+
+    @cached_property
+    def _window_hyperparameters(self) -> np.ndarray:
+        return _hyperparameters(self.settings, self.window_parts, self.settings.seed + 1)
+
+    @cached_property
+    def _solve(self) -> Callable[[np.ndarray], np.ndarray]:
+        m = self.settings.subdomain.cells
+        return _field_solver(self.settings, (m, m))
+
+    @cached_property
+    def _solve_larger(self) -> Callable[[np.ndarray], np.ndarray]:
+        cells = _WINDOWS_ACROSS * self.settings.subdomain.cells
+        return _field_solver(self.settings, (cells, cells))
+
+
+def assemble_dataset(
+    settings: GenerationSettings, parts: Iterable[dict[str, np.ndarray]]
+) -> Dataset:
+    """Put the parts of a `PartGenerator`, in their order, together."""
+    columns: dict[str, list[np.ndarray]] = {}
+    for part in parts:
+        for name, array in part.items():
+            columns.setdefault(name, []).append(array)
     return Dataset(
         pde=settings.pde,
         subdomain=settings.subdomain,
-        boundary=boundary,
-        solution=solution,
-        hyperparameters=hyperparameters,
         hyperparameter_names=("length_scale",),
-        window_boundary=window_boundary,
-        window_solution=window_solution,
         validation=settings.validation,
         seed=settings.seed,
+        **{name: np.concatenate(arrays) for name, arrays in columns.items()},
     )
 
 
@@ -112,21 +179,3 @@ def _field_solver(
         return fields
 
     return solve
-
-
-def _windows(settings: GenerationSettings) -> tuple[np.ndarray, np.ndarray]:
-    """Cut windows out of larger solutions: perimeters ``(w, 4 m)``, solutions."""
-    subdomain, across = settings.subdomain, _WINDOWS_ACROSS
-    m = subdomain.cells
-    starts = range(0, (across - 1) * m + 1, m // 2)
-    problems = -(-settings.windows // len(starts) ** 2)
-    hyperparameters = _hyperparameters(settings, problems, settings.seed + 1)
-    solve = _field_solver(settings, (across * m, across * m))
-    windows = []
-    for index in range(problems):
-        curve = _curve(settings, hyperparameters[index], (_WINDOWS, index), across)
-        field = solve(_place(curve[None], across * m))[0]
-        windows += [field[y : y + m + 1, x : x + m + 1] for y in starts for x in starts]
-    solution = np.stack(windows[: settings.windows])
-    perimeter = subdomain.perimeter
-    return solution[:, perimeter[:, 0], perimeter[:, 1]], solution
