@@ -3,7 +3,8 @@
 One two-level iteration ``M`` with the *exact* local solver, from the result ``v``, costs one sweep.
 It contracts the distance to the discrete solution ``u`` to a fraction ``rho``, so its update is
 ``(I - G) (u - v)`` and the error at most ``1 / (1 - rho)`` times as large. This sees everything that
-separates ``v`` from ``u``: iterations that were not done, and the network's own error.
+separates ``v`` from ``u`` on the lattice lines: iterations that were not done, and the network's own
+error. What is wrong between the lines comes on top (`EdgeError`).
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.schwarz.acceleration import Iteration
+from mosaicdd.schwarz.edge_error import EdgeError
 from mosaicdd.schwarz.stopping import Monitor
 
 # 1 / (1 - rho) with rho = 1/3. Updates contract by 0.21 per iteration for any domain; single errors
@@ -27,24 +29,31 @@ class ErrorEstimate:
     Parameters
     ----------
     rms
-        Root mean square over the interface.
+        Root mean square over the domain.
+    interface
+        Its part that is seen on the interface; the rest is of the fill along the edge.
     nodes
         Absolute values at this rank's owned lattice nodes; ``place`` says where these belong among
         all lattice nodes, ``(K_y + 1, K_x + 1)``.
     """
 
     rms: float
+    interface: float
     nodes: torch.Tensor
     place: Slices
 
 
-def estimate_error(exact_iteration: Iteration, v: Interface, monitor: Monitor) -> ErrorEstimate:
+def estimate_error(
+    exact_iteration: Iteration, v: Interface, monitor: Monitor, edge_error: EdgeError
+) -> ErrorEstimate:
     """Estimate the error of ``v`` by one two-level iteration with the exact local solver."""
     better = v.like()
     better.copy_boundary(v)
     exact_iteration(v, better)
+    interface = _SAFETY * monitor.distance(better, v)
     return ErrorEstimate(
-        rms=_SAFETY * monitor.distance(better, v),
+        rms=interface + edge_error(v),
+        interface=interface,
         nodes=_SAFETY * (better.nodes() - v.nodes()).abs(),
         place=tuple(map(slice, v.block.start, v.block.stop)),
     )

@@ -25,7 +25,7 @@ class Method:
     ):
         self.block = block
         self._grid = grid
-        self._local_solver = local_solver
+        self.local_solver = local_solver
         self._settings = settings
         tensors = {"device": settings.device, "dtype": settings.dtype}
         buffers = {"batch_subdomains": settings.batch_subdomains, **tensors}
@@ -42,6 +42,6 @@ class Method:
         """Plan the fill of the block's region; this allocates it."""
         settings = self._settings
         tensors = {"device": settings.device, "dtype": settings.dtype}
-        plan = self._local_solver.plan(self.block.lattice.subdomain.interior, **tensors)
+        plan = self.local_solver.plan(self.block.lattice.subdomain.interior, **tensors)
         batch = max(1, settings.batch_subdomains // _FILL_BATCH)
         return Fill(self._grid, self.block, plan, batch_subdomains=batch, **tensors)

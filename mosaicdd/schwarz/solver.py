@@ -20,6 +20,7 @@ from mosaicdd.schwarz.acceleration import gmres, stationary
 from mosaicdd.schwarz.anderson import anderson
 from mosaicdd.schwarz.certify import Certificate, Certifier
 from mosaicdd.schwarz.discrete_residual import DiscreteResidual
+from mosaicdd.schwarz.edge_error import EdgeError
 from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_error
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.range_check import subdomains_outside
@@ -126,9 +127,11 @@ class SchwarzSolver:
         self._exact = self._exact_method(local_solver)
         certified = settings.certify is not None
         self._fill = (self._exact if certified else self.method).plan_fill()
+        filling = self._exact.local_solver if certified else local_solver
         self._discrete_residual = DiscreteResidual(
             grid, self.block, local_solver.equation, self._fill.region
         )
+        self._edge_error = EdgeError(grid, self.block, filling, **self._tensors)
         self._certify = Certifier(self._exact.iterate, self._fill, self._discrete_residual)
 
     def _exact_method(self, local_solver: LocalSolver) -> Method:
@@ -200,7 +203,7 @@ class SchwarzSolver:
             v, status, certificate = self._certify(v, boundary, self.settings.certify, monitor)
             history = history.followed_by(monitor.history)
         clock.append(time.perf_counter())
-        error_estimate = estimate_error(self._exact.iterate, v, monitor)
+        error_estimate = estimate_error(self._exact.iterate, v, monitor, self._edge_error)
         aimed_at_truth = self.settings.stopping.mae is not None
         converged = status.startswith("converged")
         if converged and not aimed_at_truth and not self._plausible(error_estimate, monitor):
@@ -236,4 +239,4 @@ class SchwarzSolver:
     def _plausible(self, error_estimate: ErrorEstimate, monitor: Monitor) -> bool:
         """Say whether an iteration that stands still does so near the solution."""
         tolerance = max(_PLAUSIBLE, 10 * self.settings.stopping.rtol)
-        return error_estimate.rms <= tolerance * monitor.size
+        return error_estimate.interface <= tolerance * monitor.size

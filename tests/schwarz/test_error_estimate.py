@@ -3,6 +3,11 @@
 import numpy as np
 import pytest
 
+from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.references import solve_by_sine_transform
+
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 
 
@@ -63,3 +68,30 @@ def test_the_estimates_at_the_lattice_nodes_follow_the_errors_there(
     np.testing.assert_allclose(exact, nodes.abs(), rtol=0, atol=1e-15)
     # Node by node the update is not the error; on average it is, see above.
     assert exact.mean() <= estimate.nodes.mean().item() <= 2 * exact.mean()
+
+
+@RANKS
+def test_errors_between_the_lines_along_the_edge_are_in_it(
+    make_lattice, make_solver, make_grid, comm
+):
+    lattice = make_lattice((7, 6), m=32)
+    nodes = np.arange(2 * sum(lattice.grid.shape))
+    peak = np.exp(-np.minimum(nodes, len(nodes) - nodes) / 2.0)  # two cells wide, at a corner
+    boundary = Boundary.of_perimeter(peak, lattice.grid)
+    truth = solve_by_sine_transform(LAPLACE, boundary)
+    network = load_local_solver("laplace")
+    alone, together = (
+        make_solver(lattice, grid=grid, local_solver=network)
+        for grid in (make_grid(alone=True), make_grid())
+    )
+    solution = alone.solve(boundary)
+    inside = (solution.field.numpy() - truth)[1:-1, 1:-1]
+    error = np.sqrt(np.mean(inside**2))
+    # The subdomains that see the peak overlap fourfold at most, so the root of the sum of their
+    # squares is at most twice the blended error; 1.5 times the interface's error comes on top.
+    assert solution.error_estimate.interface < error
+    assert error <= solution.error_estimate.rms <= 3.5 * error
+    # Rounding of the sums, relative to an error of 1e-6 in values of size 1.
+    assert together.solve(boundary).error_estimate.rms == pytest.approx(
+        solution.error_estimate.rms, rel=1e-6
+    )
