@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 
-import h5py
 import numpy as np
 
 from mosaicdd.storage.arrays import ArrayWriter
-from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import mark, open_to_read
+from mosaicdd.storage.checksums import SEALED, Sealed
+from mosaicdd.storage.hdf5 import mark, new_file, open_to_read
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = SEALED
 
 
 def line_name(axis: int) -> str:
@@ -33,10 +32,12 @@ def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[ArrayWri
     problem
         What must be equal for the checkpoint to be of use.
     """
-    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with new_file(path) as file:
         mark(file, "checkpoint", FORMAT_VERSION)
         file.attrs["problem"] = json.dumps(problem, sort_keys=True)
-        yield ArrayWriter(file)
+        writer = ArrayWriter(file)
+        yield writer
+        writer.seal()
 
 
 def read_checkpoint(
@@ -52,6 +53,7 @@ def read_checkpoint(
         If it is damaged, or belongs to another problem; the message names the first difference.
     """
     with open_to_read(path, "checkpoint", FORMAT_VERSION) as file:
+        sealed = Sealed(file)
         stored = json.loads(file.attrs["problem"])
         for name, value in problem.items():
             if stored.get(name) != value:
@@ -59,8 +61,8 @@ def read_checkpoint(
                     f"{path} belongs to another problem: its {name} is {stored.get(name)}, "
                     f"not {value}"
                 )
-        lines = tuple(file[line_name(axis)][()] for axis in (0, 1))
-        history = {name: data[()].tolist() for name, data in file["history"].items()}
+        lines = tuple(sealed.read(line_name(axis)) for axis in (0, 1))
+        history = {name: sealed.read(f"history/{name}").tolist() for name in file["history"]}
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without --resume")
     return lines, history

@@ -4,6 +4,7 @@ A file's root carries ``kind`` and ``format_version``; `open_to_read` turns ever
 wrong with a file into one line.
 """
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,13 @@ from pathlib import Path
 import h5py
 
 import mosaicdd
+from mosaicdd.storage.atomic import atomic_file
 
+# What h5py raises about damaged files.
+_DAMAGE = (
+    *(OSError, KeyError, RuntimeError, TypeError, AttributeError, IndexError),
+    *(OverflowError, MemoryError, UnicodeError, SystemError),
+)
 _LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
 
 
@@ -37,6 +44,58 @@ def mark(file: h5py.File, kind: str, format_version: int) -> None:
 
 
 @contextmanager
+def new_file(path: str | os.PathLike) -> Iterator[h5py.File]:
+    """Open a new file; it appears under its name when it is complete.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as on a full disk; a file that was there before stays.
+    """
+    with atomic_file(path) as temporary, _PatientFile(temporary) as patient:
+        with h5py.File(patient, "w") as file:
+            yield file
+        if patient.error is not None:
+            reason = patient.error.strerror or patient.error
+            raise OSError(f"{path}: the file could not be written ({reason})") from patient.error
+
+
+class _PatientFile(io.FileIO):
+    """A file that keeps its first error for later: HDF5 does not survive one while it closes.
+
+    After an error nothing more is written.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path, "w+b")
+        self.error: OSError | None = None
+
+    def write(self, data: memoryview) -> int:
+        """Write all of ``data``."""
+        rest = memoryview(data)
+        try:
+            while self.error is None and len(rest):
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the size."""
+        try:
+            return super().truncate(size) if self.error is None else size
+        except OSError as error:
+            self.error = error
+            return size
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill ``buffer``, with zeros where nothing has been written."""
+        count = super().readinto(buffer)
+        memoryview(buffer)[count:] = bytes(len(buffer) - count)
+        return len(buffer)
+
+
+@contextmanager
 def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
     """Open an HDF5 file of any origin; ``what`` it should be goes into the messages.
 
@@ -56,7 +115,7 @@ def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (OSError, KeyError, RuntimeError) as error:
+    except _DAMAGE as error:
         reason = " ".join(str(error).strip("'\"").split())
         raise ValueError(f"{path}: not a complete {what} file ({reason})") from error
 

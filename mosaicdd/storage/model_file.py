@@ -12,10 +12,10 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import library_versions, mark, open_to_read
+from mosaicdd.storage.checksums import SEALED, Sealed, seal
+from mosaicdd.storage.hdf5 import library_versions, mark, new_file, open_to_read
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = SEALED
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,13 @@ class ModelCard:
 
 def write_model(path: str | os.PathLike, card: ModelCard, weights: dict[str, np.ndarray]) -> None:
     """Write a model file, whole or not at all."""
-    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with new_file(path) as file:
         mark(file, "model", FORMAT_VERSION)
         file.attrs["card"] = json.dumps(asdict(card), sort_keys=True)
         group = file.create_group("weights")
         for name, values in weights.items():
             group[name] = values
+        seal(file)
 
 
 def read_model(path: str | os.PathLike) -> tuple[ModelCard, dict[str, np.ndarray]]:
@@ -114,11 +115,12 @@ def read_model(path: str | os.PathLike) -> tuple[ModelCard, dict[str, np.ndarray
         If it is foreign, truncated or of a newer format, or its card or a weight is malformed.
     """
     with open_to_read(path, "model", FORMAT_VERSION) as file:
+        sealed = Sealed(file)
         text = str(file.attrs["card"])
         group = file["weights"]
         if not all(isinstance(group[name], h5py.Dataset) for name in group):
             raise ValueError(f"{path}: the weights of a model must be plain arrays")
-        weights = {name: group[name][()] for name in group}
+        weights = {name: sealed.read(f"weights/{name}") for name in group}
     for name, values in weights.items():
         if not np.issubdtype(getattr(values, "dtype", type(values)), np.floating):
             raise ValueError(f"{path}: weight {name!r} is not an array of floating-point numbers")

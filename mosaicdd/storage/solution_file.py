@@ -18,11 +18,11 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.arrays import ArrayWriter
-from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.boundary_file import read_boundary, write_boundary
-from mosaicdd.storage.hdf5 import mark, open_to_read
+from mosaicdd.storage.checksums import SEALED, Sealed
+from mosaicdd.storage.hdf5 import mark, new_file, open_to_read
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = SEALED
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def writing_solution(
     path: str | PathLike, grid: Grid, boundary: Boundary, dtype: str
 ) -> Iterator[SolutionWriter]:
     """Open a solution file for writing; it appears under its name when all is written."""
-    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with new_file(path) as file:
         mark(file, "solution", FORMAT_VERSION)
         file.attrs["spacing"] = grid.spacing
         write_boundary(file, boundary)
@@ -80,6 +80,7 @@ def writing_solution(
         writer.create("solution", grid.nodes, dtype)
         _present_to_vtk(file, grid)
         yield writer
+        writer.seal()
 
 
 def read_solution(path: str | PathLike) -> StoredSolution:
@@ -91,15 +92,16 @@ def read_solution(path: str | PathLike) -> StoredSolution:
         If the file is not a complete solution file.
     """
     with open_to_read(path, "solution", FORMAT_VERSION) as file:
-        field = file["solution"][()]
+        sealed = Sealed(file)
+        field = sealed.read("solution")
         grid = Grid(tuple(n - 1 for n in field.shape), float(file.attrs["spacing"]))
-        history = {name: data[()] for name, data in file["history"].items()}
+        history = {name: sealed.read(f"history/{name}") for name in file["history"]}
         return StoredSolution(
             grid=grid,
             boundary=read_boundary(path, grid),
             field=field,
             history=history,
-            outside=file["outside_training_range"][()]
+            outside=sealed.read("outside_training_range")
             if "outside_training_range" in file
             else None,
             attributes={name: _decode(value) for name, value in file.attrs.items()},

@@ -144,7 +144,7 @@ def another_kind(path):
 def of_the_future(path):
     with h5py.File(path, "r+") as file:
         file.attrs["format_version"] = 99
-    return ValueError, "format 99, .* reads 1 to 1; update mosaicdd"
+    return ValueError, "format 99, .* reads 1 to 2; update mosaicdd"
 
 
 def without_field(path):
