@@ -27,7 +27,11 @@ _TRAINING = {
     "pde_weight": (0.0, "Weight of the PDE loss; 0 leaves it out."),
     "collocation": (64, "Collocation points per step."),
     "laplacian": ("taylor", "Derivatives through the layers, or by double backward (the paper)."),
-    "residual": ("continuous", "PDE residual, or the stencil's on grid outputs."),
+    "residual": (
+        "continuous",
+        "PDE residual; or the stencil's on grid outputs; or its sum over all coarser grids, the best "
+        + "one without labels.",
+    ),
     "lifting_degree": (2, "Degree of the exact solutions that the lifting takes out."),
     "precision": ("float32", "Of the training; bf16 and tf32 multiply in fewer digits."),
     "max_seconds": (0.0, "End training, with its schedule, within these seconds; 0: no limit."),
@@ -98,7 +102,7 @@ def _option(name: str, default, text: str) -> Callable:
 _CHOICES = {
     "optimizer": ["adamw", "lamb", "muon", "soap"],
     "laplacian": ["taylor", "autograd"],
-    "residual": ["continuous", "discrete"],
+    "residual": ["continuous", "discrete", "multilevel"],
     "precision": ["float32", "float64", "bf16", "tf32"],
     "sharding": ["none", "zero1", "fsdp", "hybrid"],
 }

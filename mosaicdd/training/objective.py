@@ -46,6 +46,11 @@ class Objective(torch.nn.Module):
     What the ranks tell each other beside the gradient travels inside it: `signals` is a parameter
     that stays zero, and whose gradient is whatever each rank puts there. So a step has one
     reduction, and all ranks know the loss, the clock of rank 0 and each other's interrupts.
+
+    Raises
+    ------
+    ValueError
+        If the losses cannot tell the solution from other functions of the network.
     """
 
     def __init__(
@@ -58,13 +63,23 @@ class Objective(torch.nn.Module):
         super().__init__()
         self.network = network
         self.signals = torch.nn.Parameter(next(network.parameters()).new_zeros(len(SIGNALS)))
+        folded = getattr(network, "symmetry", None) is not None
+        if folded and not settings.labels and settings.residual == "continuous":
+            raise ValueError(
+                "without labels a symmetric network has kinks where it folds points, which "
+                "collocation points do not see; use --residual multilevel, or --set symmetric=false"
+            )
         self._operator = EllipticOperator.of_equation(equation)
         self._settings = settings
         self.grid_residual = None
-        if settings.residual == "discrete":
-            like = self.signals.detach()
+        if settings.residual != "continuous":
+            # A linear network is evaluated on all nodes anyway.
             self.grid_residual = GridResidual(
-                equation, subdomain, settings.collocation, network.linear, like
+                equation,
+                subdomain,
+                0 if network.linear else settings.collocation,
+                settings.residual == "multilevel",
+                self.signals.detach(),
             )
 
     def weights(self) -> list[torch.nn.Parameter]:
@@ -86,13 +101,13 @@ class Objective(torch.nn.Module):
             return data_loss(self.network, part.g, part.points, part.target)
 
     def _pde_loss(self, part: Pass) -> torch.Tensor:
+        weight = self._settings.pde_weight
         if part.corner is not None:
-            residual = self.grid_residual(self.network, part.g, part.corner)
-        else:
-            residual = pde_residual(
-                self.network, self._operator, part.g, part.points, self._settings.laplacian
-            )
-        return self._settings.pde_weight * residual.square().mean()
+            return weight * self.grid_residual.loss(self.network, part.g, part.corner)
+        residual = pde_residual(
+            self.network, self._operator, part.g, part.points, self._settings.laplacian
+        )
+        return weight * residual.square().mean()
 
 
 class _Complete(torch.autograd.Function):

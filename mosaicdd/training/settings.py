@@ -99,7 +99,8 @@ class TrainingSettings:
     laplacian
         How the residual is differentiated: ``"taylor"`` or, as in the paper, ``"autograd"``.
     residual
-        ``"continuous"``, or ``"discrete"``: the equation's stencil on grid outputs.
+        ``"continuous"``; ``"discrete"``, the equation's stencil on grid outputs; or
+        ``"multilevel"``, the sum of that over all coarser grids, at all nodes of the grid.
     lifting_degree
         Of the lifting that the network is trained under.
     precision
@@ -184,7 +185,7 @@ _NOT_NEGATIVE = (
 _CHOICES = {
     "optimizer": OPTIMIZERS,
     "laplacian": ("taylor", "autograd"),
-    "residual": ("continuous", "discrete"),
+    "residual": ("continuous", "discrete", "multilevel"),
     "precision": PRECISIONS,
 }
 

@@ -53,7 +53,7 @@ def gradients(trainer):
         ("sdnet", {"points": 5}, 7),
         ("deeponet", {"laplacian": "autograd"}, 0),
         ("sdnet", {"residual": "discrete"}, 0),
-        ("linear", {"labels": False}, 0),
+        ("deeponet", {"labels": False}, 0),
         ("sdnet", {"pde_weight": 0.0}, 4),
     ],
 )
