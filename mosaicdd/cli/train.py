@@ -90,10 +90,12 @@ def train(
 
     from mosaicdd.cli.train_run import leave_behind, run_training
     from mosaicdd.local_solvers.networks.own import allow
-    from mosaicdd.local_solvers.networks.registry import check_settings
+    from mosaicdd.local_solvers.networks.registry import build_network, check_settings
+    from mosaicdd.problems.equations import equation
     from mosaicdd.storage.dataset_file import read_dataset
     from mosaicdd.training.checkpoints import Checkpoints
     from mosaicdd.training.loop import train_network
+    from mosaicdd.training.objective import require_learnable
     from mosaicdd.training.rank_group import rank_group
     from mosaicdd.training.watch import Watch
 
@@ -106,6 +108,8 @@ def train(
         checked = check_settings(network, network_settings)
         require_writable(output)
         dataset = read_dataset(data)
+        equation(dataset.pde)
+        require_learnable(build_network(network, network_settings, dataset.subdomain), settings)
     identity = {"network": network, "network settings": asdict(checked)} | asdict(settings)
     identity |= {"dataset": dataset.content_hash, "sharding": execution.sharding}
     checkpoints = Checkpoints(output, identity)

@@ -63,12 +63,7 @@ class Objective(torch.nn.Module):
         super().__init__()
         self.network = network
         self.signals = torch.nn.Parameter(next(network.parameters()).new_zeros(len(SIGNALS)))
-        folded = getattr(network, "symmetry", None) is not None
-        if folded and not settings.labels and settings.residual == "continuous":
-            raise ValueError(
-                "without labels a symmetric network has kinks where it folds points, which "
-                "collocation points do not see; use --residual multilevel, or --set symmetric=false"
-            )
+        require_learnable(network, settings)
         self._operator = EllipticOperator.of_equation(equation)
         self._settings = settings
         self.grid_residual = None
@@ -108,6 +103,22 @@ class Objective(torch.nn.Module):
             self.network, self._operator, part.g, part.points, self._settings.laplacian
         )
         return weight * residual.square().mean()
+
+
+def require_learnable(network: torch.nn.Module, settings: TrainingSettings) -> None:
+    """Check that the losses can tell the solution from other functions of the network.
+
+    Raises
+    ------
+    ValueError
+        If they cannot.
+    """
+    folds = getattr(network, "symmetry", None) is not None
+    if folds and not settings.labels and settings.residual == "continuous":
+        raise ValueError(
+            "without labels a symmetric network has kinks where it folds points, which collocation "
+            "points do not see; use --residual multilevel, or --set symmetric=false"
+        )
 
 
 class _Complete(torch.autograd.Function):
