@@ -22,6 +22,8 @@ def require_writable(path: str | os.PathLike) -> Path:
         If what should be the folder is a file.
     IsADirectoryError
         If ``path`` itself is a folder.
+    FileExistsError
+        If ``path`` is a device, a pipe or a socket.
     PermissionError
         If the folder cannot be written to.
     """
@@ -33,6 +35,10 @@ def require_writable(path: str | os.PathLike) -> Path:
         raise NotADirectoryError(f"{path}: {folder} is a file, a folder is needed")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder, the name of a file is needed")
+    if path.exists() and not path.is_file():
+        raise FileExistsError(
+            f"{path} is no regular file and would be replaced; choose another one"
+        )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(f"{path}: the folder {folder} is read-only; choose another one")
     return path

@@ -224,6 +224,19 @@ def test_an_output_that_is_a_folder(mosaicdd, common_path):
 
 
 @pytest.mark.ranks(*SIZES)
+def test_an_output_that_is_a_pipe(mosaicdd, common_path, comm):
+    # Renaming would replace it; as root, even /dev/null.
+    path = common_path / "pipe"
+    if comm.rank == 0:
+        os.mkfifo(path)
+    comm.Barrier()
+    ended = mosaicdd("solve", "-o", path, "--cells", "64x64", *EXACT)
+    assert ended.code == 2
+    assert ended.err.startswith(f"Error: -o: {path} is no regular file")
+    assert path.is_fifo()
+
+
+@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
