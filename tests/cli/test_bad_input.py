@@ -4,9 +4,8 @@ The command runs inside the ranks of the test, so that one start serves all case
 as a user starts them.
 """
 
-import json
+import dataclasses
 import os
-import shutil
 import subprocess
 import sys
 
@@ -16,6 +15,7 @@ import pytest
 import torch
 
 from mosaicdd.local_solvers.loading import model_path
+from mosaicdd.storage.model_file import read_model, write_model
 
 SIZES = (1, 2, 3, 4, 6)
 EXACT = ("--local-solver", "exact")
@@ -177,10 +177,8 @@ def another_kind(path):
 
 
 def another_pde(path):
-    shutil.copy(model_path("laplace"), path)
-    with h5py.File(path, "r+") as file:
-        card = json.loads(file.attrs["card"])
-        file.attrs["card"] = json.dumps(card | {"pde": "wave"})
+    card, weights = read_model(model_path("laplace"))
+    write_model(path, dataclasses.replace(card, pde="wave"), weights)
     return "a model for pde wave, not for laplace"
 
 
