@@ -29,6 +29,12 @@ def under_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
+def threads_per_rank() -> int:
+    """Return the threads of a rank: the first number of ``OMP_NUM_THREADS``, or 1 without one."""
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return max(1, int(first)) if first.isdecimal() else 1
+
+
 def world():
     """Return the communicator over all ranks.
 

@@ -13,7 +13,7 @@ import traceback
 import click
 
 import mosaicdd
-from mosaicdd.cli.launch import abort_all_ranks, launcher_rank
+from mosaicdd.cli.launch import abort_all_ranks, launcher_rank, threads_per_rank
 
 _COMMANDS = {
     "generate": "Make a dataset of small boundary value problems.",
@@ -53,7 +53,7 @@ def main() -> None:
     """Run the command line and end the process, and with an error all ranks of the job."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     # One thread per rank, as for torch: OpenBLAS' threads mostly wait for each other here.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads_per_rank()))
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

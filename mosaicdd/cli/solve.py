@@ -1,6 +1,5 @@
 """``mosaicdd solve``: a boundary value problem on a large domain, on any number of ranks."""
 
-import os
 import time
 
 import click
@@ -8,7 +7,7 @@ import torch
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.json_line import json_line
-from mosaicdd.cli.launch import world
+from mosaicdd.cli.launch import threads_per_rank, world
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.types import SIZE_PAIR
 from mosaicdd.lattice.grid import Grid
@@ -193,7 +192,7 @@ def solve(
     from mosaicdd.schwarz.watch import Watch
 
     start = time.perf_counter()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.set_num_threads(threads_per_rank())
     with bad_input("-o"):
         on_root(comm, lambda: require_writable(output))
     with bad_input("--local-solver"):

@@ -3,13 +3,12 @@
 import functools
 import json
 import logging
-import os
 from dataclasses import asdict
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.launch import communicator_if_any
+from mosaicdd.cli.launch import communicator_if_any, threads_per_rank
 from mosaicdd.cli.train_config import read_config
 from mosaicdd.cli.train_options import collected_settings, settings_options
 from mosaicdd.storage.atomic import require_writable
@@ -99,7 +98,7 @@ def train(
     from mosaicdd.training.rank_group import rank_group
     from mosaicdd.training.watch import Watch
 
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.set_num_threads(threads_per_rank())
     with bad_input():
         settings, execution = collected_settings(ctx)
         if ":" in network:
