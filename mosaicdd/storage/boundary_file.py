@@ -7,7 +7,6 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.checksums import Sealed
 from mosaicdd.storage.hdf5 import open_any
 
 
@@ -29,11 +28,10 @@ def read_boundary(path: str | PathLike, grid: Grid) -> Boundary:
         corners or do not fit the grid.
     """
     with open_any(path, "boundary") as file:
-        sealed = Sealed(file)
         missing = [name for name in Boundary.EDGES if f"boundary/{name}" not in file]
         if missing:
             raise ValueError(f"{path} holds no boundary data: /boundary/{missing[0]} is missing")
-        edges = {name: np.asarray(sealed.read(f"boundary/{name}")) for name in Boundary.EDGES}
+        edges = {name: np.asarray(file[f"boundary/{name}"]) for name in Boundary.EDGES}
     try:
         boundary = Boundary(**{name: _real(name, edge) for name, edge in edges.items()})
         boundary.require_shape(grid)

@@ -12,8 +12,7 @@ from os import PathLike
 import numpy as np
 
 from mosaicdd.storage.arrays import ArrayWriter
-from mosaicdd.storage.checksums import SEALED, Sealed
-from mosaicdd.storage.hdf5 import mark, new_file, open_to_read
+from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
 
 FORMAT_VERSION = SEALED
 
@@ -35,9 +34,7 @@ def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[ArrayWri
     with new_file(path) as file:
         mark(file, "checkpoint", FORMAT_VERSION)
         file.attrs["problem"] = json.dumps(problem, sort_keys=True)
-        writer = ArrayWriter(file)
-        yield writer
-        writer.seal()
+        yield ArrayWriter(file)
 
 
 def read_checkpoint(
@@ -53,7 +50,6 @@ def read_checkpoint(
         If it is damaged, or belongs to another problem; the message names the first difference.
     """
     with open_to_read(path, "checkpoint", FORMAT_VERSION) as file:
-        sealed = Sealed(file)
         stored = json.loads(file.attrs["problem"])
         for name, value in problem.items():
             if stored.get(name) != value:
@@ -61,8 +57,8 @@ def read_checkpoint(
                     f"{path} belongs to another problem: its {name} is {stored.get(name)}, "
                     f"not {value}"
                 )
-        lines = tuple(sealed.read(line_name(axis)) for axis in (0, 1))
-        history = {name: sealed.read(f"history/{name}").tolist() for name in file["history"]}
+        lines = tuple(file[line_name(axis)][()] for axis in (0, 1))
+        history = {name: data[()].tolist() for name, data in file["history"].items()}
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without --resume")
     return lines, history

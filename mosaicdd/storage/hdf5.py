@@ -15,12 +15,9 @@ import h5py
 
 import mosaicdd
 from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.seal import append_seal, is_sealed, require_unbroken_seal
 
-# What h5py raises about damaged files.
-_DAMAGE = (
-    *(OSError, KeyError, RuntimeError, TypeError, AttributeError, IndexError),
-    *(OverflowError, MemoryError, UnicodeError, SystemError),
-)
+SEALED = 2  # the first format version of models, solutions and checkpoints with a seal
 _LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
 
 
@@ -45,7 +42,7 @@ def mark(file: h5py.File, kind: str, format_version: int) -> None:
 
 @contextmanager
 def new_file(path: str | os.PathLike) -> Iterator[h5py.File]:
-    """Open a new file; it appears under its name when it is complete.
+    """Open a new file; it appears under its name, sealed, when it is complete.
 
     Raises
     ------
@@ -55,6 +52,7 @@ def new_file(path: str | os.PathLike) -> Iterator[h5py.File]:
     with atomic_file(path) as temporary, _PatientFile(temporary) as patient:
         with h5py.File(patient, "w") as file:
             yield file
+        append_seal(patient)
         if patient.error is not None:
             reason = patient.error.strerror or patient.error
             raise OSError(f"{path}: the file could not be written ({reason})") from patient.error
@@ -104,7 +102,8 @@ def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
     FileNotFoundError, PermissionError
         If there is no such file, or it may not be read.
     ValueError
-        If it is not a complete HDF5 file, or lacks something that the caller looks up.
+        If its seal is broken, it is not a complete HDF5 file, or lacks something that the caller
+        looks up.
     """
     path = Path(path)
     if not path.is_file():
@@ -112,10 +111,11 @@ def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
         raise FileNotFoundError(f"{path}: the {what} file is {found}")
     if not os.access(path, os.R_OK):
         raise PermissionError(f"{path}: the {what} file may not be read")
+    require_unbroken_seal(path)
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except _DAMAGE as error:
+    except (OSError, KeyError, RuntimeError) as error:
         reason = " ".join(str(error).strip("'\"").split())
         raise ValueError(f"{path}: not a complete {what} file ({reason})") from error
 
@@ -155,3 +155,5 @@ def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) ->
             f"{path}: {kind} format {given}, this version of mosaicdd reads 1 to {format_version}; "
             "update mosaicdd"
         )
+    if given >= SEALED and not is_sealed(path):
+        raise ValueError(f"{path}: not a complete {kind} file (its checksum is missing)")

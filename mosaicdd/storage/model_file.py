@@ -12,8 +12,7 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.checksums import SEALED, Sealed, seal
-from mosaicdd.storage.hdf5 import library_versions, mark, new_file, open_to_read
+from mosaicdd.storage.hdf5 import SEALED, library_versions, mark, new_file, open_to_read
 
 FORMAT_VERSION = SEALED
 
@@ -96,7 +95,6 @@ def write_model(path: str | os.PathLike, card: ModelCard, weights: dict[str, np.
         group = file.create_group("weights")
         for name, values in weights.items():
             group[name] = values
-        seal(file)
 
 
 def read_model(path: str | os.PathLike) -> tuple[ModelCard, dict[str, np.ndarray]]:
@@ -115,12 +113,11 @@ def read_model(path: str | os.PathLike) -> tuple[ModelCard, dict[str, np.ndarray
         If it is foreign, truncated or of a newer format, or its card or a weight is malformed.
     """
     with open_to_read(path, "model", FORMAT_VERSION) as file:
-        sealed = Sealed(file)
         text = str(file.attrs["card"])
         group = file["weights"]
         if not all(isinstance(group[name], h5py.Dataset) for name in group):
             raise ValueError(f"{path}: the weights of a model must be plain arrays")
-        weights = {name: sealed.read(f"weights/{name}") for name in group}
+        weights = {name: group[name][()] for name in group}
     for name, values in weights.items():
         if not np.issubdtype(getattr(values, "dtype", type(values)), np.floating):
             raise ValueError(f"{path}: weight {name!r} is not an array of floating-point numbers")

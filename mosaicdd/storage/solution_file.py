@@ -19,8 +19,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.arrays import ArrayWriter
 from mosaicdd.storage.boundary_file import read_boundary, write_boundary
-from mosaicdd.storage.checksums import SEALED, Sealed
-from mosaicdd.storage.hdf5 import mark, new_file, open_to_read
+from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
 
 FORMAT_VERSION = SEALED
 
@@ -80,7 +79,6 @@ def writing_solution(
         writer.create("solution", grid.nodes, dtype)
         _present_to_vtk(file, grid)
         yield writer
-        writer.seal()
 
 
 def read_solution(path: str | PathLike) -> StoredSolution:
@@ -92,16 +90,15 @@ def read_solution(path: str | PathLike) -> StoredSolution:
         If the file is not a complete solution file.
     """
     with open_to_read(path, "solution", FORMAT_VERSION) as file:
-        sealed = Sealed(file)
-        field = sealed.read("solution")
+        field = file["solution"][()]
         grid = Grid(tuple(n - 1 for n in field.shape), float(file.attrs["spacing"]))
-        history = {name: sealed.read(f"history/{name}") for name in file["history"]}
+        history = {name: data[()] for name, data in file["history"].items()}
         return StoredSolution(
             grid=grid,
             boundary=read_boundary(path, grid),
             field=field,
             history=history,
-            outside=sealed.read("outside_training_range")
+            outside=file["outside_training_range"][()]
             if "outside_training_range" in file
             else None,
             attributes={name: _decode(value) for name, value in file.attrs.items()},

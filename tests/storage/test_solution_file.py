@@ -10,6 +10,7 @@ import pytest
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.boundary_file import read_boundary
+from mosaicdd.storage.seal import append_seal
 from mosaicdd.storage.solution_file import read_solution, writing_solution
 
 GRID = Grid((4, 6), 0.25)
@@ -103,6 +104,11 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(path):
     assert os.listdir(path.parent) == ["out.h5"]
 
 
+def reseal(path):
+    with path.open("r+b") as file:
+        append_seal(file)
+
+
 def missing(path):
     path.unlink()
     return FileNotFoundError, "missing"
@@ -150,18 +156,21 @@ def of_the_future(path):
 def without_field(path):
     with h5py.File(path, "r+") as file:
         del file["solution"]
+    reseal(path)
     return ValueError, "not a complete solution file .*solution"
 
 
 def without_history(path):
     with h5py.File(path, "r+") as file:
         del file["history"]
+    reseal(path)
     return ValueError, "not a complete solution file"
 
 
 def without_edge(path):
     with h5py.File(path, "r+") as file:
         del file["boundary/left"]
+    reseal(path)
     return ValueError, "no boundary data: /boundary/left is missing"
 
 
