@@ -80,6 +80,9 @@ def train(
 ) -> int:
     """Train a subdomain network on the dataset DATA and write its best weights to a model file.
 
+    Beside it lie MODEL.metrics.jsonl, one line per validation, and MODEL.png, the learning curve (if
+    matplotlib is installed).
+
     Works alone, and under mpiexec, srun and torchrun. Exit code 0: trained; 1: interrupted, after a
     checkpoint, or diverged; 2: bad input.
 
@@ -87,11 +90,12 @@ def train(
     """
     import torch
 
-    from mosaicdd.cli.train_run import leave_behind, run_training
+    from mosaicdd.cli.train_run import leave_behind, metrics_path, run_training
     from mosaicdd.local_solvers.networks.own import allow
     from mosaicdd.local_solvers.networks.registry import build_network, check_settings
     from mosaicdd.problems.equations import equation
     from mosaicdd.storage.dataset_file import read_dataset
+    from mosaicdd.storage.metrics_file import MetricsFile
     from mosaicdd.training.checkpoints import Checkpoints
     from mosaicdd.training.loop import train_network
     from mosaicdd.training.objective import require_learnable
@@ -134,7 +138,10 @@ def train(
         )
         quiet = as_json or not ranks.is_root
         title = f"training {network}"
-        result = run_training(work, title, quiet, watch, lambda: checkpoints.last_good)
+        metrics = None
+        if ranks.is_root:
+            metrics = MetricsFile(metrics_path(output), None if state is None else state["step"])
+        result = run_training(work, title, quiet, watch, checkpoints, metrics)
         if ranks.is_root:
             leave_behind(output, result, ranks.size, checkpoints, as_json)
     return 0 if result.finished else 1

@@ -1,7 +1,10 @@
 """What ``train`` shows while it works, and what it leaves behind."""
 
+import importlib.util
 import json
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 
 import click
 
@@ -9,6 +12,7 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.checkpoints import listening
 from mosaicdd.cli.show import Show, stage
 from mosaicdd.local_solvers.loading import extract_weights
+from mosaicdd.storage.metrics_file import MetricsFile, read_metrics
 from mosaicdd.storage.model_file import write_model
 from mosaicdd.training.checkpoints import Checkpoints
 from mosaicdd.training.loop import TrainingResult
@@ -18,7 +22,12 @@ from mosaicdd.training.watch import Watch
 
 
 def run_training(
-    work: Callable[..., TrainingResult], title: str, quiet: bool, watch: Watch, last_good: Callable
+    work: Callable[..., TrainingResult],
+    title: str,
+    quiet: bool,
+    watch: Watch,
+    checkpoints: Checkpoints,
+    metrics: MetricsFile | None,
 ) -> TrainingResult:
     """Train on this rank, showing how far it is and listening to signals.
 
@@ -26,8 +35,8 @@ def run_training(
     ----------
     work
         ``work(progress=..., watch=...)``: `train_network` with all else given.
-    last_good
-        Returns a remark that names the newest checkpoint.
+    metrics
+        Where each report is written, on one rank.
 
     Raises
     ------
@@ -35,10 +44,16 @@ def run_training(
         If the training diverges (exit code 1) or a checkpoint cannot be written (2).
     """
     with stage(title, quiet=quiet) as show, listening(watch):
+
+        def progress(report: Report) -> None:
+            _show(show, report)
+            if metrics is not None:
+                metrics.append(asdict(report))
+
         try:
-            return work(progress=lambda report: _show(show, report), watch=watch)
+            return work(progress=progress, watch=watch)
         except TrainingDivergedError as error:
-            raise click.ClickException(f"{error}; {last_good()}") from error
+            raise click.ClickException(f"{error}; {checkpoints.last_good}") from error
         except OSError:
             with bad_input():
                 raise
@@ -63,6 +78,7 @@ def leave_behind(
     }
     if result.finished:
         write_model(output, card, extract_weights(result.network))
+        _draw(output, f"{card.network}, validation MSE {best.validation_mse:.1e}")
         checkpoints.remove()
     if as_json:
         click.echo(json.dumps(figures))
@@ -76,6 +92,20 @@ def leave_behind(
         click.echo(
             f"interrupted after step {result.steps}; {checkpoints.last_good}: continue with --resume"
         )
+
+
+def metrics_path(output: str) -> Path:
+    """Return where the metrics of a model's training are written."""
+    return Path(f"{output}.metrics.jsonl")
+
+
+def _draw(output: str, title: str) -> None:
+    """Draw the learning curve beside the model, where matplotlib is installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return
+    from mosaicdd.report.learning_curve import learning_curve
+
+    learning_curve(read_metrics(metrics_path(output)), title, Path(f"{output}.png"))
 
 
 def _show(show: Show, report: Report) -> None:

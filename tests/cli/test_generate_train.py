@@ -9,6 +9,7 @@ from mosaicdd.cli.generate import generate
 from mosaicdd.cli.train import train
 from mosaicdd.local_solvers.loading import load_local_solver
 from mosaicdd.storage.dataset_file import read_dataset
+from mosaicdd.storage.metrics_file import read_metrics
 
 SMALL = ["--cells", "8", "--size", "0.125", "--samples", "200", "--windows", "50"]
 
@@ -45,6 +46,11 @@ def test_train_prints_one_json_object_and_writes_a_model(data, tmp_path):
         "model",
     }
     assert figures["model"] == str(model)
+    assert (tmp_path / "model.h5.png").read_bytes().startswith(b"\x89PNG")
+    rows = read_metrics(tmp_path / "model.h5.metrics.jsonl")
+    assert rows[0]["data_loss"] is None  # before the first step
+    assert rows[-1]["step"] == figures["steps"]
+    assert figures["validation_mse"] in [row["validation_mse"] for row in rows]
     solver = load_local_solver(str(model))
     assert solver.linear
     assert solver.network.settings.width == 16

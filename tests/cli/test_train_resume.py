@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from mosaicdd.cli.train import train
 from mosaicdd.storage.dataset_file import write_dataset
+from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.storage.training_checkpoint import read_training_checkpoint
 from mosaicdd.training.dataset import generate_dataset
@@ -96,6 +97,9 @@ def test_a_killed_training_continues_bitwise(data, folder, whole):
     assert result.exit_code == 0, result.output
     require_same_model(folder / "model.h5", whole)
     assert not checkpoints(folder)  # of no use any more
+    steps = [row["step"] for row in read_metrics(folder / "model.h5.metrics.jsonl")]
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, 96)
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over_and_the_one_used_is_named(
