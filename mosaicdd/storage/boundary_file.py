@@ -28,15 +28,22 @@ def read_boundary(path: str | PathLike, grid: Grid) -> Boundary:
         corners or do not fit the grid.
     """
     with open_any(path, "boundary") as file:
-        missing = [name for name in Boundary.EDGES if f"boundary/{name}" not in file]
-        if missing:
-            raise ValueError(f"{path} holds no boundary data: /boundary/{missing[0]} is missing")
-        edges = {name: np.asarray(file[f"boundary/{name}"]) for name in Boundary.EDGES}
+        return boundary_of_file(file, grid)
+
+
+def boundary_of_file(file: h5py.File, grid: Grid) -> Boundary:
+    """Read boundary data from an open file, as `read_boundary`."""
+    missing = [name for name in Boundary.EDGES if f"boundary/{name}" not in file]
+    if missing:
+        raise ValueError(
+            f"{file.filename} holds no boundary data: /boundary/{missing[0]} is missing"
+        )
+    edges = {name: np.asarray(file[f"boundary/{name}"]) for name in Boundary.EDGES}
     try:
         boundary = Boundary(**{name: _real(name, edge) for name, edge in edges.items()})
         boundary.require_shape(grid)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{file.filename}: {error}") from None
     return boundary
 
 

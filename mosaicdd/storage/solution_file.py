@@ -18,7 +18,7 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.arrays import ArrayWriter
-from mosaicdd.storage.boundary_file import read_boundary, write_boundary
+from mosaicdd.storage.boundary_file import boundary_of_file, write_boundary
 from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
 
 FORMAT_VERSION = SEALED
@@ -95,7 +95,7 @@ def read_solution(path: str | PathLike) -> StoredSolution:
         history = {name: data[()] for name, data in file["history"].items()}
         return StoredSolution(
             grid=grid,
-            boundary=read_boundary(path, grid),
+            boundary=boundary_of_file(file, grid),
             field=field,
             history=history,
             outside=file["outside_training_range"][()]
