@@ -7,10 +7,12 @@ reports; the others print their failures to stderr.
 """
 
 import faulthandler
+import json
 import os
 import shutil
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ import pytest
 import torch
 from mpi4py import MPI
 
+import mosaicdd.cli.main as command_line
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -188,3 +191,61 @@ def mpiexec():
     if found is None:
         pytest.fail("no mpiexec: pip install 'mosaicdd[mpi]', or load your cluster's MPI module")
     return found
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: exit codes and output of all ranks.
+
+    Parameters
+    ----------
+    codes
+        One per rank.
+    out, err
+        What all ranks printed, rank by rank.
+    """
+
+    codes: list[int]
+    out: str
+    err: str
+
+    @property
+    def code(self) -> int:
+        """The exit code of all ranks, which must agree."""
+        assert len(set(self.codes)) == 1, f"exit codes {self.codes}:\n{self.err}"
+        return self.codes[0]
+
+
+@pytest.fixture
+def mosaicdd(comm, monkeypatch, capfd):
+    """Return a function that runs ``mosaicdd ARGUMENTS`` on all ranks of the test."""
+    # The job must survive a fault of the program to report it.
+    monkeypatch.setattr(command_line, "abort_all_ranks", lambda: None)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["mosaicdd", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            command_line.main()
+        out, err = capfd.readouterr()
+        return Ended(
+            comm.allgather(ended.value.code),
+            "".join(comm.allgather(out)),
+            "".join(comm.allgather(err)),
+        )
+
+    return run
+
+
+@pytest.fixture
+def strict_json():
+    """Return a function that parses exactly one JSON object, without Python's NaN and Infinity."""
+
+    def refuse(constant):
+        raise ValueError(f"{constant} is not JSON")
+
+    def parse(text):
+        assert text.count("\n") == 1
+        return json.loads(text, parse_constant=refuse)
+
+    return parse

@@ -4,6 +4,9 @@ Every rank fills what it computes from a seeded global field; after the exchange
 down to the last bit, is the slice of that field.
 """
 
+import time
+
+import numpy as np
 import pytest
 import torch
 
@@ -85,16 +88,25 @@ def test_after_the_exchange_each_region_is_the_slice_of_the_global_field(cases, 
 
 
 @pytest.mark.ranks(*SIZES)
-def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, interface_of):
-    for grid, block in cases[:: len(MORE) - 1]:
-        exchange = None
-        for number in range(50):
-            whole = interface_of(block, whole_numbers(block.lattice, seed=number))
-            mine = share(block, whole)
-            exchange = exchange or interface_exchange(grid, block, mine)
+def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, interface_of, comm):
+    delays = np.random.default_rng(comm.rank).exponential(2e-4, (200, 2))  # seconds
+    for grid, block in cases[len(MORE) - 1 :: len(MORE)]:
+        mine, fields = None, []
+        for number, (before, after) in enumerate(delays):
+            if number < 10:
+                fields.append(interface_of(block, whole_numbers(block.lattice, seed=number)))
+            whole = fields[number % 10]
+            given = share(block, whole)
+            if mine is None:
+                mine = given
+                exchange = interface_exchange(grid, block, mine)
+            mine.flat.copy_(given.flat)
+            time.sleep(before)
             exchange.add(mine.lines)
-            assert torch.equal(mine.flat, whole.flat)
+            right = torch.equal(mine.flat, whole.flat)
             mine.flat.fill_(torch.nan)
+            assert right, f"round {number}"
+            time.sleep(after)
         exchange.free()
 
 

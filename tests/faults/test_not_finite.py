@@ -1,0 +1,60 @@
+"""NaN and infinity that arise on one rank: all ranks leave together, with a status that says so."""
+
+import pytest
+import torch
+
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.schwarz.solver import SchwarzSolver
+
+SOLVE = ("--cells", "128x96", "--json")
+
+
+def spoil_boundary(monkeypatch, value):
+    impose = Interface.impose
+
+    def spoiled(self, boundary):
+        impose(self, boundary)
+        for lines, at in zip(self.lines, map(self.block.at_edge, (0, 1)), strict=True):
+            lines[0 if at[0] else -1, 5] = value
+
+    monkeypatch.setattr(Interface, "impose", spoiled)
+
+
+def spoil_weights(monkeypatch, value):
+    init = SchwarzSolver.__init__
+
+    def spoiled(self, grid, lattice, local_solver, settings):
+        with torch.no_grad():
+            next(local_solver.network.parameters()).view(-1)[7] = value
+        init(self, grid, lattice, local_solver, settings)
+
+    monkeypatch.setattr(SchwarzSolver, "__init__", spoiled)
+
+
+def spoil_halo(monkeypatch, value):
+    add, calls = HaloExchange.add, []
+
+    def spoiled(self, arrays):
+        add(self, arrays)
+        calls.append(self)
+        if len(calls) == 5:
+            arrays[0][1, arrays[0].shape[1] // 2] = value
+
+    monkeypatch.setattr(HaloExchange, "add", spoiled)
+
+
+@pytest.mark.limit(60)
+@pytest.mark.ranks(2, 4)
+@pytest.mark.parametrize("method", [(), ("--levels", "1"), ("--accelerate", "gmres")], ids=str)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("spoil", [spoil_boundary, spoil_weights, spoil_halo])
+def test_what_is_not_finite_on_one_rank_ends_all_with_diverged_nan(
+    spoil, value, method, mosaicdd, monkeypatch, comm, common_path, strict_json
+):
+    if comm.rank == comm.size - 1:
+        spoil(monkeypatch, value)
+    ended = mosaicdd("solve", "-o", common_path / "out.h5", *SOLVE, *method)
+    assert ended.code == 1, ended.err
+    assert "Traceback" not in ended.err
+    assert strict_json(ended.out)["status"] == "diverged_nan"

@@ -1,0 +1,124 @@
+"""Writing that cannot be done: one line, a code that is not 0, and the file before is whole."""
+
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.storage.solution_file import read_solution
+
+SMALL = ("--cells", "64x64", "--local-solver", "exact")
+LARGE = ("--cells", "512x512", "--local-solver", "exact")  # 2 MB
+ROOM = 2**20  # bytes
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Return a folder that is a file system of its own, and a function that mounts it again."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(*options):
+        return subprocess.run(
+            ["mount", "-t", "tmpfs", *options, "tmpfs", folder], capture_output=True, check=False
+        ).returncode
+
+    if sys.platform != "linux" or os.geteuid() != 0 or mount("-o", f"size={ROOM}"):
+        pytest.skip("mounting a file system is not permitted here")
+    yield folder, mount
+    subprocess.run(["umount", folder], check=True)
+
+
+@contextmanager
+def file_size_limit():
+    """Let no file grow above `ROOM`; Python ignores the signal, so that writing fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def fails_in_one_line(ended, *words):
+    assert ended.code != 0
+    assert ended.out == ""
+    assert ended.err.startswith("Error: ")
+    assert len(ended.err.splitlines()) == 1, ended.err
+    assert all(word in ended.err for word in words), ended.err
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("checkpoints", [(), ("--checkpoint-minutes", "0")], ids=str)
+def test_on_a_full_disk_the_solution_before_stays_whole(checkpoints, mosaicdd, disk):
+    folder, _ = disk
+    output = folder / "out.h5"
+    assert mosaicdd("solve", "-o", output, *SMALL).code == 0
+    before = output.read_bytes()
+    ended = mosaicdd("solve", "-o", output, *LARGE, *checkpoints, "--json")
+    fails_in_one_line(ended, str(output), "No space left")
+    assert output.read_bytes() == before
+    left = {"out.h5", "out.h5.checkpoint"} if checkpoints else {"out.h5"}
+    assert set(os.listdir(folder)) <= left
+
+
+@pytest.mark.limit(60)
+def test_above_a_limit_of_file_sizes_the_solution_before_stays_whole(mosaicdd, tmp_path):
+    output = tmp_path / "out.h5"
+    assert mosaicdd("solve", "-o", output, *SMALL).code == 0
+    before = output.read_bytes()
+    with file_size_limit():
+        ended = mosaicdd("solve", "-o", output, *LARGE, "--json")
+    fails_in_one_line(ended, str(output), "File too large")
+    assert output.read_bytes() == before
+    assert os.listdir(tmp_path) == ["out.h5"]
+
+
+@pytest.mark.limit(60)
+def test_a_folder_that_is_read_only_is_refused_before_any_work(mosaicdd, disk, monkeypatch):
+    folder, mount = disk
+    mount("-o", "remount,ro")
+    monkeypatch.setattr(SchwarzSolver, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    ended = mosaicdd("solve", "-o", folder / "out.h5", *SMALL, "--json")
+    fails_in_one_line(ended, "-o", "read-only")
+    assert ended.code == 2
+
+
+@pytest.mark.limit(60)
+def test_a_folder_that_becomes_read_only_keeps_the_solution_before(mosaicdd, disk, monkeypatch):
+    folder, mount = disk
+    output, solve = folder / "out.h5", SchwarzSolver.solve
+    assert mosaicdd("solve", "-o", output, *SMALL).code == 0
+    before = output.read_bytes()
+
+    def solve_and_close(*arguments, **named):
+        solution = solve(*arguments, **named)
+        mount("-o", "remount,ro")
+        return solution
+
+    monkeypatch.setattr(SchwarzSolver, "solve", solve_and_close)
+    fails_in_one_line(mosaicdd("solve", "-o", output, *SMALL, "--json"), "read-only")
+    assert output.read_bytes() == before
+
+
+@pytest.mark.limit(100)
+def test_two_jobs_with_one_output_leave_one_complete_file(mosaicdd, tmp_path):
+    output = tmp_path / "out.h5"
+    command = [sys.executable, "-m", "mosaicdd.cli.main", "solve", "-o", output, *LARGE]
+    assert mosaicdd("solve", "-o", output, *SMALL).code == 0
+    jobs = [
+        subprocess.Popen([*command, "--boundary", f"gp:seed={seed}"], stdout=subprocess.DEVNULL)
+        for seed in (1, 2)
+    ]
+    while any(job.poll() is None for job in jobs):
+        read_solution(output)  # raises if it is not complete
+    assert [job.returncode for job in jobs] == [0, 0]
+    assert os.listdir(tmp_path) == ["out.h5"]
+    seed = read_solution(output).attributes["command_line"][-1]
+    alone = tmp_path / "alone.h5"
+    assert mosaicdd("solve", "-o", alone, *LARGE, "--boundary", f"gp:seed={seed}").code == 0
+    assert (read_solution(output).field == read_solution(alone).field).all()
