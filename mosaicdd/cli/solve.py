@@ -1,5 +1,6 @@
 """``mosaicdd solve``: a boundary value problem on a large domain, on any number of ranks."""
 
+import math
 import time
 
 import click
@@ -185,6 +186,7 @@ def solve(
     from mosaicdd.cli.result import for_people, report_of, write_result
     from mosaicdd.parallel.agreement import agree, on_root
     from mosaicdd.parallel.devices import device_of_rank
+    from mosaicdd.parallel.memory import require_memory
     from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
     from mosaicdd.schwarz.settings import SolveSettings
     from mosaicdd.schwarz.solver import SchwarzSolver
@@ -223,6 +225,10 @@ def solve(
             dtype=getattr(torch, dtype),
         )
         grid = ProcessGrid(comm, dims or choose_dims(comm.size, lattice.subdomains))
+    with bad_input(f"--cells {cells[1]}x{cells[0]}"):
+        agree(
+            comm, lambda: require_memory(comm, _bytes_of_rank(lattice, settings.dtype, comm.size))
+        )
     with bad_input("--boundary"):
         data = on_root(comm, lambda: _boundary(boundary, lattice.grid))
     with bad_input():
@@ -256,6 +262,13 @@ def solve(
     if grid.is_root:
         click.echo(json_line(report) if as_json else for_people(report, output))
     return 0 if solution.converged else 1
+
+
+def _bytes_of_rank(lattice: Lattice, dtype: torch.dtype, ranks: int) -> int:
+    """Return what a rank needs at least: its part of the field and four interfaces."""
+    field = math.prod(lattice.grid.nodes)
+    interface = 2 * field // lattice.spacing
+    return (field + 4 * interface) * dtype.itemsize // ranks
 
 
 def _local_solver(name: str, needed: Equation, *, tested: bool, guarded: bool) -> LocalSolver:

@@ -61,6 +61,13 @@ def test_cells_that_the_lattice_does_not_divide(cells, message, refused):
 
 
 @pytest.mark.ranks(*SIZES)
+def test_a_domain_that_does_not_fit_the_memory_says_so_before_any_work(refused):
+    line = refused(*EXACT, cells="16000000x16000000")
+    assert line.startswith("Error: --cells 16000000x16000000: needs at least 2861022.9 GiB")
+    assert line.endswith("use more machines or fewer cells")
+
+
+@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize("dims", ["3x3", "1x7", "5x1"])
 def test_dims_that_do_not_multiply_to_the_ranks(dims, comm, refused):
     px, py = map(int, dims.split("x"))
