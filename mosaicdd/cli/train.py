@@ -98,7 +98,7 @@ def train(
     from mosaicdd.storage.metrics_file import MetricsFile
     from mosaicdd.training.checkpoints import Checkpoints
     from mosaicdd.training.loop import train_network
-    from mosaicdd.training.objective import require_learnable
+    from mosaicdd.training.objective import require_trainable
     from mosaicdd.training.rank_group import rank_group
     from mosaicdd.training.watch import Watch
 
@@ -112,7 +112,8 @@ def train(
         require_writable(output)
         dataset = read_dataset(data)
         equation(dataset.pde)
-        require_learnable(build_network(network, network_settings, dataset.subdomain), settings)
+        built = build_network(network, network_settings, dataset.subdomain)
+        require_trainable(built, settings, execution)
     identity = {"network": network, "network settings": asdict(checked)} | asdict(settings)
     identity |= {"dataset": dataset.content_hash, "sharding": execution.sharding}
     checkpoints = Checkpoints(output, identity)

@@ -40,6 +40,10 @@ _TRAINING = {
 }
 _EXECUTION = {
     "micro_batch": (0, "Samples per forward pass of a rank, to save memory; 0 takes all."),
+    "recompute": (
+        False,
+        "Compute hidden layers again in the backward pass instead of keeping them, to save memory.",
+    ),
     "bucket_cap_mb": (25.0, "Size of the buckets in which gradients are reduced, in MB."),
     "sharding": (
         "none",

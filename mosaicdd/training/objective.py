@@ -12,7 +12,7 @@ from mosaicdd.problems.equations import Equation
 from mosaicdd.training.elliptic_operator import EllipticOperator
 from mosaicdd.training.grid_residual import GridResidual
 from mosaicdd.training.losses import data_loss, pde_residual
-from mosaicdd.training.settings import TrainingSettings
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 SIGNALS = ("data_loss", "pde_loss", "seconds", "stop", "save")
 
@@ -46,11 +46,6 @@ class Objective(torch.nn.Module):
     What the ranks tell each other beside the gradient travels inside it: `signals` is a parameter
     that stays zero, and whose gradient is whatever each rank puts there. So a step has one
     reduction, and all ranks know the loss, the clock of rank 0 and each other's interrupts.
-
-    Raises
-    ------
-    ValueError
-        If the losses cannot tell the solution from other functions of the network.
     """
 
     def __init__(
@@ -63,7 +58,6 @@ class Objective(torch.nn.Module):
         super().__init__()
         self.network = network
         self.signals = torch.nn.Parameter(next(network.parameters()).new_zeros(len(SIGNALS)))
-        require_learnable(network, settings)
         self._operator = EllipticOperator.of_equation(equation)
         self._settings = settings
         self.grid_residual = None
@@ -105,14 +99,24 @@ class Objective(torch.nn.Module):
         return weight * residual.square().mean()
 
 
-def require_learnable(network: torch.nn.Module, settings: TrainingSettings) -> None:
-    """Check that the losses can tell the solution from other functions of the network.
+def require_trainable(
+    network: torch.nn.Module, settings: TrainingSettings, execution: ExecutionSettings
+) -> None:
+    """Check that a network can be trained as the settings ask.
 
     Raises
     ------
     ValueError
-        If they cannot.
+        If the losses cannot tell the solution from other functions of the network, or it cannot
+        recompute its layers.
     """
+    if execution.recompute and not hasattr(network, "recompute"):
+        raise ValueError(
+            "this network cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); leave "
+            "--recompute away"
+        )
+    if execution.recompute and settings.laplacian == "autograd":
+        raise ValueError("double backward cannot recompute hidden layers; use --laplacian taylor")
     folds = getattr(network, "symmetry", None) is not None
     if folds and not settings.labels and settings.residual == "continuous":
         raise ValueError(

@@ -198,6 +198,9 @@ class ExecutionSettings:
     ----------
     micro_batch
         Samples per forward pass of a rank; 0 takes all of its samples at once.
+    recompute
+        Whether hidden layers are computed again in the backward pass instead of kept
+        (activation checkpointing).
     bucket_cap_mb
         Gradients are reduced in buckets of about this size, in MB.
     sharding
@@ -208,6 +211,7 @@ class ExecutionSettings:
     """
 
     micro_batch: int = 0
+    recompute: bool = False
     bucket_cap_mb: float = 25.0
     sharding: str = "none"
     replicas: int = 1

@@ -17,7 +17,7 @@ from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.problems.equations import equation
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.batches import Batches
-from mosaicdd.training.objective import Objective
+from mosaicdd.training.objective import Objective, require_trainable
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
 from mosaicdd.training.parallel_objective import ParallelObjective
 from mosaicdd.training.rank_group import RankGroup
@@ -61,6 +61,9 @@ class Trainer:
         held_out = dataset.held_out
         self.batches = Batches(len(dataset.boundary) - held_out, settings.batch_size, settings.seed)
         self.execution.require_ranks(self.ranks.size, settings, self.batches.samples)
+        require_trainable(network, settings, self.execution)
+        if self.execution.recompute:
+            network.recompute = True
         self._set_precision(network)
         subdomain, pde = dataset.subdomain, equation(dataset.pde)
         lifting = Lifting(pde, subdomain, settings.lifting_degree)

@@ -11,6 +11,7 @@ channels of the embedded perimeter, ``F`` features of a position.
 from dataclasses import dataclass
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from mosaicdd.local_solvers.networks.features import FourierFeatures
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
@@ -79,10 +80,16 @@ class MLP(torch.nn.Module):
     ----------
     perimeter
         Number of perimeter nodes, ``P = 4 m``.
+
+    Attributes
+    ----------
+    recompute
+        Whether hidden layers keep their inputs only, and work anew in the backward pass.
     """
 
     Settings = MLPSettings
     linear = False
+    recompute = False
 
     def __init__(self, perimeter: int, settings):
         super().__init__()
@@ -114,7 +121,15 @@ class MLP(torch.nn.Module):
 
     def apply_prepared(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
         """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
-        return self.perceptron(self._first_layer(g, prepared)).squeeze(-1)
+        hidden = self._first_layer(g, prepared)
+        if not (self.recompute and torch.is_grad_enabled()):
+            return self.perceptron(hidden).squeeze(-1)
+        entering, *layers, last = self.perceptron
+        hidden = entering(hidden)
+        for layer, activation in zip(layers[::2], layers[1::2], strict=True):
+            both = torch.nn.Sequential(layer, activation)
+            hidden = checkpoint(both, hidden, use_reentrant=False)
+        return last(hidden).squeeze(-1)
 
     def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
         """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
@@ -129,7 +144,7 @@ class MLP(torch.nn.Module):
         )
         rates, second = (part @ self.point_layer.weight.T for part in features.derivatives)
         entering = Jet(value, rates[:, None], second[None])
-        jet = perceptron_jet(self.perceptron, entering, a, second_only)
+        jet = perceptron_jet(self.perceptron, entering, a, second_only, self.recompute)
         return jet.map(lambda part: part.squeeze(-1))
 
     def _fold(self, points: torch.Tensor):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from mosaicdd.local_solvers.networks.features import FourierFeatures
 
@@ -82,7 +83,11 @@ def unit_directions(points: torch.Tensor) -> torch.Tensor:
 
 
 def perceptron_jet(
-    layers: Sequence[torch.nn.Module], jet: Jet, a: Coefficients, second_only: bool
+    layers: Sequence[torch.nn.Module],
+    jet: Jet,
+    a: Coefficients,
+    second_only: bool,
+    recompute: bool = False,
 ) -> Jet:
     """Propagate a jet through alternating GELU and linear layers, from a GELU to a linear one.
 
@@ -90,16 +95,28 @@ def perceptron_jet(
     ----------
     second_only
         Whether only ``A u`` of the result is needed.
+    recompute
+        Whether a layer keeps its input only, and works anew in the backward pass.
     """
     *hidden, last = layers[1::2]
     streams = _EnteringGelu.apply(jet.value, *jet.derivatives, a, second_only and not hidden)
     for layer in hidden:
         only = second_only and layer is hidden[-1]
-        streams = _Gelu.apply(streams @ layer.weight.T, layer.bias, a, only)
+        if recompute:
+            streams = checkpoint(_hidden_layer, streams, layer, a, only, use_reentrant=False)
+        else:
+            streams = _hidden_layer(streams, layer, a, only)
     out = streams @ last.weight.T
     if second_only:
         return Jet(None, None, out)
     return Jet(out[0] + last.bias, out[1:3], out[3])
+
+
+def _hidden_layer(
+    streams: torch.Tensor, layer: torch.nn.Linear, a: Coefficients, second_only: bool
+) -> torch.Tensor:
+    """Propagate streams through a linear layer and GELU."""
+    return _Gelu.apply(streams @ layer.weight.T, layer.bias, a, second_only)
 
 
 def _gelu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
