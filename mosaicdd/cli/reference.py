@@ -22,7 +22,9 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, 
         If an expression is not allowed or not finite on the grid, or the grids differ.
     """
     if spec in REFERENCES:
-        return REFERENCES[spec](equation(solution.attributes["pde"]), solution.boundary), spec
+        return REFERENCES[spec](
+            equation(str(solution.attributes.get("pde"))), solution.boundary
+        ), spec
     if spec.startswith("expr:"):
         return _evaluate(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
     other = read_solution(spec)

@@ -2,6 +2,8 @@
 
 import click
 
+_MOST = 2**26
+
 
 class SizePair(click.ParamType):
     """Two whole numbers as ``NXxNY``; gives ``(ny, nx)``, the order of axes in the package."""
@@ -15,6 +17,8 @@ class SizePair(click.ParamType):
         parts = str(value).lower().split("x")
         if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
             self.fail(f"{value!r} is not of the form {self.name}, as in 2048x1024", param, ctx)
+        if max(map(int, parts)) > _MOST:
+            self.fail(f"{value!r}: at most {_MOST} along an axis", param, ctx)
         return int(parts[1]), int(parts[0])
 
 

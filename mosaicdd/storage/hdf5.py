@@ -12,12 +12,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 import mosaicdd
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.seal import append_seal, is_sealed, require_unbroken_seal
 
 SEALED = 2  # the first format version of models, solutions and checkpoints with a seal
+# What comes of looking for something that is not there, or is something else.
+_DAMAGE = (
+    *(OSError, KeyError, IndexError, RuntimeError, TypeError, AttributeError),
+    *(OverflowError, MemoryError),
+)
 _LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
 
 
@@ -115,7 +121,7 @@ def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (OSError, KeyError, RuntimeError) as error:
+    except _DAMAGE as error:
         reason = " ".join(str(error).strip("'\"").split())
         raise ValueError(f"{path}: not a complete {what} file ({reason})") from error
 
@@ -146,11 +152,11 @@ def open_to_read(path: str | os.PathLike, kind: str, format_version: int) -> Ite
 def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) -> None:
     """Refuse foreign files and formats of the future."""
     found = file.attrs.get("kind")
-    if found != f"mosaicdd {kind}":
+    if not isinstance(found, str) or found != f"mosaicdd {kind}":
         what = f"a {found} file" if isinstance(found, str) else "an HDF5 file of something else"
         raise ValueError(f"{path}: {what}, a mosaicdd {kind} file is needed")
-    given = int(file.attrs.get("format_version", -1))
-    if not 1 <= given <= format_version:
+    given = file.attrs.get("format_version", -1)
+    if not isinstance(given, (int, np.integer)) or not 1 <= given <= format_version:
         raise ValueError(
             f"{path}: {kind} format {given}, this version of mosaicdd reads 1 to {format_version}; "
             "update mosaicdd"

@@ -90,7 +90,7 @@ def read_solution(path: str | PathLike) -> StoredSolution:
         If the file is not a complete solution file.
     """
     with open_to_read(path, "solution", FORMAT_VERSION) as file:
-        field = file["solution"][()]
+        field = _field(file)
         grid = Grid(tuple(n - 1 for n in field.shape), float(file.attrs["spacing"]))
         history = {name: data[()] for name, data in file["history"].items()}
         return StoredSolution(
@@ -101,8 +101,27 @@ def read_solution(path: str | PathLike) -> StoredSolution:
             outside=file["outside_training_range"][()]
             if "outside_training_range" in file
             else None,
-            attributes={name: _decode(value) for name, value in file.attrs.items()},
+            attributes=_attributes(file),
         )
+
+
+def _field(file: h5py.File) -> np.ndarray:
+    field = np.asarray(file["solution"][()])
+    if field.ndim != 2 or min(field.shape) < 2 or field.dtype.kind != "f":
+        raise ValueError(
+            f"{file.filename}: /solution must hold rows of real numbers, got {field.dtype} of shape "
+            f"{field.shape}"
+        )
+    return field
+
+
+def _attributes(file: h5py.File) -> dict:
+    attributes = {name: _decode(value) for name, value in file.attrs.items()}
+    seconds = attributes.get("seconds", {})
+    numbers = seconds.values() if isinstance(seconds, dict) else [None]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        raise ValueError(f"{file.filename}: seconds must be numbers by name, got {seconds!r}")
+    return attributes
 
 
 def _decode(value):

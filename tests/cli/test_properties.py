@@ -1,0 +1,189 @@
+"""Whatever the command line and the files: exit code 0, 1 or 2, and for 2 one line on stderr."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mosaicdd.local_solvers.loading import SHIPPED
+
+# Derandomised: the same cases on every run, so that a failure is one of the change under test.
+CASES = {
+    "deadline": None,
+    "derandomize": True,
+    "database": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+}
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+NUMBER = st.one_of(
+    st.integers(-3, 100).map(str),
+    st.floats().map(repr),
+    st.sampled_from(["1e-6", "0.1", "1e400", "-0", "0x10", "1_0", ""]),
+    TEXT,
+)
+SIDE = st.sampled_from([0, 1, 16, 31, 32, 48, 64, 96, 10**18])
+SIZE = st.one_of(st.builds("{}x{}".format, SIDE, SIDE), TEXT)
+GP = st.builds(
+    "gp:{}".format,
+    st.lists(
+        st.builds(
+            "{}={}".format, st.sampled_from(["seed", "length", "amplitude", "noise", "x"]), NUMBER
+        ),
+        max_size=3,
+    ).map(",".join),
+)
+EXPRESSION = st.recursive(
+    st.sampled_from(["x", "y", "pi", "2", "0", "1e308", "True", "'a'", "z", "", "1j", "[1]"]),
+    lambda inner: st.one_of(
+        st.builds(
+            "({}{}{})".format, inner, st.sampled_from(["+", "*", "/", "**", "<", "&", ","]), inner
+        ),
+        st.builds("{}({})".format, st.sampled_from(["sin", "log", "sqrt", "where", "eval"]), inner),
+    ),
+    max_leaves=4,
+).map("expr:{}".format)
+OPTIONS = {
+    "--boundary": st.one_of(GP, EXPRESSION, TEXT, st.sampled_from(["FILE", "BOUNDARY"])),
+    "--local-solver": st.one_of(st.sampled_from(["laplace", "exact", "FILE", "MODEL"]), TEXT),
+    "--pde": st.one_of(st.just("laplace"), TEXT),
+    "--levels": st.sampled_from(["1", "2", "3"]),
+    "--sweep": st.sampled_from(["additive", "phases", "none"]),
+    "--sync": st.sampled_from(["iteration", "phase"]),
+    "--accelerate": st.sampled_from(["none", "gmres", "anderson"]),
+    "--certify": NUMBER,
+    "--rtol": NUMBER,
+    "--until-mae": NUMBER,
+    "--reference": st.sampled_from(["dst", "pyamg", "x"]),
+    "--batch-subdomains": NUMBER,
+    "--checkpoint-minutes": NUMBER,
+    "--dims": SIZE,
+    "--device": st.sampled_from(["cpu", "tpu"]),
+    "--dtype": st.sampled_from(["float32", "float64", "int"]),
+    "--out-of-range": st.sampled_from(["network", "exact", "x"]),
+}
+FLAGS = ("--json", "--resume", "--nonsense", "-h")
+VALID = {
+    "--boundary": "gp:seed=1",
+    "--local-solver": "exact",
+    "--levels": "2",
+    "--rtol": "1e-6",
+}
+
+
+@st.composite
+def command_lines(draw):
+    """Draw options for ``solve``: a few at random, on top of valid ones."""
+    values = dict(VALID, **{"--cells": "64x48", "--max-iterations": "30"})
+    if draw(st.integers(0, 3)) == 0:
+        values["--cells"] = draw(SIZE)
+    for name in draw(st.lists(st.sampled_from(sorted(OPTIONS)), max_size=3, unique=True)):
+        values[name] = draw(OPTIONS[name])
+    flags = draw(st.sampled_from([(), *((flag,) for flag in FLAGS)]))
+    return [*flags, *(f"{name}={value}" for name, value in values.items())]
+
+
+@pytest.fixture
+def files(tmp_path, mosaicdd):
+    """Return a folder with a solution, a boundary file and a model."""
+    assert mosaicdd("solve", "-o", tmp_path / "good.h5", "--cells", "64x48").code == 0
+    (tmp_path / "model.h5").write_bytes((SHIPPED / "laplace.h5").read_bytes())
+    return tmp_path
+
+
+def ends_well(ended):
+    """Check the contract of exit codes and output."""
+    assert ended.code in (0, 1, 2)
+    assert "Traceback" not in ended.out + ended.err
+    if ended.code == 2:
+        assert ended.out == ""
+        assert ended.err.startswith("Error: ")
+        assert len(ended.err.splitlines()) == 1, ended.err
+    elif ended.out.startswith("{"):
+        json.loads(ended.out)
+
+
+@pytest.mark.limit(120)
+def test_any_command_line_of_solve_ends_well(files, mosaicdd):
+    places = {"FILE": "nothing.h5", "BOUNDARY": "good.h5", "MODEL": "model.h5"}
+
+    @settings(max_examples=300, **CASES)
+    @given(command_lines())
+    def check(options):
+        for name, file in places.items():
+            options = [option.replace(f"={name}", f"={files / file}") for option in options]
+        ends_well(mosaicdd("solve", "-o", files / "out.h5", *options))
+
+    check()
+
+
+@pytest.mark.limit(120)
+def test_compare_with_any_reference_ends_well(files, mosaicdd):
+    reference = st.one_of(EXPRESSION, TEXT, st.sampled_from(["dst", "pyamg", "GOOD"]))
+
+    @settings(max_examples=150, **CASES)
+    @given(reference, st.lists(st.sampled_from(FLAGS), max_size=1))
+    def check(spec, flags):
+        spec = spec.replace("GOOD", str(files / "good.h5"))
+        ends_well(mosaicdd("compare", files / "good.h5", f"--reference={spec}", *flags))
+
+    check()
+
+
+ARRAYS = st.one_of(
+    st.sampled_from([np.nan, np.inf, 0.0, 1e300]).map(lambda value: np.full((49, 65), value)),
+    st.builds(np.zeros, st.tuples(st.integers(0, 3), st.integers(0, 70))),
+    st.sampled_from([np.zeros((49, 65), "int8"), np.zeros((49, 65), complex), np.float64(1.0)]),
+    st.just("text"),
+    st.none(),
+)
+
+
+@pytest.mark.limit(120)
+def test_any_hdf5_file_in_place_of_another_ends_well(files, mosaicdd):
+    good = (files / "good.h5").read_bytes()
+    names = ["solution", "boundary/bottom", "boundary/left", "history/update", "history"]
+    attributes = ["kind", "format_version", "spacing", "seconds", "pde", "card"]
+    values = st.one_of(TEXT, st.floats(), st.just([1.0, 2.0]), st.sampled_from([1, 2, 10**9]))
+
+    @settings(max_examples=100, **CASES)
+    @given(
+        st.dictionaries(st.sampled_from(names), ARRAYS, max_size=2),
+        st.dictionaries(st.sampled_from(attributes), values, max_size=2),
+        st.booleans(),
+    )
+    def check(arrays, attrs, old):
+        path = files / "bad.h5"
+        path.write_bytes(good)
+        with h5py.File(path, "r+") as file:
+            file.attrs["format_version"] = 1 if old else 2  # 1: without a seal
+            for name in sorted(arrays, reverse=True):  # what is below a group comes before it
+                if name in file:
+                    del file[name]
+                if arrays[name] is not None:
+                    file[name] = arrays[name]
+            for name, value in attrs.items():
+                file.attrs[name] = value
+        ends_well(mosaicdd("compare", path, "--reference", "dst", "--json"))
+        for option in ("--boundary", "--local-solver"):
+            ends_well(mosaicdd(*f"solve --cells 64x48 {option} {path} -o {files}/out.h5".split()))
+
+    check()
+
+
+@pytest.mark.limit(120)
+def test_any_bytes_in_place_of_a_file_end_well(files, mosaicdd):
+    starts = [(files / name).read_bytes() for name in ("good.h5", "model.h5")]
+
+    @settings(max_examples=40, **CASES)
+    @given(st.sampled_from([*starts, b""]), st.integers(0, 40_000), st.binary(max_size=64))
+    def check(start, length, rest):
+        path = files / "bad.h5"
+        path.write_bytes(start[:length] + rest)
+        ends_well(mosaicdd("compare", path, "--reference", "dst"))
+        for option in ("--boundary", "--local-solver"):
+            ends_well(mosaicdd(*f"solve --cells 64x48 {option} {path} -o {files}/out.h5".split()))
+
+    check()
