@@ -5,11 +5,12 @@ two networks have the same weights and give the same values.
 """
 
 import torch
-from step_cost import kept_bytes, seconds_per_call
+from step_cost import seconds_per_call
 from tables import publish, table
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.training.kept_memory import kept_bytes
 
 _SUBDOMAINS = 8
 _POINTS = (64, 256, 1024, 4096)

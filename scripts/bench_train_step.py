@@ -4,13 +4,14 @@ Beside them the paper's Table 3: memory of a step on a V100 for 5, 320 and 640 s
 """
 
 import torch
-from step_cost import kept_bytes, seconds_per_call
+from step_cost import seconds_per_call
 from tables import publish, table
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.training.elliptic_operator import EllipticOperator
+from mosaicdd.training.kept_memory import kept_bytes
 from mosaicdd.training.losses import data_loss, pde_residual
 
 _POINTS = 64  # data points and collocation points per step; a linear network learns from all nodes

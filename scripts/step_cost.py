@@ -1,4 +1,4 @@
-"""Time and memory of a forward and backward pass, for the benchmarks of training."""
+"""How long a call takes on a machine that others use, too."""
 
 import time
 from collections.abc import Callable
@@ -19,19 +19,3 @@ def seconds_per_call(function: Callable[[], object], seconds: float = 1.5) -> fl
         best = min(best, clock() - before)
         calls += 1
     return best
-
-
-def kept_bytes(forward: Callable[[], torch.Tensor]) -> int:
-    """Return the bytes that a forward pass keeps for its backward pass, weights included."""
-    storages: dict[int, int] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        loss = forward()
-        total = sum(storages.values())
-        del loss
-    return total

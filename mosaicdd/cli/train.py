@@ -63,6 +63,11 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     help="Minutes between checkpoints (OUTPUT.checkpoint-STEP), which SIGTERM, SIGUSR1 and Ctrl-C "
     "write, too; a training that ends by itself removes them.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Train nothing: print memory per device for each --sharding, and the lowest that fits.",
+)
 @click.option("--resume", is_flag=True, help="Continue from the newest checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.pass_context
@@ -75,6 +80,7 @@ def train(
     pairs: tuple[str, ...],
     device: str,
     checkpoint_minutes: float,
+    dry_run: bool,
     resume: bool,
     as_json: bool,
 ) -> int:
@@ -90,6 +96,7 @@ def train(
     """
     import torch
 
+    from mosaicdd.cli.train_plan import show_plan
     from mosaicdd.cli.train_run import leave_behind, metrics_path, run_training
     from mosaicdd.local_solvers.networks.own import allow
     from mosaicdd.local_solvers.networks.registry import build_network, check_settings
@@ -98,6 +105,7 @@ def train(
     from mosaicdd.storage.metrics_file import MetricsFile
     from mosaicdd.training.checkpoints import Checkpoints
     from mosaicdd.training.loop import train_network
+    from mosaicdd.training.memory_plan import memory_plan
     from mosaicdd.training.objective import require_trainable
     from mosaicdd.training.rank_group import rank_group
     from mosaicdd.training.watch import Watch
@@ -122,6 +130,11 @@ def train(
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)
         with bad_input():
             execution.require_ranks(ranks.size, settings, len(dataset.boundary) - dataset.held_out)
+        if dry_run:
+            if ranks.is_root:
+                levels = memory_plan(built, dataset, settings, execution, ranks.size)
+                show_plan(levels, ranks.device, ranks.size, as_json)
+            return 0
         state = None
         if resume:
             with bad_input("--resume"):

@@ -125,3 +125,15 @@ def test_a_network_of_the_users_own_trains_and_names_itself(data, tmp_path, monk
     result = run(data, "-o", "model.h5", "--network", "mine:Mine", "--epochs", 1)
     assert result.exit_code == 0, result.output
     assert read_model("model.h5")[0].network == "mine:Mine"
+
+
+def test_a_dry_run_prints_memory_per_level_and_trains_nothing(data, tmp_path):
+    result = run(data, "-o", tmp_path / "model.h5", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "lowest level that fits: --sharding none" in result.stdout
+    figures = json.loads(run(data, "-o", tmp_path / "model.h5", "--dry-run", "--json").stdout)
+    assert figures["fits"] == "none"
+    parts = ("weights", "gradients", "optimiser", "activations", "samples")
+    (level,) = figures["levels"]
+    assert level["total"] == sum(level[part] for part in parts)
+    assert not list(tmp_path.iterdir())

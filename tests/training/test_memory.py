@@ -1,18 +1,15 @@
 """What saves memory: the same gradients from less that is kept."""
 
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.training.kept_memory import kept_bytes
+from mosaicdd.training.memory_plan import memory_plan
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
-
-sys.path.append(str(Path(__file__).parents[2] / "scripts"))
-from step_cost import kept_bytes
 
 
 def make(dataset, name="sdnet", execution=None, **changes):
@@ -73,3 +70,36 @@ def test_fewer_digits_change_the_loss_by_their_rounding(small_dataset, precision
     # 8 or 10 bits of mantissa, in five layers.
     assert losses[1] == pytest.approx(losses[0], rel=tolerance)
     assert (losses[1] != losses[0]) == (precision == "bf16")  # a processor has no TF32
+
+
+@pytest.mark.parametrize("name", ["linear", "sdnet"])
+@pytest.mark.parametrize("optimizer", ["adamw", "soap"])
+def test_the_plan_of_a_dry_run_is_what_a_training_holds(small_dataset, name, optimizer):
+    trainer = make(small_dataset, name, optimizer=optimizer)
+    for step in (0.1, 0.2):
+        trainer.take_step(step)
+    network = build_network(name, {"width": 32, "depth": 4}, small_dataset.subdomain)
+    (level,) = memory_plan(network, small_dataset, trainer.settings, trainer.execution, 1)
+    weights = sum(p.numel() * 8 for p in trainer.network.parameters())
+    assert level.weights == level.gradients == weights
+    held = [v for state in trainer.optimiser.state.values() for v in state.values()]
+    flat = [t for v in held for t in (v if isinstance(v, list) else [v])]
+    state = sum(t.numel() * 8 for t in flat if isinstance(t, torch.Tensor) and t.ndim)
+    assert level.optimiser == pytest.approx(state, rel=0.01)
+    largest = max(kept(trainer, number) for number in (0, 1))
+    assert level.activations == pytest.approx(largest, rel=0.05)
+    samples = (trainer.training, trainer.validation, trainer.windows)
+    parts = (t for s in samples for t in (s.remainder, s.target, s.scale))
+    assert level.samples == sum(t.numel() * 8 for t in parts)
+
+
+def test_a_dry_run_shares_out_what_the_levels_share(small_dataset):
+    network = build_network("sdnet", {}, small_dataset.subdomain)
+    settings = TrainingSettings(optimizer="adamw", batch_size=64)
+    levels = memory_plan(network, small_dataset, settings, ExecutionSettings(), 4)
+    assert [level.sharding for level in levels] == ["none", "zero1", "fsdp"]
+    none, zero1, fsdp = levels
+    assert zero1.optimiser == fsdp.optimiser == none.optimiser // 4
+    assert zero1.total < none.total
+    (alone,) = memory_plan(network, small_dataset, settings, ExecutionSettings(), 1)
+    assert alone.activations > 3 * none.activations

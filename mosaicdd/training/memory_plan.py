@@ -1,0 +1,147 @@
+"""How much memory a training needs on each device, for each way to share it out.
+
+Nothing is guessed: the optimiser's state is that of a step, and what the passes keep is measured on
+two small ones and continued in a straight line to the samples of a rank.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+
+import torch
+
+from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training.kept_memory import kept_bytes
+from mosaicdd.training.optimisers import build_optimiser
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.trainer import Trainer
+
+_PROBES = (2, 4)  # samples of the passes that are measured
+
+
+@dataclass(frozen=True)
+class MemoryLevel:
+    """Bytes on one device during a step.
+
+    Parameters
+    ----------
+    sharding
+        As in `ExecutionSettings`.
+    weights, gradients, optimiser
+        The last one's state; all that a rank holds of them at a time.
+    activations
+        What the largest forward pass keeps.
+    samples
+        The training data.
+    """
+
+    sharding: str
+    weights: int
+    gradients: int
+    optimiser: int
+    activations: int
+    samples: int
+
+    @property
+    def total(self) -> int:
+        """Sum of all parts."""
+        return sum((self.weights, self.gradients, self.optimiser, self.activations, self.samples))
+
+
+def memory_plan(
+    network: torch.nn.Module,
+    dataset: Dataset,
+    settings: TrainingSettings,
+    execution: ExecutionSettings,
+    ranks: int,
+) -> list[MemoryLevel]:
+    """Return the levels from the simplest to the one that needs the least.
+
+    Those that the optimiser or the number of ranks rules out are left out.
+    """
+    per_rank = -(-min(settings.batch_size, len(dataset.boundary)) // ranks)
+    samples = execution.micro_batch or per_rank
+    activations = _activations(network, dataset, settings, execution, samples)
+    size = 8 if settings.precision == "float64" else 4
+    weights = size * sum(p.numel() for p in network.parameters())
+    state = _optimiser_bytes(network, settings) * size // 4
+    fields = dataset.boundary.shape[1] + (dataset.subdomain.cells - 1) ** 2 + 1
+    data = size * fields * (len(dataset.boundary) + len(dataset.window_boundary))
+    # In a step FSDP has the weights and their gradients whole beside its shards.
+    levels = {
+        "none": (weights, weights, state),
+        "zero1": (weights, weights, state // ranks),
+        "fsdp": (weights + weights // ranks, weights + weights // ranks, state // ranks),
+    }
+    return [
+        MemoryLevel(name, *parts, activations, data)
+        for name, parts in levels.items()
+        if _possible(replace(execution, sharding=name), ranks, settings, dataset)
+    ]
+
+
+def _possible(
+    execution: ExecutionSettings, ranks: int, settings: TrainingSettings, dataset: Dataset
+) -> bool:
+    try:
+        execution.require_ranks(ranks, settings, len(dataset.boundary) - dataset.held_out)
+    except ValueError:
+        return False
+    return True
+
+
+def _activations(
+    network: torch.nn.Module,
+    dataset: Dataset,
+    settings: TrainingSettings,
+    execution: ExecutionSettings,
+    samples: int,
+) -> int:
+    """Return the bytes that the largest pass of some samples keeps."""
+    few = replace(
+        dataset,
+        boundary=dataset.boundary[:8],
+        solution=dataset.solution[:8],
+        hyperparameters=dataset.hyperparameters[:8],
+        window_boundary=dataset.window_boundary[:1],
+        window_solution=dataset.window_solution[:1],
+        validation=0.25,
+    )
+    measured = []
+    for probe in _PROBES:
+        trainer = Trainer(
+            copy.deepcopy(network),
+            few,
+            replace(settings, batch_size=probe, base_batch_size=0),
+            start=0.0,
+            execution=replace(execution, micro_batch=0, sharding="none"),
+        )
+        flags = torch.zeros_like(trainer.parallel.objective.signals.detach())
+        measured.append(
+            [
+                kept_bytes(lambda part=part, t=trainer, f=flags: t.parallel.objective(part, f))
+                for part in trainer.passes.draw(0, trainer.ranks, 0)
+            ]
+        )
+    slopes = [
+        (more - less) / (_PROBES[1] - _PROBES[0]) for less, more in zip(*measured, strict=True)
+    ]
+    starts = [less - slope * _PROBES[0] for less, slope in zip(measured[0], slopes, strict=True)]
+    return max(round(a + b * samples) for a, b in zip(starts, slopes, strict=True))
+
+
+def _optimiser_bytes(network: torch.nn.Module, settings: TrainingSettings) -> int:
+    """Return the bytes of the optimiser's state after a step, in float32."""
+    weights = [torch.nn.Parameter(torch.randn_like(p)) for p in network.parameters()]
+    optimiser = build_optimiser(weights, settings)
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+    optimiser.step()
+    return sum(t.numel() * t.element_size() for t in _tensors(optimiser.state_dict()))
+
+
+def _tensors(tree) -> list[torch.Tensor]:
+    """Return all tensors of a tree of dictionaries and lists."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    children = tree.values() if isinstance(tree, dict) else tree
+    return [t for c in children for t in _tensors(c)] if isinstance(tree, (dict, list)) else []
