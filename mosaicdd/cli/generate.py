@@ -90,7 +90,7 @@ def generate(
     from mosaicdd.training.parallel_generation import ParallelGeneration
     from mosaicdd.training.settings import GenerationSettings
 
-    rank, size, together = _ranks()
+    rank, ranks, together = _ranks()
     with bad_input():
         equation(pde)
         settings = GenerationSettings(
@@ -105,7 +105,7 @@ def generate(
             method=method,
         )
         require_writable(out)
-        generation = ParallelGeneration(out, settings, rank, size, together)
+        generation = ParallelGeneration(out, settings, rank, ranks, together)
         generation.open()
     quiet = as_json or rank > 0
     with stage("solving samples", quiet=quiet) as show:
@@ -117,7 +117,7 @@ def generate(
         figures = {
             "dataset": str(out),
             "samples": samples,
-            "ranks": size,
+            "ranks": ranks,
             "windows": windows,
             "seconds": round(seconds, 3),
             "samples_per_second": round(samples / seconds, 1),
