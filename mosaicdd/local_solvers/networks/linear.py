@@ -101,17 +101,14 @@ class LinearNetwork(torch.nn.Module):
         Those of the operator, once for the whole batch; its rows are then applied to ``g``.
         """
         features, entering, *rest = self.trunk
-        directions = unit_directions(points)
-        if self.symmetry is not None:
-            fold = self.symmetry.fold(points, merge=False)
-            # Column k of a symmetry's matrix is how the folded point moves with coordinate k.
-            directions = self.symmetry.matrices.to(points)[fold.element].permute(2, 0, 1)
-            points = fold.canonical
-        jet = features_jet(features, points, directions, a).map(
-            lambda part: part @ entering.weight.T
-        )
+        if self.symmetry is None:
+            canonical, directions = points, unit_directions(points)
+        else:
+            canonical, directions, nodes = self.symmetry.locate(points)
+        jet = features_jet(features, canonical, directions, a)
+        jet = jet.map(lambda part: part @ entering.weight.T)
         jet = Jet(jet.value + entering.bias, jet.first, jet.second)
         jet = perceptron_jet(rest, jet, a, second_only).map(lambda part: part @ self.branch)
         if self.symmetry is not None:
-            jet = jet.map_rows(lambda rows: self.symmetry.unfold(rows, fold))
+            jet = jet.map(lambda rows: rows.gather(-1, nodes.expand_as(rows)))
         return jet.map(lambda rows: g @ rows.mT)

@@ -89,3 +89,20 @@ class SquareSymmetry(torch.nn.Module):
             fold.stabiliser[:, r, None] * rows[:, image] for r, image in enumerate(self.images)
         )
         return even[fold.index].gather(1, self.images[fold.element])
+
+    def locate(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Fold points inside the eight triangles, as those of a PDE loss almost surely are.
+
+        Returns
+        -------
+        tuple
+            The canonical points ``(Q, 2)``; their directions ``(2, Q, 2)``, how each moves with the
+            coordinates of its point; and the nodes ``(Q, P)`` that the perimeter's go to.
+        """
+        matrices = self.matrices.to(points)
+        images = torch.einsum("rij,qj->qri", matrices, points)
+        inside = (images[..., 0] >= 0) & (images[..., 1] >= images[..., 0])
+        element = inside.int().argmax(dim=1)
+        chosen = matrices[element]
+        canonical = torch.einsum("qij,qj->qi", chosen, points)
+        return canonical, chosen.permute(2, 0, 1), self.images[element]

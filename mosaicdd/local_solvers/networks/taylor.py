@@ -45,12 +45,6 @@ class Jet:
             *(None if p is None else function(p) for p in (self.value, self.first, self.second))
         )
 
-    def map_rows(self, function) -> "Jet":
-        """Apply a linear function of rows ``(Q, D)`` to all parts, to one axis after another."""
-        first = None if self.first is None else torch.stack([function(p) for p in self.first])
-        value = None if self.value is None else function(self.value)
-        return Jet(value, first, function(self.second))
-
     @property
     def derivatives(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The gradient and ``A u``."""
