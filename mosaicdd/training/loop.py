@@ -86,7 +86,7 @@ def train_network(
     seconds = time.perf_counter() - start
     best = trainer.best
     logger.info("trained %d steps, validation MSE %.2e", trainer.step, best.validation_mse)
-    card = _card(name, network, dataset, settings, trainer, seconds)
+    card = _card(name, network, dataset, settings, trainer)
     rate = (trainer.step - before) * trainer.batches.size / seconds
     return TrainingResult(network, card, best, trainer.step, seconds, rate, finished)
 
@@ -97,7 +97,6 @@ def _card(
     dataset: Dataset,
     settings: TrainingSettings,
     trainer: Trainer,
-    seconds: float,
 ) -> ModelCard:
     """Write down what the network is, was trained on, and reaches."""
     ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
@@ -105,7 +104,7 @@ def _card(
     lifting = Lifting(
         equation(dataset.pde), dataset.subdomain, settings.lifting_degree, dtype=perimeters.dtype
     )
-    how = {"steps": trainer.step, "seconds": round(seconds, 1), "ranks": trainer.ranks.size}
+    how = {"steps": trainer.step, "seconds": round(trainer.seconds, 1), "ranks": trainer.ranks.size}
     best = trainer.best
     return ModelCard(
         pde=dataset.pde,

@@ -35,6 +35,7 @@ class ParallelObjective:
                 objective,
                 device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
                 bucket_cap_mb=execution.bucket_cap_mb,
+                broadcast_buffers=False,  # made from one seed, and never changed
                 gradient_as_bucket_view=True,
             )
         else:

@@ -163,7 +163,7 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = settings.scaled_lr * factor
         passes = self.passes.draw(self.step, self.ranks, self.execution.micro_batch)
-        seconds = self._seconds() if self.ranks.is_root else 0.0
+        seconds = self.seconds if self.ranks.is_root else 0.0
         self._signals = self.parallel.backward(passes, [seconds, *calls])
         self._elapsed = self._signals["seconds"]
         norm = self._clip()
@@ -183,7 +183,7 @@ class Trainer:
             with self.parallel.whole_weights():
                 sums.append(squared_errors(self.network, samples, mine, self.points, nodes))
         now = time.perf_counter()
-        clocks = [now - before, self._seconds()] if self.ranks.is_root else [0.0, 0.0]
+        clocks = [now - before, self.seconds] if self.ranks.is_root else [0.0, 0.0]
         *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
         self._elapsed = elapsed
         self._validation_seconds = max(self._validation_seconds, took)
@@ -257,7 +257,9 @@ class Trainer:
             f"{self.steps}; lower --lr (now {self.settings.lr:g})"
         )
 
-    def _seconds(self) -> float:
+    @property
+    def seconds(self) -> float:
+        """Time since the start, that of the runs which this one continues included."""
         return self._before + time.perf_counter() - self.start
 
     @property
