@@ -15,7 +15,7 @@ from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
     Jet,
     features_jet,
-    perceptron_jet,
+    trunk_jet,
     unit_directions,
 )
 
@@ -85,12 +85,9 @@ class DeepONet(torch.nn.Module):
 
         The trunk alone depends on the points: it is differentiated once for the whole batch.
         """
-        entering, *rest = self.trunk
-        jet = features_jet(self.features, points, unit_directions(points), a)
-        jet = jet.map(lambda part: part @ entering.weight.T)
-        jet = Jet(jet.value + entering.bias, jet.first, jet.second)
+        features = features_jet(self.features, points, unit_directions(points), a)
         coefficients = self._branch(g)
-        jet = perceptron_jet(rest, jet, a, second_only)
+        jet = trunk_jet(self.trunk, features, a, second_only)
         jet = jet.map(lambda part: coefficients @ part.mT)
         return jet if second_only else Jet(jet.value + self.constant, jet.first, jet.second)
 

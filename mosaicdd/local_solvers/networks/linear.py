@@ -16,7 +16,7 @@ from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
     Jet,
     features_jet,
-    perceptron_jet,
+    trunk_jet,
     unit_directions,
 )
 
@@ -100,15 +100,13 @@ class LinearNetwork(torch.nn.Module):
 
         Those of the operator, once for the whole batch; its rows are then applied to ``g``.
         """
-        features, entering, *rest = self.trunk
+        features, *layers = self.trunk
         if self.symmetry is None:
             canonical, directions = points, unit_directions(points)
         else:
             canonical, directions, nodes = self.symmetry.locate(points)
         jet = features_jet(features, canonical, directions, a)
-        jet = jet.map(lambda part: part @ entering.weight.T)
-        jet = Jet(jet.value + entering.bias, jet.first, jet.second)
-        jet = perceptron_jet(rest, jet, a, second_only).map(lambda part: part @ self.branch)
+        jet = trunk_jet(layers, jet, a, second_only).map(lambda part: part @ self.branch)
         if self.symmetry is not None:
             jet = jet.map(lambda rows: rows.gather(-1, nodes.expand_as(rows)))
         return jet.map(lambda rows: g @ rows.mT)

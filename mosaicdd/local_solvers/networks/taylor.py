@@ -100,10 +100,26 @@ def perceptron_jet(
             streams = checkpoint(_hidden_layer, streams, layer, a, only, use_reentrant=False)
         else:
             streams = _hidden_layer(streams, layer, a, only)
-    out = streams @ last.weight.T
+    return _last_layer(streams, last, second_only)
+
+
+def trunk_jet(
+    layers: Sequence[torch.nn.Module], features: Jet, a: Coefficients, second_only: bool
+) -> Jet:
+    """Propagate the jet of features ``(Q, F)`` through linear layers with GELU between them."""
+    streams = torch.cat([features.value[None], features.first, features.second[None]])
+    *hidden, last = layers[::2]
+    for layer in hidden:
+        streams = _hidden_layer(streams, layer, a, second_only and layer is hidden[-1])
+    return _last_layer(streams, last, second_only)
+
+
+def _last_layer(streams: torch.Tensor, layer: torch.nn.Linear, second_only: bool) -> Jet:
+    """Take streams through the last linear layer, apart."""
+    out = streams @ layer.weight.T
     if second_only:
         return Jet(None, None, out)
-    return Jet(out[0] + last.bias, out[1:3], out[3])
+    return Jet(out[0] + layer.bias, out[1:3], out[3])
 
 
 def _hidden_layer(
