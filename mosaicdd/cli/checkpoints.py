@@ -13,11 +13,11 @@ from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.agreement import on_root
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.watch import Watch
 from mosaicdd.storage.checkpoint_file import line_name, read_checkpoint, writing_checkpoint
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)

@@ -188,10 +188,10 @@ def solve(
     from mosaicdd.parallel.devices import device_of_rank
     from mosaicdd.parallel.memory import require_memory
     from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+    from mosaicdd.parallel.watch import Watch
     from mosaicdd.schwarz.settings import SolveSettings
     from mosaicdd.schwarz.solver import SchwarzSolver
     from mosaicdd.schwarz.stopping import StoppingRule
-    from mosaicdd.schwarz.watch import Watch
 
     start = time.perf_counter()
     torch.set_num_threads(threads_per_rank())

@@ -100,6 +100,7 @@ def train(
     from mosaicdd.cli.train_run import leave_behind, metrics_path, run_training
     from mosaicdd.local_solvers.networks.own import allow
     from mosaicdd.local_solvers.networks.registry import build_network, check_settings
+    from mosaicdd.parallel.watch import Watch
     from mosaicdd.problems.equations import equation
     from mosaicdd.storage.dataset_file import read_dataset
     from mosaicdd.storage.metrics_file import MetricsFile
@@ -108,7 +109,6 @@ def train(
     from mosaicdd.training.memory_plan import memory_plan
     from mosaicdd.training.objective import require_trainable
     from mosaicdd.training.rank_group import rank_group
-    from mosaicdd.training.watch import Watch
 
     torch.set_num_threads(threads_per_rank())
     with bad_input():

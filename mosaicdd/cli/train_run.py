@@ -12,13 +12,13 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.checkpoints import listening
 from mosaicdd.cli.show import Show, stage
 from mosaicdd.local_solvers.loading import extract_weights
+from mosaicdd.parallel.watch import Watch
 from mosaicdd.storage.metrics_file import MetricsFile, read_metrics
 from mosaicdd.storage.model_file import write_model
 from mosaicdd.training.checkpoints import Checkpoints
 from mosaicdd.training.loop import TrainingResult
 from mosaicdd.training.report import Report
 from mosaicdd.training.trainer import TrainingDivergedError
-from mosaicdd.training.watch import Watch
 
 
 def run_training(

@@ -15,6 +15,7 @@ from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.collect import distribute
 from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.acceleration import gmres, stationary
 from mosaicdd.schwarz.anderson import anderson
@@ -26,7 +27,6 @@ from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.range_check import subdomains_outside
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
-from mosaicdd.schwarz.watch import Watch
 
 _DRIVERS = {"none": stationary, "gmres": gmres, "anderson": anderson}
 _PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence

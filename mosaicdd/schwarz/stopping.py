@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.process_grid import ProcessGrid
-from mosaicdd.schwarz.watch import Watch
+from mosaicdd.parallel.watch import Watch
 
 CONVERGED = ("converged_rtol", "converged_atol")
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
@@ -163,7 +163,10 @@ class Monitor:
         (update, self.size, residual, mae), called = self._measure(old, new, residual)
         status = self.rule.reached(update, self.size, mae)
         status = self._enter(update, residual, mae, status)
-        interrupted = self._watch.heed(called, new, self.history)
+        interrupted, due = called
+        if self._watch.save is not None and (interrupted or due):
+            self._watch.save(new, self.history)
+            self._watch.saved()
         return status or ("interrupted" if interrupted else None)
 
     def predict(self, update: float) -> str | None:

@@ -10,6 +10,7 @@ import torch
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.spectrum_range import SpectrumRange
+from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
@@ -17,7 +18,6 @@ from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.report import Report
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
-from mosaicdd.training.watch import Watch
 
 logger = logging.getLogger(__name__)
 

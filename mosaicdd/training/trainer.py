@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 import torch
 
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
+from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.batches import Batches
@@ -25,7 +26,6 @@ from mosaicdd.training.report import Report
 from mosaicdd.training.samples import lift_samples, squared_errors
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.step_passes import StepPasses
-from mosaicdd.training.watch import Watch
 
 _SAMPLED_NODES = 64
 

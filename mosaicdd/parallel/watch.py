@@ -1,14 +1,11 @@
-"""What may call a training away: a signal, and the clock of its checkpoints.
+"""What may call long work away: a signal, and the clock of its checkpoints.
 
-Each rank hears its own signals; what it hears travels in the reduction that every step makes
-anyway, so all ranks save, or stop, after the same step.
+Each rank hears its own signals; what it hears travels in the reduction that every iteration (of a
+solve) or step (of a training) makes anyway, so all ranks save, or stop, after the same one.
 """
 
 import time
 from collections.abc import Callable
-
-Save = Callable[[dict, int], None]
-"""``save(state, step)``: writes a checkpoint, on rank 0."""
 
 
 class Watch:
@@ -17,19 +14,20 @@ class Watch:
     Parameters
     ----------
     save
-        Writes a checkpoint; without it none are kept.
+        Writes a checkpoint of the work, which calls it with what is to be kept; without it none are
+        kept.
     seconds
         Between two checkpoints.
     """
 
-    def __init__(self, save: Save | None = None, seconds: float = float("inf")):
+    def __init__(self, save: Callable[..., None] | None = None, seconds: float = float("inf")):
         self.save = save
         self._seconds = seconds
         self._saved = time.monotonic()
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Ask for the training to stop; may be called by a signal handler."""
+        """Ask for the work to stop; may be called by a signal handler."""
         self._interrupted = True
 
     def calls(self) -> tuple[float, float]:
