@@ -197,12 +197,14 @@ def solve(
     torch.set_num_threads(threads_per_rank())
     with bad_input("-o"):
         on_root(comm, lambda: require_writable(output))
+    with bad_input("--pde"):
+        needed = equation(pde)
     with bad_input("--local-solver"):
         tested = certify is None  # a certificate needs no trust in the network
         guarded = out_of_range == "exact"
         solver = on_root(
             comm,
-            lambda: _local_solver(local_solver, equation(pde), tested=tested, guarded=guarded),
+            lambda: _local_solver(local_solver, needed, tested=tested, guarded=guarded),
         )
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
