@@ -8,6 +8,6 @@ echo "== solve, by the shipped network"
 mpiexec -n 2 mosaicdd solve -o demo/laplace.h5 "${problem[@]}"
 echo "== solve, by the exact local solver"
 mpiexec -n 2 mosaicdd solve -o demo/exact.h5 "${problem[@]}" --local-solver exact
-echo "== compare (pyAMG takes half a minute)"
+echo "== compare (pyAMG takes the longest)"
 python scripts/demo_table.py demo
 mosaicdd plot demo/laplace.h5 --reference demo/pyamg.h5

@@ -11,11 +11,8 @@ from pathlib import Path
 import numpy as np
 from tables import table
 
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.equations import Equation, equation
-from mosaicdd.problems.multigrid import MultigridSolver
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.equations import equation
+from mosaicdd.problems.references import solve_and_count_by_multigrid, solve_by_sine_transform
 from mosaicdd.storage.solution_file import StoredSolution, read_solution, writing_solution
 
 
@@ -23,7 +20,7 @@ def main(folder: Path) -> None:
     """Solve by the baselines, compare, and print the table."""
     ours = [read_solution(folder / f"{name}.h5") for name in ("laplace", "exact")]
     problem = equation(ours[0].attributes["pde"]), ours[0].boundary
-    (amg, amg_iterations), amg_seconds = _timed(_solve_by_multigrid, *problem)
+    (amg, amg_iterations), amg_seconds = _timed(solve_and_count_by_multigrid, *problem)
     dst, dst_seconds = _timed(solve_by_sine_transform, *problem)
     _store(folder / "pyamg.h5", ours[0], amg, amg_seconds)
     rows = [["the paper (SC'23), 1 A30 GPU", "3200", "880", "5e-2"]]
@@ -44,16 +41,6 @@ def _timed(solve, *problem) -> tuple:
     start = time.perf_counter()
     result = solve(*problem)
     return result, time.perf_counter() - start
-
-
-def _solve_by_multigrid(pde: Equation, boundary: Boundary) -> tuple[np.ndarray, int]:
-    """Solve as `solve_by_multigrid` does, and count."""
-    system = DirichletSystem(pde, boundary.shape)
-    field = boundary.impose(np.zeros([cells + 1 for cells in boundary.shape]))
-    multigrid = MultigridSolver(system)
-    solution = multigrid.solve(system.right_hand_side(field))
-    field[1:-1, 1:-1] = solution.reshape(field[1:-1, 1:-1].shape)
-    return field, multigrid.iterations
 
 
 def _store(path: Path, problem: StoredSolution, field: np.ndarray, seconds: float) -> None:

@@ -22,10 +22,16 @@ def solve_by_multigrid(equation: Equation, boundary: Boundary) -> np.ndarray:
     RuntimeError
         If the residual is not reached.
     """
+    return solve_and_count_by_multigrid(equation, boundary)[0]
+
+
+def solve_and_count_by_multigrid(equation: Equation, boundary: Boundary) -> tuple[np.ndarray, int]:
+    """Solve as `solve_by_multigrid`; return the number of iterations, too."""
     system, field = _problem(equation, boundary)
-    solution = MultigridSolver(system).solve(system.right_hand_side(field))
+    multigrid = MultigridSolver(system)
+    solution = multigrid.solve(system.right_hand_side(field))
     field[1:-1, 1:-1] = solution.reshape(field[1:-1, 1:-1].shape)
-    return field
+    return field, multigrid.iterations
 
 
 def solve_by_sine_transform(equation: Equation, boundary: Boundary) -> np.ndarray:
