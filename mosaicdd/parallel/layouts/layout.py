@@ -1,0 +1,159 @@
+"""A layout: how an array lies over the ranks, as a value that every rank knows without asking."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from mosaicdd.parallel.layouts.axis_share import AxisShare
+from mosaicdd.parallel.layouts.placements import Merge, Placement
+
+Slices = tuple[slice, ...]
+
+
+class Box(NamedTuple):
+    """A part of a rank's array: where it belongs in the whole, and where it lies in the local."""
+
+    whole: Slices
+    local: Slices
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An array with one axis or more over a mesh of ranks, with one placement per axis of the mesh.
+
+    The placements are read from left to right, each splitting what those before it have left; the
+    last mesh axis is the fastest in the numbers of the ranks. ``Layout((3, 5), (2, 2), (Shard(0),
+    Halo(1, width=1)))`` gives
+
+    ```
+       rank 0: rows 0..2, columns 0..4, owns 0..3    rank 1: rows 0..2, columns 2..5, owns 3..5
+       rank 2: row  2..3, columns 0..4, owns 0..3    rank 3: row  2..3, columns 2..5, owns 3..5
+    ```
+
+    Parameters
+    ----------
+    shape
+        Of the whole array.
+    mesh
+        Ranks per axis of the mesh; any number of axes, which need not be the array's.
+    placements
+        One per axis of the mesh.
+
+    Raises
+    ------
+    ValueError
+        If the placements do not fit the mesh or the shape, or one of them leaves an item without
+        an owner or with two.
+    """
+
+    shape: tuple[int, ...]
+    mesh: tuple[int, ...]
+    placements: tuple[Placement, ...]
+
+    def __post_init__(self):
+        for name in ("shape", "mesh", "placements"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if len(self.mesh) != len(self.placements) or min(self.mesh, default=0) < 1:
+            raise ValueError(
+                f"a mesh of {self.mesh} ranks needs one axis, 1 rank per axis and "
+                f"{len(self.mesh)} placements at least, got {len(self.placements)} placements"
+            )
+        if not self.shape or min(self.shape) < 0:
+            raise ValueError(f"an array in a layout needs an axis, and sizes >= 0: {self.shape}")
+        for placement in self.placements:
+            if placement.merge is Merge.OWNER and not 0 <= placement.axis < len(self.shape):
+                raise ValueError(
+                    f"{placement}: an array of shape {self.shape} has axes 0 to "
+                    f"{len(self.shape) - 1}"
+                )
+        _ = self.shares  # a placement that does not fit is refused here
+
+    def __str__(self):
+        shape, mesh = ("x".join(map(str, sizes)) for sizes in (self.shape, self.mesh))
+        return f"{shape} over {mesh} ranks: {', '.join(map(str, self.placements))}"
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return math.prod(self.mesh)
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether every value is owned by exactly one rank (others may hold copies of it)."""
+        return not self.spread(Merge.ANY) and not self.spread(Merge.SUM)
+
+    def spread(self, merge: Merge) -> list[int]:
+        """List the mesh axes of several ranks whose placement merges in a certain way."""
+        return [
+            axis
+            for axis, (parts, placement) in enumerate(zip(self.mesh, self.placements, strict=True))
+            if placement.merge is merge and parts > 1
+        ]
+
+    def coordinates(self, rank: int) -> tuple[int, ...]:
+        """Return the place of a rank in the mesh."""
+        return tuple(int(c) for c in np.unravel_index(rank, self.mesh))
+
+    @cached_property
+    def shares(self) -> tuple[tuple[AxisShare, ...], ...]:
+        """What every rank holds, per axis of the array."""
+        ranks = [tuple(map(AxisShare.whole, self.shape))]
+        for parts, placement in zip(self.mesh, self.placements, strict=True):
+            ranks = [part for rank in ranks for part in _split(placement, rank, parts)]
+        return tuple(ranks)
+
+    def local_shape(self, rank: int) -> tuple[int, ...]:
+        """Return the shape of a rank's array."""
+        return tuple(share.length for share in self.shares[rank])
+
+    def held(self, rank: int) -> list[Box]:
+        """List the boxes that make up a rank's array."""
+        return _boxes([share.held for share in self.shares[rank]])
+
+    def owned(self, rank: int) -> list[Box]:
+        """List the boxes of a rank's array that are not copies of another coordinate's."""
+        return _boxes([share.owned for share in self.shares[rank]])
+
+    def cut(self, whole: np.ndarray, rank: int) -> np.ndarray:
+        """Copy a rank's array out of the whole one; a term of a sum is whole, too."""
+        local = np.empty(self.local_shape(rank), whole.dtype)
+        for box in self.held(rank):
+            local[box.local] = whole[box.whole]
+        return local
+
+
+def _split(placement: Placement, shares: tuple[AxisShare, ...], parts: int):
+    """Return the shares of each coordinate of a mesh axis, from those that it is given."""
+    if placement.merge is not Merge.OWNER:
+        return [shares] * parts
+    axis = placement.axis
+    split = placement.split(shares[axis].length, parts)
+    _require_one_owner(placement, split, shares[axis].length, parts)
+    return [(*shares[:axis], shares[axis].cut(part), *shares[axis + 1 :]) for part in split]
+
+
+def _require_one_owner(placement: Placement, split: Sequence, length: int, parts: int) -> None:
+    segments = sorted(segment for part in split for segment in part if segment.start < segment.stop)
+    ends = [0, *(segment.stop for segment in segments if segment.owned)]
+    starts = [*(segment.start for segment in segments if segment.owned), length]
+    inside = all(segment.start >= 0 and segment.stop <= length for segment in segments)
+    if len(split) != parts or starts != ends or not inside:
+        raise ValueError(
+            f"{placement} splits {length} items into {len(split)} parts, {split}; it must give "
+            f"{parts} parts that own every item once and hold no other"
+        )
+
+
+def _boxes(runs_per_axis: Sequence) -> list[Box]:
+    return [
+        Box(
+            tuple(slice(run.start, run.stop) for run in runs),
+            tuple(slice(run.local, run.local + run.stop - run.start) for run in runs),
+        )
+        for runs in itertools.product(*runs_per_axis)
+    ]

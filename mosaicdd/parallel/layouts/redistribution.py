@@ -1,0 +1,207 @@
+"""Move an array from one layout to any other: the only movement of data but the halo exchange.
+
+Every rank works out alone, from the two layouts, which values it has to give to whom and to take
+from whom. All visit their peers in the order of the ranks, and of two that meet the lower speaks
+first. So nobody waits in a circle (ranks ``a`` and ``b`` meet in step ``a + b`` of both, and the
+earliest step not yet done can always be done), sums are taken in the order of the ranks, and a rank
+holds its source, its target and one message.
+"""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from mosaicdd.parallel.agreement import agree
+from mosaicdd.parallel.layouts.axis_share import overlaps
+from mosaicdd.parallel.layouts.layout import Layout, Slices
+from mosaicdd.parallel.layouts.placements import Merge
+
+_TAG = 200
+
+
+def redistribute(
+    array: np.ndarray, source: Layout, target: Layout, comm: MPI.Intracomm
+) -> np.ndarray:
+    """Return this rank's array in the target layout; called by all ranks.
+
+    For the same movement again and again, plan a `Redistribution` once.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if the array of one does not fit the source layout or their types differ, or
+        the layouts do not fit each other or the number of ranks.
+    """
+    agree(comm, lambda: _require(array, source.local_shape(comm.rank), array.dtype, "source"))
+    dtypes = comm.allgather(array.dtype)
+    if len(set(dtypes)) > 1:
+        raise ValueError(f"the ranks hold different types, {sorted(map(str, set(dtypes)))}")
+    return Redistribution(source, target, comm, array.dtype)(array)
+
+
+class Redistribution:
+    """A planned movement between two layouts.
+
+    Values are taken from their owners, from oneself where one is among them; copies in a halo are
+    never read, so a redistribution of a layout to itself refreshes them.
+
+    Parameters
+    ----------
+    source, target
+        Layouts of the same array on the same number of ranks; their meshes may differ.
+    dtype
+        Of the arrays.
+
+    Raises
+    ------
+    ValueError
+        If the layouts do not fit each other or the number of ranks.
+    """
+
+    def __init__(self, source: Layout, target: Layout, comm: MPI.Intracomm, dtype):
+        if source.shape != target.shape:
+            raise ValueError(f"the source has shape {source.shape}, the target {target.shape}")
+        for layout in (source, target):
+            if layout.size != comm.size:
+                raise ValueError(
+                    f"a mesh of {layout.mesh} needs {layout.size} ranks, there are {comm.size}"
+                )
+        self.source, self.target, self.dtype = source, target, np.dtype(dtype)
+        self._comm = comm
+        rank = comm.rank
+        self._meetings = [
+            _Meeting(peer, given, taken)
+            for peer in range(comm.size)
+            if (given := _pieces(source, rank, target, peer))
+            + (taken := _pieces(source, peer, target, rank))
+        ]
+        messages = [pieces for peer, *both in self._meetings for pieces in both if peer != rank]
+        self._message = np.empty(max(map(_values, messages), default=0), self.dtype)
+        self._adds = bool(source.spread(Merge.SUM))
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of this rank's largest message, its only buffer."""
+        return self._message.nbytes
+
+    @property
+    def messages(self) -> int:
+        """Messages that this rank sends."""
+        return sum(bool(m.given) for m in self._meetings if m.peer != self._comm.rank)
+
+    def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return this rank's array in the target layout; called by all ranks.
+
+        Parameters
+        ----------
+        out
+            An array of the target's local shape to fill, which shares no memory with ``array``.
+
+        Raises
+        ------
+        ValueError
+            If the shape or type of an array is not the planned one.
+        """
+        rank = self._comm.rank
+        _require(array, self.source.local_shape(rank), self.dtype, "source")
+        if out is None:
+            out = np.empty(self.target.local_shape(rank), self.dtype)
+        _require(out, self.target.local_shape(rank), self.dtype, "target")
+        if self._adds or not _takes(self.target, rank):
+            out.fill(0)
+        for peer, given, taken in self._meetings:
+            if peer == rank:
+                for piece in given:
+                    self._merge(out[piece.target], array[piece.source])
+            elif rank < peer:
+                self._send(array, given, peer)
+                self._receive(out, taken, peer)
+            else:
+                self._receive(out, taken, peer)
+                self._send(array, given, peer)
+        return out
+
+    def _merge(self, part: np.ndarray, values: np.ndarray) -> None:
+        if self._adds:
+            part += values
+        else:
+            part[...] = values
+
+    def _send(self, array: np.ndarray, pieces: list["_Piece"], peer: int) -> None:
+        if pieces:
+            for piece in pieces:
+                values = array[piece.source]
+                self._message[piece.message].reshape(values.shape)[...] = values
+            self._comm.Send(self._message[: _values(pieces)], peer, _TAG)
+
+    def _receive(self, out: np.ndarray, pieces: list["_Piece"], peer: int) -> None:
+        if pieces:
+            self._comm.Recv(self._message[: _values(pieces)], peer, _TAG)
+            for piece in pieces:
+                part = out[piece.target]
+                self._merge(part, self._message[piece.message].reshape(part.shape))
+
+
+class _Piece(NamedTuple):
+    """A box that two ranks share: where it lies in the giver's array, the message, the taker's."""
+
+    source: Slices
+    message: slice
+    target: Slices
+
+
+class _Meeting(NamedTuple):
+    """What this rank gives to and takes from a peer."""
+
+    peer: int
+    given: list[_Piece]
+    taken: list[_Piece]
+
+
+def _pieces(source: Layout, giver: int, target: Layout, taker: int) -> list[_Piece]:
+    """List what one rank gives to another, in an order that both know."""
+    if not (_gives(source, giver, taker) and _takes(target, taker)):
+        return []
+    per_axis = [
+        overlaps(a.owned, b.held)
+        for a, b in zip(source.shares[giver], target.shares[taker], strict=True)
+    ]
+    pieces, first = [], 0
+    for box in itertools.product(*per_axis):
+        last = first + math.prod(part.length for part in box)
+        pieces.append(
+            _Piece(
+                tuple(slice(part.here, part.here + part.length) for part in box),
+                slice(first, last),
+                tuple(slice(part.there, part.there + part.length) for part in box),
+            )
+        )
+        first = last
+    return pieces
+
+
+def _gives(source: Layout, giver: int, taker: int) -> bool:
+    """Whether a rank answers another: of equal copies, the one in the taker's own row does."""
+    here, there = source.coordinates(giver), source.coordinates(taker)
+    return all(here[axis] == there[axis] for axis in source.spread(Merge.ANY))
+
+
+def _takes(target: Layout, taker: int) -> bool:
+    """Whether a rank gets values at all: of the terms of a sum, the first does."""
+    return not any(target.coordinates(taker)[axis] for axis in target.spread(Merge.SUM))
+
+
+def _values(pieces: list[_Piece]) -> int:
+    """Count the values in a message."""
+    return pieces[-1].message.stop if pieces else 0
+
+
+def _require(array: np.ndarray, shape: tuple[int, ...], dtype, name: str) -> None:
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(
+            f"the {name} layout needs an array of shape {shape} and type {dtype} on this rank, got "
+            f"{array.shape} and {array.dtype}"
+        )

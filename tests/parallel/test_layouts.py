@@ -1,0 +1,160 @@
+"""Layouts as values, without ranks: who holds and who owns what, against plain index arrays."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.norms import require_owned_once
+from mosaicdd.parallel.layouts.placements import (
+    Halo,
+    Merge,
+    On,
+    PartialSum,
+    Replicate,
+    Segment,
+    Shard,
+)
+
+
+@st.composite
+def layouts(draw):
+    """Draw a layout of 1 to 3 mesh axes and up to 12 ranks, the split even."""
+    shape = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
+    mesh = draw(
+        st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda m: math.prod(m) < 13)
+    )
+    axes = st.integers(0, len(shape) - 1)
+    kinds = st.one_of(
+        st.builds(Shard, axes),
+        st.builds(Halo, axes, st.integers(0, 3)),
+        st.builds(On, st.just(0), axes),
+        st.just(Replicate()),
+        st.just(PartialSum()),
+    )
+    return Layout(shape, mesh, [draw(kinds) for _ in mesh])
+
+
+@given(layouts())
+@settings(derandomize=True, max_examples=200)
+def test_boxes_fill_the_local_array_and_every_value_has_one_owner_per_replica(layout):
+    owners = np.zeros(layout.shape, int)
+    for rank in range(layout.size):
+        filled = np.zeros(layout.local_shape(rank), int)
+        for box in layout.held(rank):
+            filled[box.local] += 1
+        assert (filled == 1).all()
+        for box in layout.owned(rank):
+            owners[box.whole] += 1
+    times = [
+        parts
+        for parts, placement in zip(layout.mesh, layout.placements, strict=True)
+        if placement.merge is not Merge.OWNER
+    ]
+    assert (owners == math.prod(times)).all()
+    assert layout.is_partition == (math.prod(times) == 1)
+
+
+@given(layouts())
+@settings(derandomize=True, max_examples=200)
+def test_placements_are_splits_of_the_local_array_from_left_to_right(layout):
+    # The same by plain index arrays: every placement splits what the one before has left.
+    whole = np.arange(math.prod(layout.shape)).reshape(layout.shape)
+    parts = [whole]
+    for count, placement in zip(layout.mesh, layout.placements, strict=True):
+        parts = [piece for part in parts for piece in split_array(part, placement, count)]
+    for rank, part in enumerate(parts):
+        np.testing.assert_array_equal(layout.cut(whole, rank), part, strict=True)
+
+
+def split_array(array, placement, count):
+    if placement.merge is not Merge.OWNER:
+        return [array] * count
+    if isinstance(placement, On):
+        kept = [np.arange(array.shape[placement.axis] if c == 0 else 0) for c in range(count)]
+    else:
+        width = getattr(placement, "width", 0)
+        places = np.arange(array.shape[placement.axis])
+        kept = [
+            places[max(0, own[0] - width) : own[-1] + width + 1] if len(own) else own
+            for own in np.array_split(places, count)
+        ]
+    return [array.take(places, placement.axis) for places in kept]
+
+
+def test_the_docstring_s_example():
+    layout = Layout((3, 5), (2, 2), (Shard(0), Halo(1, width=1)))
+    (held,), (owned,) = layout.held(3), layout.owned(3)
+    assert held.whole == (slice(2, 3), slice(2, 5))
+    assert owned.whole == (slice(2, 3), slice(3, 5))
+    assert owned.local == (slice(0, 1), slice(1, 3))
+    assert str(layout).startswith("3x5 over 2x2 ranks: Shard(axis=0")
+
+
+def test_equal_layouts_are_equal_and_can_be_keys():
+    one = Layout((4,), (2,), (Shard(0, (1, 3)),))
+    assert {one: 1}[Layout([4], [2], [Shard(0, [1, 3])])] == 1
+    assert one != Layout((4,), (2,), (Shard(0),))
+
+
+@pytest.mark.parametrize("placement", [Replicate(), PartialSum()])
+def test_sums_refuse_values_that_are_not_owned_exactly_once(placement):
+    require_owned_once(Layout((5, 5), (3, 1), (Halo(0, 2), placement)))
+    with pytest.raises(ValueError, match=f"{type(placement).__name__}.*redistribute"):
+        require_owned_once(Layout((5, 5), (1, 3), (Shard(0), placement)))
+
+
+class Gap:
+    """Forgets the last item."""
+
+    merge, axis = Merge.OWNER, 0
+
+    def split(self, length, parts):
+        return [[Segment(0, length - 1)], *[[]] * (parts - 1)]
+
+
+class Twice(Gap):
+    """Gives all to all."""
+
+    def split(self, length, parts):
+        return [[Segment(0, length)]] * parts
+
+
+class Beyond(Gap):
+    """Holds a copy of what is not there."""
+
+    def split(self, length, parts):
+        return [[Segment(0, length), Segment(length, length + 1, False)], *[[]] * (parts - 1)]
+
+
+@pytest.mark.parametrize("placement", [Gap(), Twice(), Beyond()])
+def test_a_placement_that_does_not_own_every_item_once_is_refused(placement):
+    with pytest.raises(ValueError, match="own every item once and hold no other"):
+        Layout((4, 4), (2,), (placement,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((4,), (2,), (Shard(0, (1, 2)),)), "sizes .* 3 items in all; .* array axis 4 items"),
+        (((4,), (2,), (Shard(0, (1, 2, 1)),)), "3 parts .* the mesh axis has 2 ranks"),
+        (((4,), (2,), (Shard(1),)), "Shard.axis=1.*axes 0 to 0"),
+        (((4,), (2,), (On(2),)), "On.*coordinates 0 to 1"),
+        (((4,), (2, 2), (Shard(0),)), "2 placements at least, got 1"),
+        (((4,), (0,), (Shard(0),)), "1 rank per axis"),
+        (((), (1,), (Replicate(),)), "needs an axis"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_both_numbers(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Layout(*arguments)
+
+
+def test_negative_sizes_and_widths_are_refused():
+    with pytest.raises(ValueError, match="sizes must be >= 0"):
+        Shard(0, (5, -1))
+    with pytest.raises(ValueError, match="width of a halo"):
+        Halo(0, -1)

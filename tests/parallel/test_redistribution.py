@@ -1,0 +1,259 @@
+"""Redistribution between random layouts, against plain slices of the whole array.
+
+The cases are drawn by a seeded generator, the same on every rank.
+"""
+
+import math
+import tracemalloc
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.norms import norm
+from mosaicdd.parallel.layouts.placements import (
+    Halo,
+    Merge,
+    On,
+    PartialSum,
+    Replicate,
+    Segment,
+    Shard,
+)
+from mosaicdd.parallel.layouts.redistribution import Redistribution, redistribute
+
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
+
+
+@dataclass(frozen=True)
+class BlockCyclic:
+    """Blocks dealt out in turn: a placement that the package does not know."""
+
+    axis: int
+    block: int
+
+    merge: ClassVar[Merge] = Merge.OWNER
+
+    def split(self, length, parts):
+        starts = (range(c * self.block, length, parts * self.block) for c in range(parts))
+        return [[Segment(a, min(a + self.block, length)) for a in mine] for mine in starts]
+
+
+def random_layout(draw, shape, size):
+    """Draw a mesh of 1 to 3 axes and its placements; uneven sizes only where an axis is whole."""
+    factors = [n for n in range(1, size + 1) if size % n == 0]
+    first = int(draw.choice(factors))
+    second = int(draw.choice([n for n in factors if size // first % n == 0]))
+    mesh = [first, second, size // first // second]
+    if mesh[-1] == 1:
+        mesh = mesh[: draw.integers(1, 4)] if mesh[1] == 1 else mesh[: draw.integers(2, 4)]
+    placements, cut = [], set()
+    for parts in mesh:
+        axis, sizes = int(draw.integers(len(shape))), None
+        if axis not in cut and draw.random() < 0.5:
+            ends = [0, *np.sort(draw.integers(0, shape[axis] + 1, parts - 1)), shape[axis]]
+            sizes = tuple(int(n) for n in np.diff(ends))
+        choices = [
+            Shard(axis, sizes),
+            Halo(axis, int(draw.integers(4)), sizes),
+            BlockCyclic(axis, int(draw.integers(1, 4)) * max(1, shape[axis] // 12)),
+            On(int(draw.integers(parts)), axis),
+            Replicate(),
+            PartialSum(),
+        ]
+        placements.append(choices[draw.integers(len(choices))])
+        if placements[-1].merge is Merge.OWNER:
+            cut.add(axis)
+    return Layout(shape, mesh, placements)
+
+
+def random_cases(size, count=60):
+    for seed in range(count):
+        draw = np.random.default_rng(seed)
+        shape = tuple(int(n) for n in draw.integers(0, 12, draw.integers(1, 4)))
+        yield seed, draw, random_layout(draw, shape, size), random_layout(draw, shape, size)
+
+
+def is_term(layout, rank):
+    """Whether a rank is not the first of those whose arrays are added up."""
+    return any(layout.coordinates(rank)[axis] for axis in layout.spread(Merge.SUM))
+
+
+def expected(layout, whole, rank):
+    """Return what a redistribution leaves on a rank: the sum on its first term, zeros on others."""
+    local = layout.cut(whole, rank)
+    return np.zeros_like(local) if is_term(layout, rank) else local
+
+
+def scattered(layout, draw, whole, rank):
+    """Return a rank's array of a layout; terms are random, halos hold what must not be read."""
+    terms = [
+        parts
+        for parts, p in zip(layout.mesh, layout.placements, strict=True)
+        if p.merge is Merge.SUM
+    ]
+    number = (
+        np.ravel_multi_index(
+            [
+                c
+                for c, p in zip(layout.coordinates(rank), layout.placements, strict=True)
+                if p.merge is Merge.SUM
+            ],
+            terms,
+        )
+        if terms
+        else 0
+    )
+    parts = draw.integers(-(2**40), 2**40, (math.prod(terms), *whole.shape)).astype(whole.dtype)
+    parts[0] = whole - parts[1:].sum(axis=0)  # whole numbers below 2**53: exact
+    cut = layout.cut(parts[number], rank)
+    local = np.full_like(cut, np.nan)
+    for box in layout.owned(rank):
+        local[box.local] = cut[box.local]
+    return local
+
+
+def test_between_random_layouts_there_and_back_gives_the_array_exactly(comm):
+    for seed, draw, source, target in random_cases(comm.size):
+        whole = draw.integers(-(2**40), 2**40, source.shape).astype(float)
+        mine = scattered(source, draw, whole, comm.rank)
+        there = redistribute(mine, source, target, comm)
+        note = f"seed {seed}: {source} -> {target}"
+        np.testing.assert_array_equal(there, expected(target, whole, comm.rank), note, strict=True)
+        back = redistribute(there, target, source, comm)
+        np.testing.assert_array_equal(back, expected(source, whole, comm.rank), note, strict=True)
+
+
+def test_a_rank_holds_its_source_its_target_and_one_message(comm):
+    # The plan's numpy arrays are the largest message, to the byte; a call adds the target, numpy's
+    # own buffer of 8192 values when it adds, and the interpreter's small objects: none of these
+    # grows with the array.
+    values = 600_000
+    small = np.getbufsize() * 8 + 20_000  # bytes
+    for draw in map(np.random.default_rng, range(12)):
+        shape = [(values,), (500, values // 500), (60, 50, values // 3000)][draw.integers(3)]
+        source, target = (random_layout(draw, shape, comm.size) for _ in range(2))
+        array = np.ones(source.local_shape(comm.rank))
+        tracemalloc.start()
+        plan = Redistribution(source, target, comm, array.dtype)
+        arrays = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)]
+        )
+        held = sum(trace.size for trace in arrays.traces)
+        largest = largest_message(source, target, comm.rank) * array.itemsize
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        out = plan(array)
+        peak = tracemalloc.get_traced_memory()[1] - before
+        tracemalloc.stop()
+        assert plan.message_bytes == largest
+        assert largest <= held <= largest + 64
+        assert peak <= out.nbytes + small
+
+
+def largest_message(source, target, rank):
+    """Count the values that most go between a rank and another, by the definition."""
+
+    def values(giver, taker):
+        if is_term(target, taker) or any(
+            source.coordinates(giver)[a] != source.coordinates(taker)[a]
+            for a in source.spread(Merge.ANY)
+        ):
+            return 0
+        owned = np.zeros(source.shape, bool)
+        for box in source.owned(giver):
+            owned[box.whole] = True
+        return sum(np.count_nonzero(owned[box.whole]) for box in target.held(taker))
+
+    peers = [r for r in range(source.size) if r != rank]
+    return max([values(rank, r) for r in peers] + [values(r, rank) for r in peers], default=0)
+
+
+def test_a_plan_can_be_used_again_and_into_a_given_array(comm):
+    draw = np.random.default_rng(0)
+    shape = (7, 9)
+    source = Layout(shape, (comm.size,), (Shard(0),))
+    target = Layout(shape, (comm.size,), (Halo(1, 2),))
+    plan = Redistribution(source, target, comm, float)
+    out = np.empty(target.local_shape(comm.rank))
+    for _ in range(20):
+        whole = draw.standard_normal(shape)
+        assert plan(source.cut(whole, comm.rank), out) is out
+        np.testing.assert_array_equal(out, target.cut(whole, comm.rank))
+
+
+def test_a_halo_is_refreshed_by_a_redistribution_of_its_layout_to_itself(comm):
+    whole = np.random.default_rng(0).standard_normal((11, 8))
+    layout = Layout(whole.shape, (1, comm.size), (Halo(1, 1), Halo(0, 3)))
+    mine = scattered(layout, np.random.default_rng(1), whole, comm.rank)
+    fresh = redistribute(mine, layout, layout, comm)
+    np.testing.assert_array_equal(fresh, layout.cut(whole, comm.rank))
+
+
+def test_sums_are_taken_in_the_order_of_the_ranks_to_the_last_bit(comm):
+    terms = np.random.default_rng(0).standard_normal((comm.size, 50))
+    expected = np.zeros(50)
+    for term in terms:
+        expected += term
+    source = Layout((50,), (comm.size,), (PartialSum(),))
+    target = Layout((50,), (comm.size,), (Replicate(),))
+    total = redistribute(terms[comm.rank], source, target, comm)
+    np.testing.assert_array_equal(total, expected)
+
+
+def test_only_ranks_that_have_values_for_each_other_talk(comm):
+    shape = (6 * comm.size, 4)
+    rows = Layout(shape, (comm.size,), (Shard(0),))
+    halo = Layout(shape, (comm.size,), (Halo(0, 1),))
+    everywhere = Layout(shape, (comm.size,), (Replicate(),))
+    neighbours = (comm.rank > 0) + (comm.rank < comm.size - 1)
+    assert Redistribution(rows, rows, comm, float).messages == 0
+    assert Redistribution(rows, halo, comm, float).messages == neighbours
+    assert Redistribution(everywhere, halo, comm, float).messages == 0
+    assert Redistribution(rows, everywhere, comm, float).messages == comm.size - 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c16", "i8", "?"])
+def test_any_type_goes_from_the_root_to_all_and_back(comm, dtype):
+    whole = np.random.default_rng(0).integers(0, 2, (5, 3)).astype(dtype)
+    root = Layout(whole.shape, (comm.size,), (On(0),))
+    blocks = Layout(whole.shape, (comm.size,), (Shard(0),))
+    mine = redistribute(root.cut(whole, comm.rank), root, blocks, comm)
+    np.testing.assert_array_equal(mine, blocks.cut(whole, comm.rank), strict=True)
+    back = redistribute(mine, blocks, root, comm)
+    np.testing.assert_array_equal(back, whole if comm.rank == 0 else whole[:0], strict=True)
+
+
+def test_the_norm_counts_every_value_once(comm):
+    whole = np.random.default_rng(0).standard_normal((9, 7))
+    for placement in (Shard(0), Halo(0, 2), BlockCyclic(1, 2), On(comm.size - 1)):
+        layout = Layout(whole.shape, (comm.size,), (placement,))
+        mine = layout.cut(whole, comm.rank)
+        # 63 squares in another order: a few units in the last place.
+        np.testing.assert_allclose(norm(mine, layout, comm), np.linalg.norm(whole), rtol=1e-14)
+
+
+def test_an_array_that_does_not_fit_on_one_rank_is_refused_on_all(comm):
+    layout = Layout((6, 4), (comm.size,), (Shard(0),))
+    wrong = np.zeros(np.add(layout.local_shape(comm.rank), (comm.rank == comm.size - 1, 0)))
+    with pytest.raises(ValueError, match="source layout needs an array of shape"):
+        redistribute(wrong, layout, layout, comm)
+
+
+def test_layouts_that_do_not_fit_are_refused_with_both_numbers(comm):
+    here = Layout((6, 4), (comm.size,), (Shard(0),))
+    with pytest.raises(ValueError, match=r"shape \(6, 4\), the target \(6, 5\)"):
+        Redistribution(here, Layout((6, 5), (comm.size,), (Shard(0),)), comm, float)
+    more = Layout((6, 4), (comm.size + 1,), (Shard(0),))
+    with pytest.raises(ValueError, match=f"needs {comm.size + 1} ranks, there are {comm.size}"):
+        Redistribution(here, more, comm, float)
+
+
+@pytest.mark.ranks(2, 3)
+def test_types_that_differ_between_ranks_are_refused_on_all(comm):
+    layout = Layout((6,), (comm.size,), (Shard(0),))
+    mine = np.zeros(layout.local_shape(comm.rank), "f4" if comm.rank == 1 else "f8")
+    with pytest.raises(ValueError, match=r"float32.*float64"):
+        redistribute(mine, layout, layout, comm)
