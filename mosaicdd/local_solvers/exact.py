@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.linear_plan import LinearPlan
+from mosaicdd.local_solvers.base import Plan
+from mosaicdd.local_solvers.reflection_plan import linear_plan
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import Equation
 
@@ -35,7 +36,7 @@ class ExactSolver:
         nodes[1:-1, 1:-1] = system.solve(system.right_hand_side(nodes)).reshape(m - 1, m - 1, -1)
         return nodes
 
-    def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> LinearPlan:
+    def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> Plan:
         """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` integers in cells.
 
         Raises
@@ -47,7 +48,8 @@ class ExactSolver:
         m = self.subdomain.cells
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:
             raise ValueError(f"the exact local solver knows grid nodes 0..{m} only")
-        return LinearPlan(self.operator[nodes[:, 0], nodes[:, 1]], device=device, dtype=dtype)
+        operator = self.operator[nodes[:, 0], nodes[:, 1]]
+        return linear_plan(operator, points, self.subdomain, device=device, dtype=dtype)
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> None:
         """Return None: there are no data for which it is not made."""

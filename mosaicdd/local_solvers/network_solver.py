@@ -13,7 +13,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.base import OutsideRange, Plan
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
-from mosaicdd.local_solvers.linear_plan import LinearPlan
+from mosaicdd.local_solvers.reflection_plan import linear_plan
 from mosaicdd.local_solvers.spectrum_range import SpectrumRange
 from mosaicdd.problems.equations import Equation
 from mosaicdd.storage.model_file import ModelCard
@@ -66,7 +66,8 @@ class NetworkSolver:
                 f"query points must lie within 0..{m} cells, got {points.min():g}..{points.max():g}"
             )
         if self.linear:
-            return LinearPlan(self.operator(points), device=device, dtype=dtype)
+            operator = self.operator(points)
+            return linear_plan(operator, points, self.subdomain, device=device, dtype=dtype)
         return NetworkPlan(self, points, device=device, dtype=dtype)
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
