@@ -32,7 +32,7 @@ HOMES = {
     "click": {"cli"},
     "rich": {"cli"},
     "matplotlib": {"report"},
-    "torch.distributed": {"training"},
+    "torch.distributed": {"training", "parallel.layouts.dtensor"},
     "pytorch_optimizer": {"training"},
 }
 FREE = {"numpy", "scipy", "torch"}

@@ -127,11 +127,11 @@ def test_between_random_layouts_there_and_back_gives_the_array_exactly(comm):
 
 
 def test_a_rank_holds_its_source_its_target_and_one_message(comm):
-    # The plan's numpy arrays are the largest message, to the byte; a call adds the target, numpy's
-    # own buffer of 8192 values when it adds, and the interpreter's small objects: none of these
-    # grows with the array.
-    values = 600_000
-    small = np.getbufsize() * 8 + 20_000  # bytes
+    # The plan's numpy arrays are the largest message, to the byte. A call adds the target; where
+    # terms are added, numpy's own buffers of 8192 values for each of three operands; and the
+    # interpreter's small objects. The last two do not grow with the array.
+    values = 1_200_000
+    small = 3 * np.getbufsize() * 8 + 20_000  # bytes
     for draw in map(np.random.default_rng, range(12)):
         shape = [(values,), (500, values // 500), (60, 50, values // 3000)][draw.integers(3)]
         source, target = (random_layout(draw, shape, comm.size) for _ in range(2))

@@ -1,0 +1,91 @@
+"""Arrays as DTensors, in a gloo group of the ranks."""
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from mosaicdd.parallel.layouts.dtensor import to_dtensor
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.placements import Halo, Merge, On, PartialSum, Replicate, Shard
+from mosaicdd.training.rank_group import rank_group
+
+pytestmark = pytest.mark.ranks(1, 2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def process_group():
+    """Open the group once: rank_group opens none for one rank."""
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.size == 1:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        yield
+        dist.destroy_process_group()
+    else:
+        with rank_group(MPI.COMM_WORLD):
+            yield
+
+
+def layouts(comm, all_dims):
+    """List layouts of (7, 5): on 4 ranks torch's shards of 7 are 2, 2, 2, 1, of 5 2, 2, 1, 0."""
+    shape, size = (7, 5), comm.size
+    uneven = (7 - (size > 1), *([0] * (size - 2)), *([1] * (size > 1)))
+    one = [
+        Shard(0),
+        Shard(1),
+        Shard(0, uneven),
+        Halo(0, 2),
+        On(size - 1),
+        Replicate(),
+        PartialSum(),
+    ]
+    two = [
+        (Shard(0), Shard(1)),
+        (Halo(0, 1), Halo(1, 1)),
+        (Shard(1), Shard(1)),
+        (Replicate(), Shard(0)),
+        (Shard(1), PartialSum()),
+    ]
+    return [Layout(shape, (size,), (placement,)) for placement in one] + [
+        Layout(shape, dims, placements) for dims in all_dims for placements in two
+    ]
+
+
+def local(layout, whole, rank):
+    """Return a rank's array of whole numbers; of a sum, every rank has a share of each value."""
+    shares = layout.spread(Merge.SUM)
+    parts = [layout.mesh[axis] for axis in shares]
+    number = layout.coordinates(rank)[shares[0]] if shares else 0
+    term = 3.0 * number
+    if shares and number == 0:
+        term = -3.0 * (parts[0] * (parts[0] - 1) // 2)
+    return layout.cut(whole * (number == 0) + term, rank)
+
+
+def test_the_full_tensor_equals_the_array(comm, all_dims, process_group):
+    whole = np.random.default_rng(0).integers(-99, 99, (7, 5)).astype(float)
+    for layout in layouts(comm, all_dims):
+        tensor = to_dtensor(local(layout, whole, comm.rank), layout, comm)
+        assert tensor.shape == whole.shape
+        assert torch.equal(tensor.full_tensor(), torch.from_numpy(whole)), str(layout)
+
+
+def test_torch_can_go_on_with_it(comm, process_group):
+    whole = np.random.default_rng(0).standard_normal((7, 5))
+    layout = Layout(whole.shape, (comm.size,), (Halo(0, 1),))
+    tensor = to_dtensor(layout.cut(whole, comm.rank), layout, comm)
+    product = (tensor.T @ tensor).full_tensor()
+    # Sums of 7 products below 10 in another order: a few units in the last place.
+    np.testing.assert_allclose(product.numpy(), whole.T @ whole, atol=1e-14)
+
+
+def test_without_a_process_group_of_these_ranks_it_is_refused(comm, monkeypatch, process_group):
+    layout = Layout((4,), (comm.size,), (Shard(0),))
+    mine = np.zeros(layout.local_shape(comm.rank))
+    monkeypatch.setattr(dist, "get_world_size", lambda: comm.size + 1)
+    with pytest.raises(RuntimeError, match=f"of {comm.size + 1}, the communicator"):
+        to_dtensor(mine, layout, comm)
+    monkeypatch.setattr(dist, "is_initialized", lambda: False)
+    with pytest.raises(RuntimeError, match="open one first"):
+        to_dtensor(mine, layout, comm)
