@@ -39,7 +39,7 @@ def to_dtensor(array: np.ndarray, layout: Layout, comm: MPI.Intracomm) -> dtenso
 
     ``Replicate`` and ``PartialSum`` become DTensor's ``Replicate`` and ``Partial``; whatever cuts
     an axis becomes its ``Shard``, to whose sizes the array is redistributed. The mesh is one of
-    CPUs; for another device, call ``DTensor.to``.
+    CPUs, so the process group needs a backend for them (gloo).
 
     Raises
     ------
