@@ -144,8 +144,14 @@ def interface_of():
     """Return a function that cuts the interface of a block out of a whole field."""
 
     def cut(block, field):
-        values = torch.from_numpy(Interface.values_of_field(block, field))
-        return Interface(block, device=values.device, dtype=values.dtype, flat=values)
+        s = block.lattice.spacing
+        v = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
+        for axis, oriented in enumerate((field, field.T)):
+            first = block.origin[1 - axis]
+            nodes = slice(first, first + block.cells[1 - axis] + 1)
+            lines = oriented[::s][block.first[axis] : block.last[axis] + 1, nodes]
+            v.lines[axis].copy_(torch.from_numpy(lines.astype(float)))
+        return v
 
     return cut
 

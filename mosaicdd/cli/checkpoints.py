@@ -78,12 +78,12 @@ class Checkpoints:
         writing = writing_checkpoint(self._path, self._problem) if root else nullcontext()
         with writing as writer:
             for axis, lines in enumerate(v.lines):
-                name = line_name(axis)
+                name, dtype = line_name(axis), self._problem["dtype"]
                 if root:
-                    writer.create(name, self._lattice.line_shape(axis), self._problem["dtype"])
-                part = lines[v.block.owned(axis)].cpu().numpy()
-                place = v.block.owned_place(axis)
-                collect(self._grid, part, place, writer.into(name) if root else None)
+                    writer.create(name, self._lattice.line_shape(axis), dtype)
+                part = lines[0, *v.block.owned(axis)].cpu().numpy()
+                parts = [(part, v.block.owned_place(axis))]
+                collect(self._grid, parts, dtype, 2, writer.into(name) if root else None)
             if root:
                 writer.history(asdict(history))
 

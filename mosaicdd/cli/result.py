@@ -3,19 +3,25 @@
 import math
 import resource
 import sys
-import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
+from typing import Self
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solution
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.solution_file import writing_solution
 
 
@@ -62,35 +68,67 @@ def _count_outside(grid: ProcessGrid, solution: Solution) -> int | None:
     return int(grid.sum(np.array([float(solution.outside.sum())]))[0])
 
 
-def write_result(
-    output: str,
-    grid: ProcessGrid,
-    lattice: Lattice,
-    boundary: Boundary,
-    solution: Solution,
-    report: dict,
-    start: float,
-) -> None:
-    """Write the solution file, its field block by block, and complete the report's seconds."""
-    maps = {"error_estimate": solution.error_estimate.nodes}
-    if solution.outside is not None:
-        maps["outside_training_range"] = solution.outside.to(torch.uint8)
-    field, place = solution.field.cpu().numpy(), solution.error_estimate.place
-    maps = {name: values.cpu().numpy() for name, values in maps.items()}
-    if not grid.is_root:
-        for array, where in ((field, solution.place), *((m, place) for m in maps.values())):
-            collect(grid, array, where)
-        return
-    begin, seconds = time.perf_counter(), report["seconds"]
-    with writing_solution(output, lattice.grid, boundary, report["dtype"]) as writer:
-        collect(grid, field, solution.place, writer.into("solution"))
+class Output:
+    """The solution file, written strip by strip while the field is filled; all ranks take part.
+
+    The root opens it when the first strip is there. It appears under its name when the ``with``
+    block that this object guards ends well.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        grid: ProcessGrid,
+        lattice: Lattice,
+        boundary: Boundary,
+        dtype: str,
+        clock: Stopwatch,
+    ):
+        self._grid = grid
+        self._lattice = lattice
+        self._dtype = dtype
+        self._writing = clock.part("write")
+        self._new_file = writing_solution(path, lattice.grid, boundary, dtype)
+        self._open = ExitStack()
+        self._writer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure) -> bool | None:
+        return self._open.__exit__(*failure)
+
+    def field(self, strips: Iterator[Strip]) -> None:
+        """Write the field."""
+        if self._grid.is_root:
+            self._writer = self._open.enter_context(self._new_file)
+        parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in strips)
+        self._collect("solution", parts, self._dtype)
+
+    def maps(self, solution: Solution) -> None:
+        """Write what is known per lattice node."""
+        maps = {"error_estimate": solution.error_estimate.nodes}
+        if solution.outside is not None:
+            maps["outside_training_range"] = solution.outside.to(torch.uint8)
+        shape = tuple(n + 1 for n in self._lattice.cells)
         for name, values in maps.items():
-            writer.create(name, tuple(n + 1 for n in lattice.cells), values.dtype.str)
-            collect(grid, values, place, writer.into(name))
-        seconds["write"] = time.perf_counter() - begin
-        seconds["total"] = time.perf_counter() - start
-        command = {"command_line": " ".join(sys.argv)}
-        writer.describe(report | command, asdict(solution.history))
+            array = values.cpu().numpy()
+            if self._grid.is_root:
+                self._writer.create(name, shape, array.dtype.str)
+            self._collect(name, [(array, solution.error_estimate.place)], array.dtype)
+
+    def _collect(self, name: str, parts: Iterable, dtype) -> None:
+        def write(array: np.ndarray, place: Slices) -> None:
+            with self._writing:
+                self._writer.write(name, array, place)
+
+        collect(self._grid, parts, dtype, 2, write)
+
+    def describe(self, report: dict, history: History) -> None:
+        """Write the report and the history."""
+        if self._grid.is_root:
+            command = {"command_line": " ".join(sys.argv)}
+            self._writer.describe(report | command, asdict(history))
 
 
 def for_people(report: dict, output: str) -> str:

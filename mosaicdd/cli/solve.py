@@ -183,7 +183,7 @@ def solve(
     comm = world()  # with its one line where there is no MPI; the imports below need it
     from mosaicdd.cli.checkpoints import Checkpoints, listening
     from mosaicdd.cli.progress import IterationProgress
-    from mosaicdd.cli.result import for_people, report_of, write_result
+    from mosaicdd.cli.result import Output, for_people, report_of
     from mosaicdd.parallel.agreement import agree, on_root
     from mosaicdd.parallel.devices import device_of_rank
     from mosaicdd.parallel.memory import require_memory
@@ -192,6 +192,7 @@ def solve(
     from mosaicdd.schwarz.settings import SolveSettings
     from mosaicdd.schwarz.solver import SchwarzSolver
     from mosaicdd.schwarz.stopping import StoppingRule
+    from mosaicdd.schwarz.stopwatch import Stopwatch
 
     start = time.perf_counter()
     torch.set_num_threads(threads_per_rank())
@@ -234,7 +235,8 @@ def solve(
     with bad_input("--boundary"):
         data = on_root(comm, lambda: _boundary(boundary, lattice.grid))
     with bad_input():
-        schwarz = SchwarzSolver(grid, lattice, solver, settings)
+        clock = Stopwatch()
+        schwarz = SchwarzSolver(grid, lattice, solver, settings, clock=clock)
     truth = None
     if until_mae is not None:
         field = REFERENCES[reference](solver.equation, data) if grid.is_root else None
@@ -247,7 +249,11 @@ def solve(
     watch = Watch(checkpoints.save, 60 * checkpoint_minutes)
     comm.Barrier()
     setup = time.perf_counter() - start
-    with stage("solving", quiet=as_json or not grid.is_root) as show, listening(watch):
+    with (
+        Output(output, grid, lattice, data, dtype, clock) as file,
+        stage("solving", quiet=as_json or not grid.is_root) as show,
+        listening(watch),
+    ):
         solution = schwarz.solve(
             data,
             start=begin,
@@ -255,15 +261,25 @@ def solve(
             reference=truth,
             progress=IterationProgress(settings.stopping, show),
             watch=watch,
+            sink=file.field,
         )
-    report = report_of(grid, lattice, solver, settings, solution, device)
-    report["seconds"] = {"setup": setup} | solution.seconds
-    write_result(output, grid, lattice, data, solution, report, start)
+        file.maps(solution)
+        report = report_of(grid, lattice, solver, settings, solution, device)
+        report["seconds"] = _seconds(setup, solution.seconds, clock, start)
+        file.describe(report, solution.history)
     if solution.status != "interrupted":
         checkpoints.remove()
     if grid.is_root:
         click.echo(json_line(report) if as_json else for_people(report, output))
     return 0 if solution.converged else 1
+
+
+def _seconds(setup: float, solved: dict[str, float], clock, start: float) -> dict:
+    """Return where the time of this rank has gone until now."""
+    write = clock.seconds.get("write", 0.0)
+    parts = {"setup": setup} | solved | {"write": write}
+    parts["assemble"] -= write
+    return parts | {"total": time.perf_counter() - start}
 
 
 def _bytes_of_rank(lattice: Lattice, dtype: torch.dtype, ranks: int) -> int:

@@ -1,9 +1,10 @@
 """A block: the rectangle of lattice nodes whose subdomains one rank owns, and its local arrays.
 
-A block that owns the centres ``start..stop`` of an axis stores the region of all its subdomains:
-the lattice lines ``start - 1 .. stop``, closed. Neighbouring regions share one lattice cell. In
-this region every owned subdomain finds its perimeter, and every owned centre line its place.
-Without ranks there is one block, the whole lattice.
+A block that owns the centres ``start..stop`` of an axis stores a *region*: the lattice lines
+``start - halo .. stop - 1 + halo``, closed, as far as the domain reaches. With a halo of one lattice
+cell these are the perimeters of the owned subdomains, and neighbouring regions share one cell; each
+cell more lets the block compute one more ring of subdomains around its own. Subdomains of the
+region are counted from its lower-left corner. Without ranks there is one block, the whole lattice.
 """
 
 from dataclasses import dataclass
@@ -17,11 +18,18 @@ Piece = tuple[int, Slices]
 
 @dataclass(frozen=True)
 class Block:
-    """The subdomains centred at the lattice nodes ``start <= (i, j) < stop``, on axes (y, x)."""
+    """The subdomains centred at the lattice nodes ``start <= (i, j) < stop``, on axes (y, x).
+
+    Parameters
+    ----------
+    halo
+        Lattice cells that the region reaches beyond the owned centres.
+    """
 
     lattice: Lattice
     start: tuple[int, int]
     stop: tuple[int, int]
+    halo: int = 1
 
     @classmethod
     def whole(cls, lattice: Lattice) -> "Block":
@@ -29,27 +37,63 @@ class Block:
         return cls(lattice, (1, 1), lattice.cells)
 
     @property
+    def first(self) -> tuple[int, int]:
+        """First lattice line of the region per axis."""
+        return tuple(max(a - self.halo, 0) for a in self.start)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Last lattice line of the region per axis."""
+        ends = zip(self.stop, self.lattice.cells, strict=True)
+        return tuple(min(b - 1 + self.halo, k) for b, k in ends)
+
+    @property
     def subdomains(self) -> tuple[int, int]:
         """Owned subdomains per axis."""
         return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
 
     @property
+    def region_subdomains(self) -> tuple[int, int]:
+        """Subdomains per axis whose perimeters lie in the region."""
+        return tuple(b - a - 1 for a, b in zip(self.first, self.last, strict=True))
+
+    @property
     def cells(self) -> tuple[int, int]:
-        """Grid cells of the stored region per axis."""
-        return tuple((n + 1) * self.lattice.spacing for n in self.subdomains)
+        """Grid cells of the region per axis."""
+        s = self.lattice.spacing
+        return tuple((b - a) * s for a, b in zip(self.first, self.last, strict=True))
 
     @property
     def origin(self) -> tuple[int, int]:
-        """Grid node at the lower-left corner of the stored region."""
-        return tuple((a - 1) * self.lattice.spacing for a in self.start)
+        """Grid node at the lower-left corner of the region."""
+        return tuple(a * self.lattice.spacing for a in self.first)
 
     def at_edge(self, axis: int) -> tuple[bool, bool]:
         """Say whether the region touches the domain's edge at the low and high end of an axis."""
-        return self.start[axis] == 1, self.stop[axis] == self.lattice.cells[axis]
+        return self.first[axis] == 0, self.last[axis] == self.lattice.cells[axis]
+
+    def ring(self, number: int) -> Slices:
+        """Return the region's subdomains within ``number`` rings around the owned ones."""
+        return self._subdomains_between(
+            [max(a - number, 1) for a in self.start],
+            [min(b + number, k) for b, k in zip(self.stop, self.lattice.cells, strict=True)],
+        )
+
+    def inner_subdomains(self) -> Slices:
+        """Return the owned subdomains, whose perimeters no other block contributes to."""
+        low = [a + (a > 1) for a in self.start]
+        high = [b - (b < k) for b, k in zip(self.stop, self.lattice.cells, strict=True)]
+        return self._subdomains_between(low, [max(a, b) for a, b in zip(low, high, strict=True)])
+
+    def _subdomains_between(self, start: list[int], stop: list[int]) -> Slices:
+        return tuple(
+            slice(a - first - 1, b - first - 1)
+            for a, b, first in zip(start, stop, self.first, strict=True)
+        )
 
     def line_shape(self, axis: int) -> tuple[int, int]:
         """Shape of the lines constant in ``axis``: lattice lines, grid nodes along each."""
-        return self.subdomains[axis] + 2, self.cells[1 - axis] + 1
+        return self.last[axis] - self.first[axis] + 1, self.cells[1 - axis] + 1
 
     def boundary_pieces(self) -> list[Piece]:
         """List the parts of the interface on the edge of the domain, where the data are given."""
@@ -75,27 +119,37 @@ class Block:
             for low, high in (self.at_edge(axis), self.at_edge(1 - axis))
         )
 
-    def owned(self, axis: int) -> Slices:
-        """Return the part of the lines constant in ``axis`` that this block alone owns.
+    def owned_cells(self, axis: int) -> slice:
+        """Return the lattice cells along an axis that this block owns, counted from its region.
 
-        Along the lines, it is half-open: a lattice cell between two blocks belongs to the lower.
+        A cell between two blocks belongs to the lower.
         """
-        low, _ = self.at_edge(1 - axis)
-        return slice(1, -1), slice(1 if low else self.lattice.spacing, -1)
+        start = 0 if self.start[axis] == 1 else self.start[axis]
+        return slice(start - self.first[axis], self.stop[axis] - self.first[axis])
+
+    def owned(self, axis: int) -> Slices:
+        """Return the part of the lines constant in ``axis`` that this block alone owns."""
+        s, first = self.lattice.spacing, self.first[axis]
+        along = self.owned_cells(1 - axis)
+        lines = slice(self.start[axis] - first, self.stop[axis] - first)
+        return lines, slice(max(along.start * s, 1), along.stop * s)
 
     def owned_place(self, axis: int) -> Slices:
         """Return where the owned part of these lines belongs among the lines of the whole domain."""
-        _, nodes = self.owned(axis)
-        first, end = self.origin[1 - axis], self.cells[1 - axis]
-        return slice(self.start[axis], self.stop[axis]), slice(first + nodes.start, first + end)
+        lines, nodes = self.owned(axis)
+        origins = self.first[axis], self.origin[1 - axis]
+        return tuple(
+            slice(origin + part.start, origin + part.stop)
+            for origin, part in zip(origins, (lines, nodes), strict=True)
+        )
 
     def owned_nodes(self) -> tuple[Slices, Slices]:
         """Return which grid nodes this block alone owns, in the region and in the whole field."""
         local, whole = [], []
         for axis in (0, 1):
-            low, high = self.at_edge(axis)
-            first = 0 if low else self.lattice.spacing
-            last = self.cells[axis] + (1 if high else 0)
-            local.append(slice(first, last))
-            whole.append(slice(self.origin[axis] + first, self.origin[axis] + last))
+            s, cells = self.lattice.spacing, self.owned_cells(axis)
+            high = self.stop[axis] == self.lattice.cells[axis]
+            first, end = cells.start * s, cells.stop * s + (1 if high else 0)
+            local.append(slice(first, end))
+            whole.append(slice(self.origin[axis] + first, self.origin[axis] + end))
         return tuple(local), tuple(whole)

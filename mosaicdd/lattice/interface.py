@@ -1,12 +1,13 @@
 """The interface: the values that the iteration works on, on lattice lines only.
 
 Of a field of ``N^2`` values it holds ``O(N^2 / s)``: two families of lines, ``lines[0]`` constant
-in y, of shape ``(lines_y, nx + 1)``, and ``lines[1]`` constant in x, of shape ``(lines_x, ny +
-1)``, both in one flat tensor, so that a Krylov method can treat it as a vector. A lattice node
-stands in both families, with the same value.
+in y, of shape ``(n, lines_y, nx + 1)``, and ``lines[1]`` constant in x, of shape ``(n, lines_x, ny +
+1)``, for ``n`` problems on the same lattice; all in one flat tensor, so that a Krylov method can
+treat it as a vector. A lattice node stands in both families, with the same value.
 """
 
-import numpy as np
+from collections.abc import Sequence
+
 import torch
 
 from mosaicdd.lattice.block import Block
@@ -18,6 +19,8 @@ class Interface:
 
     Parameters
     ----------
+    problems
+        Problems that are solved at once.
     flat
         Storage, by default zeros; lines are views of it.
     """
@@ -28,73 +31,83 @@ class Interface:
         *,
         device: torch.device,
         dtype: torch.dtype,
+        problems: int = 1,
         flat: torch.Tensor | None = None,
     ):
         shapes = [block.line_shape(axis) for axis in (0, 1)]
         sizes = [rows * nodes for rows, nodes in shapes]
+        if flat is None:
+            flat = torch.zeros(problems * sum(sizes), device=device, dtype=dtype)
         self.block = block
-        self.flat = torch.zeros(sum(sizes), device=device, dtype=dtype) if flat is None else flat
+        self.problems = problems
+        self.flat = flat
         self.lines = tuple(
-            part.view(shape) for part, shape in zip(self.flat.split(sizes), shapes, strict=True)
+            part.unflatten(1, shape)
+            for part, shape in zip(
+                flat.view(problems, sum(sizes)).split(sizes, dim=1), shapes, strict=True
+            )
         )
 
     def like(self, flat: torch.Tensor | None = None) -> "Interface":
-        """Return another interface of the same block, by default of zeros."""
-        return Interface(self.block, device=self.flat.device, dtype=self.flat.dtype, flat=flat)
+        """Return another interface of the same block and problems, by default of zeros."""
+        kind = {"device": self.flat.device, "dtype": self.flat.dtype}
+        return Interface(self.block, problems=self.problems, flat=flat, **kind)
+
+    def like_boundary(self) -> "Interface":
+        """Return another interface with the values on the edge of the domain, zero elsewhere."""
+        other = self.like()
+        other.copy_boundary(self)
+        return other
 
     def clear_inner(self) -> None:
         """Set all values to zero but those on the edge of the domain."""
         for axis, lines in enumerate(self.lines):
-            lines[self.block.inner(axis)].zero_()
+            lines[..., *self.block.inner(axis)].zero_()
 
     def copy_boundary(self, other: "Interface") -> None:
         """Take the values on the edge of the domain from another interface."""
         for axis, part in self.block.boundary_pieces():
-            self.lines[axis][part] = other.lines[axis][part]
+            self.lines[axis][..., *part] = other.lines[axis][..., *part]
 
-    def impose(self, boundary: Boundary) -> None:
-        """Write boundary data to the values on the edge of the domain."""
+    def impose(self, boundaries: Sequence[Boundary]) -> None:
+        """Write the boundary data of each problem to its values on the edge of the domain."""
         s, block = self.block.lattice.spacing, self.block
         for axis, lines in enumerate(self.lines):
             other = 1 - axis
             along = slice(block.origin[other], block.origin[other] + block.cells[other] + 1)
             across = slice(block.origin[axis], block.origin[axis] + block.cells[axis] + 1, s)
-            for end, at in zip((0, -1), block.at_edge(axis), strict=True):
-                if at:
-                    lines[end] = torch.from_numpy(boundary.edge(axis, end)[along].copy())
-            for end, at in zip((0, -1), block.at_edge(other), strict=True):
-                if at:
-                    lines[:, end] = torch.from_numpy(boundary.edge(other, end)[across].copy())
+            for own, boundary in zip(lines, boundaries, strict=True):
+                for end, at in zip((0, -1), block.at_edge(axis), strict=True):
+                    if at:
+                        own[end] = torch.from_numpy(boundary.edge(axis, end)[along].copy())
+                for end, at in zip((0, -1), block.at_edge(other), strict=True):
+                    if at:
+                        own[:, end] = torch.from_numpy(boundary.edge(other, end)[across].copy())
+
+    def owned_parts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return views of the values that this block owns: every node of the interface once.
+
+        Over all blocks each interface node inside the domain is owned once. Of the two copies of a
+        lattice node, the one in the lines constant in y counts, so the lines constant in x come as
+        ``(n, lines, lattice cells, s - 1)``.
+        """
+        s, block = self.block.lattice.spacing, self.block
+        cells, across = block.owned_cells(0), block.owned(1)[0]
+        between = self.lines[1][:, across, 1:].unfold(2, s - 1, s)[:, :, cells]
+        return self.lines[0][..., *block.owned(0)], between
 
     def ownership(self) -> "Interface":
-        """Return ones at the values that this block owns and zeros elsewhere.
-
-        Over all blocks each interface node inside the domain is owned once; of the two copies of a
-        lattice node, the one in the lines constant in y counts.
-        """
+        """Return ones at the values that this block owns and zeros elsewhere."""
         owned = self.like()
-        for axis, lines in enumerate(owned.lines):
-            lines[self.block.owned(axis)] = 1.0
-        owned.lines[1][:, :: self.block.lattice.spacing] = 0.0
+        for part in owned.owned_parts():
+            part.fill_(1.0)
         return owned
 
     def nodes(self) -> torch.Tensor:
-        """Return the values at the owned lattice nodes, a view of shape ``block.subdomains``."""
-        s = self.block.lattice.spacing
-        return self.lines[0][1:-1, s:-1:s]
-
-    @staticmethod
-    def values_of_field(block: Block, field: np.ndarray) -> np.ndarray:
-        """Take the flat values of a block from a field of the whole domain."""
-        s = block.lattice.spacing
-        return Interface.values_of_lines(block, (field[::s], field[:, ::s].T))
-
-    @staticmethod
-    def values_of_lines(block: Block, lines: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """Take the flat values of a block from the lines of the whole domain."""
-        parts = []
-        for axis, whole in enumerate(lines):
-            across = slice(block.start[axis] - 1, block.stop[axis] + 1)
-            first = block.origin[1 - axis]
-            parts.append(whole[across, first : first + block.cells[1 - axis] + 1].ravel())
-        return np.concatenate(parts)
+        """Return the values at the owned lattice nodes, a view ``(n, *block.subdomains)``."""
+        s, block = self.block.lattice.spacing, self.block
+        rows, columns = (
+            slice(a - first, b - first)
+            for a, b, first in zip(block.start, block.stop, block.first, strict=True)
+        )
+        return self.lines[0][:, rows, columns.start * s : (columns.stop - 1) * s + 1 : s]

@@ -1,7 +1,8 @@
 """Restriction and prolongation between the interface of a block and its subdomains.
 
-A batch of subdomains is a pair of slices, ``rows`` and ``columns``, into the owned subdomains of
-a block; steps of 2 select a phase. All is views, copies and sums: nothing is indexed by lists.
+A batch of subdomains is a pair of slices, ``rows`` and ``columns``, into the subdomains of a
+block's region, of all ``n`` problems that are solved at once; steps of 2 select a phase. It has ``B``
+subdomains, problem by problem. All is views, copies and sums: nothing is indexed by lists.
 """
 
 from collections.abc import Iterator
@@ -28,15 +29,14 @@ def batch_shape(batch: Batch) -> tuple[int, int]:
     return length(batch[0]), length(batch[1])
 
 
-def batches(shape: tuple[int, int], largest: int, first=(0, 0), step: int = 1) -> Iterator[Batch]:
-    """Cut the subdomains ``first::step`` of a block into batches of at most ``largest``.
+def batches(part: Batch, largest: int, step: int = 1) -> Iterator[Batch]:
+    """Cut every ``step``-th subdomain of a part of the region into batches of at most ``largest``.
 
-    Parameters
-    ----------
-    shape
-        Subdomains of the block per axis.
+    Rows before columns; a part without subdomains gives no batch.
     """
-    every = [range(f, n, step) for f, n in zip(first, shape, strict=True)]
+    every = [range(p.start, p.stop, step) for p in part]
+    if not all(every):
+        return
     across = max(1, min(largest, len(every[1])))
     down = max(1, largest // across)
     for row in range(0, len(every[0]), down):
@@ -60,7 +60,7 @@ class Transfer:
         self.m = block.lattice.subdomain.cells
         self.s = block.lattice.spacing
         self.hats = tuple(  # per axis: (subdomains, m - 1)
-            torch.as_tensor(block.lattice.hats(axis, block.start[axis], block.stop[axis])).to(
+            torch.as_tensor(block.lattice.hats(axis, block.first[axis] + 1, block.last[axis])).to(
                 device=device, dtype=dtype
             )
             for axis in (0, 1)
@@ -68,22 +68,22 @@ class Transfer:
 
     def restrict(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:
         """Gather the perimeters of a batch into ``out``, ``(B, P)``."""
-        perimeters = out.view(*batch_shape(batch), 4, self.m)
+        perimeters = out.view(-1, *batch_shape(batch), 4, self.m)
         for side, (axis, distance, backwards) in enumerate(_SIDES):
-            lines = interface.lines[axis][:, 1:] if backwards else interface.lines[axis]
+            lines = interface.lines[axis][..., 1:] if backwards else interface.lines[axis]
             across, along = batch[axis], batch[1 - axis]
             across = slice(across.start + distance, across.stop + distance, across.step)
-            values = lines[across].unfold(1, self.m, self.s)[:, along]
+            values = lines[:, across].unfold(2, self.m, self.s)[:, :, along]
             if axis == 1:
-                values = values.transpose(0, 1)
-            perimeters[:, :, side] = values.flip(-1) if backwards else values
+                values = values.transpose(1, 2)
+            perimeters[..., side, :] = values.flip(-1) if backwards else values
 
     def weigh(self, values: torch.Tensor, batch: Batch) -> None:
         """Multiply centre lines ``(B, 2 (m - 1))`` by the partition of unity, in place."""
         rows, columns = batch
-        halves = values.view(*batch_shape(batch), 2, self.m - 1)
-        halves[:, :, 0] *= self.hats[1][columns]
-        halves[:, :, 1] *= self.hats[0][rows][:, None]
+        halves = values.view(-1, *batch_shape(batch), 2, self.m - 1)
+        halves[..., 0, :] *= self.hats[1][columns]
+        halves[..., 1, :] *= self.hats[0][rows][:, None]
 
     def add(self, values: torch.Tensor, batch: Batch, interface: Interface) -> None:
         """Add centre lines ``(B, 2 (m - 1))`` of a batch to the interface; they may overlap."""
@@ -97,14 +97,14 @@ class Transfer:
 
     def _targets(self, values: torch.Tensor, batch: Batch, interface: Interface):
         """Pair views of the interface that do not overlap with the values that belong there."""
-        halves = values.view(*batch_shape(batch), 2, self.m - 1)
+        halves = values.view(-1, *batch_shape(batch), 2, self.m - 1)
         for axis, lines in enumerate(interface.lines):
-            source = halves[:, :, axis]
+            source = halves[..., axis, :]
             if axis == 1:
-                source = source.transpose(0, 1)
+                source = source.transpose(1, 2)
             across, along = batch[axis], batch[1 - axis]
-            centres = lines[across.start + 1 : across.stop + 1 : across.step, 1:]
-            windows = centres.unfold(1, self.m - 1, self.s)[:, along]
+            centres = lines[:, across.start + 1 : across.stop + 1 : across.step, 1:]
+            windows = centres.unfold(2, self.m - 1, self.s)[:, :, along]
             apart = 1 if (along.step or 1) > 1 else 2
             for first in range(apart):
-                yield windows[:, first::apart], source[:, first::apart]
+                yield windows[:, :, first::apart], source[:, :, first::apart]

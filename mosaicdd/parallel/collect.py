@@ -1,53 +1,64 @@
-"""Blocks to and from the root: one at a time, so that no buffer holds more than one of them."""
+"""Parts of arrays from all ranks to the root, which holds one of them at a time.
 
-from collections.abc import Callable
+Ranks make their parts while they send them, and the root takes one of each in turn: nobody holds
+more than the part at hand, and all work side by side.
+"""
+
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from mosaicdd.parallel.process_grid import ProcessGrid
 
 _TAG = 100
+Part = tuple[np.ndarray, tuple[slice, ...]]
+"""An array, and where it belongs: a slice per axis."""
 
 
-def collect(grid: ProcessGrid, array: np.ndarray, place, sink: Callable | None = None) -> None:
-    """Hand every rank's array to the root, in the order of the ranks.
+def collect(
+    grid: ProcessGrid, parts: Iterable[Part], dtype, axes: int, sink: Callable | None = None
+) -> None:
+    """Hand every rank's parts to the root.
 
     Parameters
     ----------
-    array
-        This rank's contiguous array.
-    place
-        Where it belongs, passed on to the sink.
+    parts
+        Of this rank; an iterator is asked for the next one when the last one has been handed over.
+    dtype, axes
+        Of all parts of all ranks.
     sink
-        ``sink(array, place)``, called on the root only, once per rank.
+        ``sink(array, place)``, called on the root only, once per part; the array is overwritten by
+        the next.
     """
     if not grid.is_root:
-        grid.comm.send((array.shape, array.dtype.str, place), dest=0, tag=_TAG)
-        grid.comm.Send(np.ascontiguousarray(array), dest=0, tag=_TAG)
+        for array, place in parts:
+            header = [[part.start, part.stop] for part in place]
+            grid.comm.Send(np.array([1, *np.ravel(header)], np.int64), dest=0, tag=_TAG)
+            grid.comm.Send(np.ascontiguousarray(array, dtype), dest=0, tag=_TAG)
+        grid.comm.Send(np.zeros(1 + 2 * axes, np.int64), dest=0, tag=_TAG)
         return
-    sink(array, place)
-    for rank in range(1, grid.size):
-        shape, dtype, where = grid.comm.recv(source=rank, tag=_TAG)
-        received = np.empty(shape, dtype)
-        grid.comm.Recv(received, source=rank, tag=_TAG)
-        sink(received, where)
+    sources = [iter(parts), *(_received(grid, rank, dtype, axes) for rank in range(1, grid.size))]
+    while sources:
+        for source in list(sources):
+            part = next(source, None)
+            if part is None:
+                sources.remove(source)
+            else:
+                sink(*part)
 
 
-def distribute(grid: ProcessGrid, source: Callable[[int], np.ndarray] | None) -> np.ndarray:
-    """Hand every rank its array from the root.
-
-    Parameters
-    ----------
-    source
-        ``source(rank)`` on the root, not called elsewhere.
-    """
-    if not grid.is_root:
-        shape, dtype = grid.comm.recv(source=0, tag=_TAG)
-        array = np.empty(shape, dtype)
-        grid.comm.Recv(array, source=0, tag=_TAG)
-        return array
-    for rank in range(1, grid.size):
-        array = np.ascontiguousarray(source(rank))
-        grid.comm.send((array.shape, array.dtype.str), dest=rank, tag=_TAG)
-        grid.comm.Send(array, dest=rank, tag=_TAG)
-    return np.ascontiguousarray(source(0))
+def _received(grid: ProcessGrid, rank: int, dtype, axes: int) -> Iterable[Part]:
+    """Yield the parts that a rank sends, in one buffer."""
+    header = np.empty(1 + 2 * axes, np.int64)
+    buffer = np.empty(0, dtype)
+    while True:
+        grid.comm.Recv(header, source=rank, tag=_TAG)
+        if not header[0]:
+            return
+        place = tuple(slice(int(a), int(b)) for a, b in header[1:].reshape(axes, 2))
+        shape = [part.stop - part.start for part in place]
+        size = int(np.prod(shape))
+        if len(buffer) < size:
+            buffer = np.empty(size, dtype)
+        grid.comm.Recv(buffer[:size], source=rank, tag=_TAG)
+        yield buffer[:size].reshape(shape), place

@@ -2,7 +2,8 @@
 
 Each rank sends only its own contributions, packed into one message per neighbour, and adds what
 it receives; a node that two ranks share then has the same value on both, to the last bit. All
-messages are persistent requests on host buffers, planned once.
+messages are persistent requests, planned once. Between `start` and `finish` they travel, and the
+rank may compute what they do not touch.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,9 @@ from mosaicdd.lattice.sharing import DIRECTIONS, Direction
 from mosaicdd.parallel.process_grid import ProcessGrid
 
 Part = tuple[int, tuple[slice, slice]]
-"""Which of the arrays, and which part of it."""
+"""Which of the arrays, and which part of its last two axes."""
+
+BUFFERS = ("host", "cuda")
 
 
 class HaloExchange:
@@ -28,6 +31,11 @@ class HaloExchange:
     sent, received
         ``sent(direction)``: the parts of the arrays to send to the neighbour in a direction, and
         those to which it contributes. The parts of two neighbours must match in shape and order.
+    dtype
+        Of the values on their way; by default that of the arrays.
+    buffers
+        ``"host"``: messages of a GPU are staged through pinned memory of the host; ``"cuda"``: MPI is
+        handed the memory of the GPU, which not every MPI library survives.
     """
 
     def __init__(
@@ -36,9 +44,13 @@ class HaloExchange:
         arrays: Sequence[torch.Tensor],
         sent: Callable[[Direction], list[Part]],
         received: Callable[[Direction], list[Part]],
+        *,
+        dtype: torch.dtype | None = None,
+        buffers: str = "host",
     ):
         self._outgoing, self._incoming, self._requests = [], [], []
-        device, dtype = arrays[0].device, arrays[0].dtype
+        self._travelling: Sequence[torch.Tensor] | None = None
+        kind = {"dtype": dtype or arrays[0].dtype, "device": arrays[0].device, "buffers": buffers}
         for tag, direction in enumerate(DIRECTIONS):
             rank = grid.neighbour(direction)
             if rank is None:
@@ -49,22 +61,36 @@ class HaloExchange:
                 (received(direction), self._incoming, grid.comm.Recv_init, opposite),
             ):
                 if parts:
-                    message = _Message(parts, arrays, device, dtype)
+                    message = _Message(parts, arrays, **kind)
                     messages.append(message)
-                    self._requests.append(initialise(message.host.numpy(), rank, label))
-        self.words = sum(len(message.host) for message in self._outgoing)
+                    self._requests.append(initialise(message.for_mpi(), rank, label))
+        self.words = sum(len(message.buffer) for message in self._outgoing)
         self.messages = len(self._outgoing)
 
-    def add(self, arrays: Sequence[torch.Tensor]) -> None:
-        """Add the neighbours' contributions to ``arrays``, in place."""
+    def start(self, arrays: Sequence[torch.Tensor]) -> None:
+        """Send what this rank contributed to its neighbours; `finish` must follow."""
+        self._travelling = arrays
         if not self._requests:
             return
         for message in self._outgoing:
             message.pack(arrays)
+        for message in self._outgoing:
+            message.wait_for_device()
         MPI.Prequest.Startall(self._requests)
+
+    def finish(self) -> None:
+        """Wait for the neighbours' contributions, if they travel, and add them, in place."""
+        arrays, self._travelling = self._travelling, None
+        if not self._requests or arrays is None:
+            return
         MPI.Request.Waitall(self._requests)
         for message in self._incoming:
             message.add_to(arrays)
+
+    def add(self, arrays: Sequence[torch.Tensor]) -> None:
+        """Add the neighbours' contributions to ``arrays``, in place."""
+        self.start(arrays)
+        self.finish()
 
     def free(self) -> None:
         """Release the persistent requests."""
@@ -76,24 +102,46 @@ class HaloExchange:
 class _Message:
     """Parts of arrays and the contiguous buffer that holds them while they travel."""
 
-    def __init__(self, parts: list[Part], arrays, device: torch.device, dtype: torch.dtype):
-        shapes = [arrays[index][part].shape for index, part in parts]
+    def __init__(
+        self,
+        parts: list[Part],
+        arrays: Sequence[torch.Tensor],
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        buffers: str,
+    ):
+        shapes = [arrays[index][..., *part].shape for index, part in parts]
         sizes = [int(np.prod(shape)) for shape in shapes]
-        on_gpu = device.type == "cuda"
         self._parts = parts
-        self.host = torch.empty(sum(sizes), dtype=dtype, pin_memory=on_gpu)
-        self._staged = torch.empty(sum(sizes), dtype=dtype, device=device) if on_gpu else self.host
-        split = self._staged.split(sizes)
+        self._on_gpu = device.type == "cuda"
+        self._packed = torch.empty(sum(sizes), dtype=dtype, device=device)
+        staged = self._on_gpu and buffers == "host"
+        self.buffer = (
+            torch.empty(sum(sizes), dtype=dtype, pin_memory=True) if staged else self._packed
+        )
+        split = self._packed.split(sizes)
         self._views = [view.view(shape) for view, shape in zip(split, shapes, strict=True)]
 
+    def for_mpi(self) -> np.ndarray | torch.Tensor:
+        """Return the buffer as MPI takes it; a tensor of a GPU says where it is itself."""
+        return self.buffer if self.buffer.is_cuda else self.buffer.numpy()
+
     def pack(self, arrays: Sequence[torch.Tensor]) -> None:
+        """Copy the parts into the buffer; on a GPU this has only begun."""
         for (index, part), view in zip(self._parts, self._views, strict=True):
-            view.copy_(arrays[index][part])
-        if self._staged is not self.host:
-            self.host.copy_(self._staged)  # waits for the device
+            view.copy_(arrays[index][..., *part])
+        if self.buffer is not self._packed:
+            self.buffer.copy_(self._packed, non_blocking=True)
+
+    def wait_for_device(self) -> None:
+        """Wait until the buffer is complete: MPI knows nothing of the GPU's stream."""
+        if self._on_gpu:
+            torch.cuda.current_stream(self._packed.device).synchronize()
 
     def add_to(self, arrays: Sequence[torch.Tensor]) -> None:
-        if self._staged is not self.host:
-            self._staged.copy_(self.host)
+        """Add the buffer to the parts."""
+        if self.buffer is not self._packed:
+            self._packed.copy_(self.buffer, non_blocking=True)
         for (index, part), view in zip(self._parts, self._views, strict=True):
-            arrays[index][part] += view
+            arrays[index][..., *part] += view

@@ -1,4 +1,8 @@
-"""The all-gather of one value per lattice node, for the replicated coarse solve."""
+"""The one collective of an iteration: lattice nodes to every rank, and sums over the ranks.
+
+Every rank solves the whole coarse problem, so each needs all lattice nodes. The few numbers that are
+added up over the ranks in every iteration travel with them.
+"""
 
 import numpy as np
 import torch
@@ -13,29 +17,53 @@ class NodeGather:
     ----------
     counts
         Lattice nodes inside the domain per axis.
+    problems
+        Problems ``n`` that are solved at once.
+    sums
+        Numbers, at most, to add up over the ranks.
     """
 
-    def __init__(self, grid: ProcessGrid, counts: Dims, *, device: torch.device):
+    def __init__(self, grid: ProcessGrid, counts: Dims, *, problems: int = 1, sums: int = 0):
         self._grid = grid
-        self._whole = torch.empty(counts, dtype=torch.float64)
-        self._device = device
-        self._blocks = []
-        sizes = []
+        self.nodes = torch.empty(problems, *counts, dtype=torch.float64)
+        if grid.size == 1:
+            return
+        blocks, sizes = [], []
         for rank in range(grid.size):
             start, stop = grid.partition(counts, rank)
-            self._blocks.append(tuple(slice(a, b) for a, b in zip(start, stop, strict=True)))
-            sizes.append(int(np.prod([b - a for a, b in zip(start, stop, strict=True)])))
-        self._sizes = sizes
-        self._mine = torch.empty(sizes[grid.rank], dtype=torch.float64)
-        self._all = torch.empty(sum(sizes), dtype=torch.float64)
+            blocks.append(tuple(slice(a, b) for a, b in zip(start, stop, strict=True)))
+            sizes.append(problems * int(np.prod([b - a for a, b in zip(start, stop, strict=True)])))
+        lengths = [size + sums for size in sizes]
+        own = sizes[grid.rank]
+        self._mine = torch.zeros(lengths[grid.rank], dtype=torch.float64)
+        self._my_nodes = self._mine[:own].view(self.nodes[..., *blocks[grid.rank]].shape)
+        self._my_sums = self._mine[own:].numpy()
+        everything = torch.empty(sum(lengths), dtype=torch.float64)
+        self._request = (self._mine.numpy(), (everything.numpy(), lengths))
+        self._placed = []  # what arrives from each rank, and where it belongs
+        self._sums = []
+        for block, size, part in zip(blocks, sizes, everything.split(lengths), strict=True):
+            place = self.nodes[..., *block]
+            self._placed.append((place, part[:size].view(place.shape)))
+            self._sums.append(part[size:].numpy())
 
-    def __call__(self, nodes: torch.Tensor) -> torch.Tensor:
-        """Return all nodes, ``counts``, from this rank's block of them."""
+    def __call__(self, mine: torch.Tensor, sums: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
+        """Return all nodes, ``(n, *counts)`` in a buffer of this object, and the sums over the ranks.
+
+        Parameters
+        ----------
+        mine
+            This rank's block of the nodes, of every problem.
+        sums
+            Numbers to add up; added in the order of the ranks, so they are the same on all.
+        """
         if self._grid.size == 1:
-            return nodes.to(torch.float64)
-        self._mine.view(nodes.shape).copy_(nodes)
-        self._grid.comm.Allgatherv(self._mine.numpy(), (self._all.numpy(), self._sizes))
-        for block, part in zip(self._blocks, self._all.split(self._sizes), strict=True):
-            whole = self._whole[block]
-            whole.copy_(part.view(whole.shape))
-        return self._whole.to(self._device)
+            self.nodes.copy_(mine)
+            return self.nodes, sums
+        count = len(sums)
+        self._my_nodes.copy_(mine)
+        self._my_sums[:count] = sums
+        self._grid.comm.Allgatherv(*self._request)
+        for place, part in self._placed:
+            place.copy_(part)
+        return self.nodes, np.sum([part[:count] for part in self._sums], axis=0)

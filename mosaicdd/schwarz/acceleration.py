@@ -1,43 +1,65 @@
 """How the iteration ``v <- M v`` is driven to its fixed point: as it is, or by GMRES.
 
-``M`` is any of the iterations (one-level or two-level). Both drivers return the last ``M v`` and
-its status; the last iteration is always a true one, so its update is measured, never predicted.
+``M`` is any of the iterations (one-level or two-level). Both drivers return the last ``M v`` and the
+status of each problem; the last iteration is always a true one, so its update is measured, never
+predicted.
 """
 
-from collections.abc import Callable
+import functools
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import CONVERGED, Monitor
-
-Iteration = Callable[[Interface, Interface], torch.Tensor]
-"""Writes ``M v`` to its second argument; returns ``R (T v - v)`` at the owned lattice nodes."""
 
 _RESTART = 30
 
 
-def stationary(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, str]:
-    """Repeat ``v <- M v``; safe for any local solver. ``v`` is overwritten."""
-    new = v.like()
-    new.copy_boundary(v)
+def stationary(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, list[str]]:
+    """Repeat ``v <- M v``; safe for any local solver. ``v`` is overwritten.
+
+    An iteration is judged by the sums that travel in the collective of the next, but at once when it
+    is expected to be the last.
+    """
+    old, new = v.like_boundary(), v.like_boundary()
+    results = v.like() if v.problems > 1 else None
+    measure = None
+    iterate.begin()
     while True:
-        residual = iterate(v, new)
-        status = monitor.record(v, new, residual)
-        v, new = new, v
-        if status:
-            return v, status
+        residual, totals = iterate.advance(v, new, measure)
+        if measure is not None:
+            _keep(results, v, monitor.enter(totals, v))
+            if monitor.ended:
+                iterate.finish()
+                break
+        old, v, new = v, new, old
+        measure = functools.partial(monitor.measure, old, v, residual)
+        if monitor.expects_end():
+            iterate.finish()
+            _keep(results, v, monitor.enter(monitor.total(measure()), v))
+            measure = None
+            if monitor.ended:
+                break
+    return (v if results is None else results), monitor.statuses
 
 
-def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, str]:
+def _keep(results: Interface | None, v: Interface, ended: list[int]) -> None:
+    """Keep the values of the problems that have just ended, where there are several."""
+    if results is not None:
+        for lines, values in zip(results.lines, v.lines, strict=True):
+            lines[ended] = values[ended]
+
+
+def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, list[str]]:
     """Solve ``(I - G) x = f`` by restarted GMRES, where ``M x = G x + f`` is affine.
 
     The residual of that system is the update. A cycle begins with a true iteration, which measures
     it; when the predicted one is small enough, the next cycle's first iteration decides.
     """
-    image = v.like()
-    image.copy_boundary(v)
+    owned = v.ownership().flat
+    image = v.like_boundary()
     basis = torch.empty(_RESTART + 1, len(v.flat), device=v.flat.device, dtype=v.flat.dtype)
     failure = None
     while True:
@@ -46,15 +68,21 @@ def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface
         if failure and status not in CONVERGED:
             status = failure
         if status:
-            return image, status
+            return image, [status]
         torch.sub(image.flat, v.flat, out=basis[0])
         if monitor.remaining > 1:
-            failure = _cycle(iterate, v, basis, monitor)
+            failure = _cycle(iterate, v, basis, owned, monitor)
         else:
             v, image = image, v
 
 
-def _cycle(iterate: Iteration, v: Interface, basis: torch.Tensor, monitor: Monitor) -> str | None:
+def _cycle(
+    iterate: Iteration,
+    v: Interface,
+    basis: torch.Tensor,
+    owned: torch.Tensor,
+    monitor: Monitor,
+) -> str | None:
     """Run Arnoldi steps from the residual in ``basis[0]`` and add the correction to ``v``."""
     beta = monitor.history.update[-1]
     basis[0] /= beta
@@ -64,7 +92,7 @@ def _cycle(iterate: Iteration, v: Interface, basis: torch.Tensor, monitor: Monit
     for k in range(min(_RESTART, monitor.remaining - 1)):
         iterate(v.like(basis[k]), image)
         torch.sub(basis[k], image.flat, out=basis[k + 1])
-        hessenberg[: k + 2, k] = _orthogonalise(basis, k + 1, monitor)
+        hessenberg[: k + 2, k] = _orthogonalise(basis, k + 1, owned, monitor)
         if not np.isfinite(hessenberg).all():
             return monitor.predict(np.nan)
         y, predicted = _least_squares(hessenberg[: k + 2, : k + 1], beta)
@@ -84,7 +112,7 @@ def _least_squares(hessenberg: np.ndarray, beta: float) -> tuple[np.ndarray, flo
     return y, float(np.linalg.norm(hessenberg @ y - target))
 
 
-def _orthogonalise(basis: torch.Tensor, k: int, monitor: Monitor) -> np.ndarray:
+def _orthogonalise(basis: torch.Tensor, k: int, mine: torch.Tensor, monitor: Monitor) -> np.ndarray:
     """Make ``basis[k]`` orthonormal to those before; return its ``k + 1`` coefficients.
 
     The inner product is the mean over the interface nodes. Classical Gram-Schmidt, twice: once
@@ -93,7 +121,7 @@ def _orthogonalise(basis: torch.Tensor, k: int, monitor: Monitor) -> np.ndarray:
     """
     w, coefficients = basis[k], np.zeros(k + 1)
     for _ in range(2):
-        owned = w * monitor.owned
+        owned = w * mine
         sums = monitor.mean(torch.mv(basis[:k], owned), torch.dot(owned, owned))
         projections, square = sums[:-1], sums[-1]
         w -= torch.mv(basis[:k].T, torch.as_tensor(projections).to(w))

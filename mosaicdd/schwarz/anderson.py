@@ -10,30 +10,29 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.schwarz.acceleration import Iteration
+from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
 _DEPTH = 5
 _GROWTH = 1.0  # of the update, above which the combination is dropped
 
 
-def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, str]:
+def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, list[str]]:
     """Drive ``v <- M v`` by Anderson acceleration of depth 5; ``v`` is overwritten.
 
     Returns
     -------
-    Interface, str
+    Interface, list of str
         The last ``M v``, whose update is measured, and its status.
     """
     memory = _Memory(v)
-    image = v.like()
-    image.copy_boundary(v)
+    image = v.like_boundary()
     best, best_update = v.like(v.flat.clone()), np.inf
     while True:
         residual = iterate(v, image)
         status = monitor.record(v, image, residual)
         if status:
-            return image, status
+            return image, [status]
         update = monitor.history.update[-1]
         if update > _GROWTH * best_update:
             memory.forget()
@@ -52,6 +51,7 @@ class _Memory:
         shape = (_DEPTH + 1, len(v.flat))
         self._images = torch.empty(shape, device=v.flat.device, dtype=v.flat.dtype)
         self._residuals = torch.empty_like(self._images)
+        self._owned = v.ownership().flat
         self._count = 0
 
     def forget(self) -> None:
@@ -69,7 +69,7 @@ class _Memory:
         """Return the combination of images, with weights that add up to 1, of least residual."""
         kept = min(self._count, len(self._images))
         residuals = self._residuals[:kept]
-        owned = residuals * monitor.owned
+        owned = residuals * self._owned
         gram = monitor.mean(owned @ residuals.T).reshape(kept, kept)
         weights = _weights(gram)
         return torch.mv(self._images[:kept].T, torch.as_tensor(weights).to(self._images))

@@ -7,13 +7,12 @@ a rate that does not depend on the domain; a start that is not finite is replace
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.acceleration import Iteration, stationary
-from mosaicdd.schwarz.discrete_residual import DiscreteResidual
-from mosaicdd.schwarz.fill import Fill
+from mosaicdd.schwarz.acceleration import stationary
+from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
 # With the exact local solver the residual of the field is far below the last update: 1e-2 of it.
@@ -48,17 +47,18 @@ class Certifier:
 
     Parameters
     ----------
-    iterate, fill
+    iterate
         Two-level, with the exact local solver.
+    discrete_residual
+        Of the field that an interface is filled to.
     """
 
-    def __init__(self, iterate: Iteration, fill: Fill, discrete_residual: DiscreteResidual):
+    def __init__(self, iterate: Iteration, discrete_residual: Callable[[Interface], float]):
         self._iterate = iterate
-        self._fill = fill
         self._discrete_residual = discrete_residual
 
     def __call__(
-        self, v: Interface, boundary: Boundary, rtol: float, monitor: Monitor
+        self, v: Interface, rtol: float, monitor: Monitor
     ) -> tuple[Interface, str, Certificate]:
         """Certify ``v``, which is overwritten; return the result, its status and certificate.
 
@@ -67,17 +67,16 @@ class Certifier:
         monitor
             Whose rule and history are new; its rule's tolerance is set here.
         """
-        zero = v.like()
-        zero.copy_boundary(v)
+        zero = v.like_boundary()
         first = self._first_updates(zero, monitor)
-        if not math.isfinite(monitor.distance(v, zero)):
+        if not math.isfinite(monitor.distance(v, zero)[0]):
             v = zero
         for number in range(_ROUNDS):
             tolerance = _LOOSER * rtol * _TIGHTER**number
             monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)
-            v, status = stationary(self._iterate, v, monitor)
-            self._fill(v)
-            reached = self._discrete_residual(self._fill.region, boundary) <= rtol
+            monitor.statuses = [None]
+            v, (status,) = stationary(self._iterate, v, monitor)
+            reached = self._discrete_residual(v) <= rtol
             if reached or not status.startswith("converged"):
                 break
         if reached:
@@ -88,12 +87,10 @@ class Certifier:
 
     def _first_updates(self, v: Interface, monitor: Monitor) -> tuple[float, float]:
         """Return the updates of the first two iterations from a zero start."""
-        one, two = v.like(), v.like()
-        one.copy_boundary(v)
-        two.copy_boundary(v)
+        one, two = v.like_boundary(), v.like_boundary()
         self._iterate(v, one)
         self._iterate(one, two)
-        return monitor.distance(one, v), monitor.distance(two, one)
+        return float(monitor.distance(one, v)[0]), float(monitor.distance(two, one)[0])
 
 
 def _certificate(rtol: float, first: tuple[float, float], updates: list[float]) -> Certificate:

@@ -44,47 +44,42 @@ class EdgeError:
         self._transfer = Transfer(block, **tensors)
         self._tensors = tensors
 
-    def __call__(self, v: Interface) -> float:
-        """Return the root mean square over the nodes inside the domain."""
+    def __call__(self, v: Interface) -> np.ndarray:
+        """Return the root mean square over the nodes inside the domain, ``(n,)``."""
+        total = np.zeros(v.problems)
         if not self._plans:
-            return 0.0
-        square = sum(self._square(v, batch) for batch in self._batches())
+            return total
+        for batch in self._batches():
+            total += self._square(v, batch)
         inside = math.prod(n - 1 for n in self._block.lattice.grid.shape)
-        return float(np.sqrt(self._grid.sum(np.array([float(square)]))[0] / inside))
+        return np.sqrt(self._grid.sum(total) / inside)
 
     def _batches(self) -> Iterator[Batch]:
-        """Yield the block's subdomains along the edge of the domain: rows, then columns."""
-        count = self._block.subdomains
-        ends = [
-            sorted(
-                {index for index, at in zip((0, n - 1), self._block.at_edge(a), strict=True) if at}
-            )
-            for a, n in enumerate(count)
-        ]
-        between = slice(*_without(ends[0], count[0]))
-        for axis, shape in ((0, (1, count[1])), (1, (between.stop - between.start, 1))):
-            for end in ends[axis]:
-                first = (end, 0) if axis == 0 else (between.start, end)
-                for part in batches(shape, _BATCH) if min(shape) > 0 else ():
-                    yield tuple(
-                        slice(f + p.start, f + p.stop, 1) for f, p in zip(first, part, strict=True)
-                    )
+        """Yield the owned subdomains along the edge of the domain: rows, then columns."""
+        block = self._block
+        rows, columns = block.ring(0)
+        inside = []  # the others, per axis
+        for part, start, stop, cells in zip(
+            (rows, columns), block.start, block.stop, block.lattice.cells, strict=True
+        ):
+            first = part.start + (start == 1)
+            inside.append(slice(first, max(first, part.stop - (stop == cells))))
+        for along, part in ((0, rows), (1, columns)):
+            ends = (slice(part.start, inside[along].start), slice(inside[along].stop, part.stop))
+            for end in ends:
+                strip = (end, columns) if along == 0 else (inside[0], end)
+                yield from batches(strip, _BATCH)
 
-    def _square(self, v: Interface, batch: Batch) -> float:
-        """Return the sum of the weighted squares of the differences in a batch."""
+    def _square(self, v: Interface, batch: Batch) -> np.ndarray:
+        """Return the sum of the weighted squares of the differences in a batch, ``(n,)``."""
         rows, columns = batch_shape(batch)
-        m = self._transfer.m
-        perimeters = torch.empty(rows * columns, 4 * m, **self._tensors)
+        m, count = self._transfer.m, v.problems * rows * columns
+        perimeters = torch.empty(count, 4 * m, **self._tensors)
         self._transfer.restrict(v, batch, perimeters)
-        values = [torch.empty(rows * columns, (m - 1) ** 2, **self._tensors) for _ in self._plans]
+        values = [torch.empty(count, (m - 1) ** 2, **self._tensors) for _ in self._plans]
         for plan, out in zip(self._plans, values, strict=True):
             plan(perimeters, out)
-        squares = torch.sub(*values).square_().view(rows, columns, m - 1, m - 1)
+        squares = torch.sub(*values).square_().view(-1, rows, columns, m - 1, m - 1)
         hats_y, hats_x = (h[part] for h, part in zip(self._transfer.hats, batch, strict=True))
-        return torch.einsum("rcyx,ry,cx->", squares, hats_y, hats_x).item()
-
-
-def _without(ends: list[int], count: int) -> tuple[int, int]:
-    """Return start and stop of ``0..count`` without the ends."""
-    start = 1 if 0 in ends else 0
-    return start, max(start, count - 1 if count - 1 in ends else count)
+        total = torch.einsum("nrcyx,ry,cx->n", squares, hats_y, hats_x)
+        return total.double().cpu().numpy()

@@ -13,8 +13,8 @@ import torch
 
 from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.schwarz.acceleration import Iteration
 from mosaicdd.schwarz.edge_error import EdgeError
+from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
 # 1 / (1 - rho) with rho = 1/3. Updates contract by 0.21 per iteration for any domain; single errors
@@ -43,17 +43,21 @@ class ErrorEstimate:
     place: Slices
 
 
-def estimate_error(
+def estimate_errors(
     exact_iteration: Iteration, v: Interface, monitor: Monitor, edge_error: EdgeError
-) -> ErrorEstimate:
-    """Estimate the error of ``v`` by one two-level iteration with the exact local solver."""
-    better = v.like()
-    better.copy_boundary(v)
+) -> list[ErrorEstimate]:
+    """Estimate the error of each problem by one two-level iteration with the exact local solver."""
+    better = v.like_boundary()
     exact_iteration(v, better)
-    interface = _SAFETY * monitor.distance(better, v)
-    return ErrorEstimate(
-        rms=interface + edge_error(v),
-        interface=interface,
-        nodes=_SAFETY * (better.nodes() - v.nodes()).abs(),
-        place=tuple(map(slice, v.block.start, v.block.stop)),
-    )
+    on_interface = _SAFETY * monitor.distance(better, v)
+    along_edge = edge_error(v)
+    nodes = _SAFETY * (better.nodes() - v.nodes()).abs()
+    return [
+        ErrorEstimate(
+            rms=float(on_interface[i] + along_edge[i]),
+            interface=float(on_interface[i]),
+            nodes=nodes[i],
+            place=tuple(map(slice, v.block.start, v.block.stop)),
+        )
+        for i in range(v.problems)
+    ]

@@ -1,14 +1,18 @@
 """One local solver put to work on a block: the iteration, and the fill of its result."""
 
+import dataclasses
+
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.process_grid import ProcessGrid
-from mosaicdd.schwarz.coarse_space import CoarseSpace, TwoLevel
-from mosaicdd.schwarz.fill import Fill
+from mosaicdd.schwarz.coarse_space import CoarseSpace
+from mosaicdd.schwarz.fill import FILL_HALO, Fill
+from mosaicdd.schwarz.iteration import AdditiveIteration
+from mosaicdd.schwarz.phases import PhaseIteration
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.sweep import AdditiveSweep, PhaseSweep
+from mosaicdd.schwarz.stopwatch import Stopwatch
 
-_FILL_BATCH = 4  # a filled subdomain takes about 8 times the memory of a swept one
+_FILL_BATCH = 8  # a filled subdomain takes about 8 times the memory of a swept one
 
 
 class Method:
@@ -17,31 +21,42 @@ class Method:
     Parameters
     ----------
     settings
-        Of which levels, sweep, sync, batches, device and precision count.
+        How the iteration works; of the rest, batches, device and precision count.
+    problems
+        Problems that are solved at once.
     """
 
     def __init__(
-        self, grid: ProcessGrid, block: Block, local_solver: LocalSolver, settings: SolveSettings
+        self,
+        grid: ProcessGrid,
+        block: Block,
+        local_solver: LocalSolver,
+        settings: SolveSettings,
+        problems: int = 1,
+        clock: Stopwatch | None = None,
     ):
         self.block = block
-        self._grid = grid
         self.local_solver = local_solver
         self._settings = settings
-        tensors = {"device": settings.device, "dtype": settings.dtype}
-        buffers = {"batch_subdomains": settings.batch_subdomains, **tensors}
-        plan = local_solver.plan(block.lattice.subdomain.centre_lines, **tensors)
+        self._problems = problems
+        self._clock = clock or Stopwatch()
+        kind = {"device": settings.device, "dtype": settings.dtype}
+        plan = local_solver.plan(block.lattice.subdomain.centre_lines, **kind)
+        shared = (settings, problems, self._clock)
         if settings.sweep == "phases":
-            self.iterate = PhaseSweep(grid, block, plan, sync=settings.sync, **buffers)
-        else:
-            self.iterate = AdditiveSweep(grid, block, plan, **buffers)
+            self.iterate = PhaseIteration(grid, block, plan, *shared)
+            return
+        coarse_space = None
         if settings.levels == 2:
-            coarse_space = CoarseSpace(grid, block, plan, local_solver.equation, **tensors)
-            self.iterate = TwoLevel(self.iterate, coarse_space)
+            coarse_space = CoarseSpace(grid, block, plan, local_solver.equation, *shared)
+        self.iterate = AdditiveIteration(grid, block, plan, *shared, coarse_space)
 
     def plan_fill(self) -> Fill:
-        """Plan the fill of the block's region; this allocates it."""
+        """Plan the fill of the nodes that the block owns."""
         settings = self._settings
-        tensors = {"device": settings.device, "dtype": settings.dtype}
-        plan = self.local_solver.plan(self.block.lattice.subdomain.interior, **tensors)
+        kind = {"device": settings.device, "dtype": settings.dtype}
+        plan = self.local_solver.plan(self.block.lattice.subdomain.interior, **kind)
         batch = max(1, settings.batch_subdomains // _FILL_BATCH)
-        return Fill(self._grid, self.block, plan, batch_subdomains=batch, **tensors)
+        wide = dataclasses.replace(self.block, halo=FILL_HALO)
+        shared = (settings, self._problems, self._clock)
+        return Fill(wide, plan, *shared, batch_subdomains=batch)

@@ -11,7 +11,7 @@ from mosaicdd.local_solvers.base import OutsideRange
 def subdomains_outside(
     v: Interface, block: Block, outside: OutsideRange, batch_subdomains: int
 ) -> torch.Tensor:
-    """Return booleans per owned subdomain, ``block.subdomains``.
+    """Return booleans per owned subdomain, ``(n, *block.subdomains)``.
 
     Parameters
     ----------
@@ -21,10 +21,11 @@ def subdomains_outside(
         Subdomains looked at in one go.
     """
     transfer = Transfer(block, device=v.flat.device, dtype=v.flat.dtype)
-    result = torch.zeros(block.subdomains, dtype=torch.bool, device=v.flat.device)
-    for batch in batches(block.subdomains, batch_subdomains):
+    shape = v.problems, *block.region_subdomains
+    result = torch.zeros(shape, dtype=torch.bool, device=v.flat.device)
+    for batch in batches(block.ring(0), max(1, batch_subdomains // v.problems)):
         rows, columns = batch_shape(batch)
-        perimeters = v.flat.new_empty(rows * columns, 4 * transfer.m)
+        perimeters = v.flat.new_empty(v.problems * rows * columns, 4 * transfer.m)
         transfer.restrict(v, batch, perimeters)
-        result[batch] = outside(perimeters).view(rows, columns)
-    return result
+        result[:, *batch] = outside(perimeters).view(-1, rows, columns)
+    return result[:, *block.ring(0)]

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from mosaicdd.parallel.halo import BUFFERS
 from mosaicdd.schwarz.stopping import StoppingRule
 
 _FLOAT32 = 1e-5  # relative discrete residual that is safely above float32 rounding
@@ -28,6 +29,13 @@ class SolveSettings:
         Relative discrete residual to which the answer is driven with the exact local solver.
     batch_subdomains
         Subdomains per call of the local solver; 1 is the paper's unbatched baseline.
+    halo_depth
+        Lattice cells of the neighbours that a rank keeps a copy of: halos are exchanged in every
+        ``halo_depth``-th iteration only, for more subdomains that several ranks compute.
+    halo_dtype
+        Of the values that are exchanged; by default that of the iteration.
+    mpi_buffers
+        ``"host"`` or ``"cuda"``: whose memory MPI is handed on a GPU.
 
     Raises
     ------
@@ -44,6 +52,9 @@ class SolveSettings:
     certify: float | None = None
     stopping: StoppingRule = field(default_factory=StoppingRule)
     batch_subdomains: int = 1024
+    halo_depth: int = 1
+    halo_dtype: torch.dtype | None = None
+    mpi_buffers: str = "host"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float64
 
@@ -54,12 +65,18 @@ class SolveSettings:
             "sync": ("iteration", "phase"),
             "accelerate": ("none", "gmres", "anderson"),
             "dtype": (torch.float32, torch.float64),
+            "halo_dtype": (None, torch.float32, torch.float64),
+            "mpi_buffers": BUFFERS,
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if self.batch_subdomains < 1:
             raise ValueError(f"batch_subdomains must be at least 1, got {self.batch_subdomains}")
+        if self.halo_depth < 1:
+            raise ValueError(f"halo_depth must be at least 1, got {self.halo_depth}")
+        if self.halo_depth > 1 and self.sweep == "phases":
+            raise TypeError("phases exchange in every iteration: they need --halo-depth 1")
         if self.certify is not None and not 0 < self.certify < 1:
             raise ValueError(f"certify must lie between 0 and 1, got {self.certify}")
         if self.certify is not None and self.certify < _FLOAT32 and self.dtype == torch.float32:

@@ -2,18 +2,18 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block, Slices
+from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.parallel.collect import distribute
+from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
@@ -22,14 +22,22 @@ from mosaicdd.schwarz.anderson import anderson
 from mosaicdd.schwarz.certify import Certificate, Certifier
 from mosaicdd.schwarz.discrete_residual import DiscreteResidual
 from mosaicdd.schwarz.edge_error import EdgeError
-from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_error
+from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_errors
+from mosaicdd.schwarz.fill import FILL_HALO, Strip
+from mosaicdd.schwarz.layouts import block_of, field_layout
+from mosaicdd.schwarz.line_residual import LineResidual
 from mosaicdd.schwarz.method import Method
+from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.schwarz.range_check import subdomains_outside
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _DRIVERS = {"none": stationary, "gmres": gmres, "anderson": anderson}
 _PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
+
+Sink = Callable[[Iterator[Strip]], None]
+"""Takes the strips of the field one after another, all of them, on every rank."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,12 @@ class Solution:
         Owned subdomains, ``(rows, columns)``, whose data are outside of the training range; None if
         the local solver has no such range. ``error_estimate.place`` says where they belong.
     interface, field
-        This rank's interface, and its part of the field; ``place`` says where that belongs.
+        This rank's interface, and its part of the field, ``(rows, columns)``, unless it went to a
+        sink; ``place`` says where that belongs.
+    layout
+        How the field lies over the ranks.
     seconds
-        Of this rank: ``iterate``, ``estimate`` and ``assemble``.
+        Of this rank: ``iterate``, ``estimate`` and ``assemble``; of several problems, for all.
     """
 
     status: str
@@ -70,8 +81,9 @@ class Solution:
     outside: torch.Tensor | None
     history: History
     interface: Interface
-    field: torch.Tensor
+    field: torch.Tensor | None
     place: Slices
+    layout: Layout
     seconds: dict[str, float]
 
     @property
@@ -97,13 +109,18 @@ class SchwarzSolver:
     ----------
     grid
         The ranks; every rank constructs its own solver with the same arguments.
+    problems
+        Problems that are solved at once.
+    clock
+        Adds up where the time goes.
 
     Raises
     ------
     ValueError
         If the ranks do not fit the lattice.
     TypeError
-        If GMRES is asked for with a local solver that is not linear.
+        If GMRES is asked for with a local solver that is not linear, or several problems are to be
+        solved by what takes one only.
     """
 
     def __init__(
@@ -112,70 +129,82 @@ class SchwarzSolver:
         lattice: Lattice,
         local_solver: LocalSolver,
         settings: SolveSettings,
+        *,
+        problems: int = 1,
+        clock: Stopwatch | None = None,
     ):
         if settings.accelerate == "gmres" and not local_solver.linear:
             raise TypeError(
                 f"gmres needs a local solver that is linear in the boundary values; "
                 f"{local_solver.name} is not: use --accelerate none"
             )
-        self.block = self._block_of(grid, lattice, grid.rank)
+        one_only = settings.accelerate != "none" or settings.certify is not None
+        if problems > 1 and (one_only or settings.stopping.mae is not None):
+            raise TypeError(
+                f"{problems} problems at once need the stationary iteration without a certificate "
+                "or an aim for the MAE: use --batch 1"
+            )
+        self.block = block_of(grid, lattice, grid.rank, settings.halo_depth)
         self.settings = settings
+        self.problems = problems
+        self.clock = clock or Stopwatch()
         self._grid = grid
-        self._tensors = {"device": settings.device, "dtype": settings.dtype}
-        self._outside_range = local_solver.outside_range(**self._tensors)
-        self.method = Method(grid, self.block, local_solver, settings)
+        self._kind = {"device": settings.device, "dtype": settings.dtype}
+        self._outside_range = local_solver.outside_range(**self._kind)
+        self.method = self._plan(local_solver, settings)
         self._exact = self._exact_method(local_solver)
-        certified = settings.certify is not None
-        self._fill = (self._exact if certified else self.method).plan_fill()
-        filling = self._exact.local_solver if certified else local_solver
+        self._filling = self._exact if settings.certify is not None else self.method
+        self._fill = self._filling.plan_fill()
+        self._movement = InterfaceMovement(grid, lattice, problems, settings.halo_depth)
+        self.layout = field_layout(grid, lattice, problems)
         self._discrete_residual = DiscreteResidual(
-            grid, self.block, local_solver.equation, self._fill.region
+            grid, lattice.grid, local_solver.equation, problems
         )
-        self._edge_error = EdgeError(grid, self.block, filling, **self._tensors)
-        self._certify = Certifier(self._exact.iterate, self._fill, self._discrete_residual)
+        self._edge_error = EdgeError(grid, self.block, self._filling.local_solver, **self._kind)
+
+    def _plan(self, local_solver: LocalSolver, settings: SolveSettings) -> Method:
+        return Method(self._grid, self.block, local_solver, settings, self.problems, self.clock)
 
     def _exact_method(self, local_solver: LocalSolver) -> Method:
         """Plan the two-level method with the exact local solver, if it is not planned yet."""
         settings = dataclasses.replace(self.settings, levels=2, sweep="additive")
         if type(local_solver) is ExactSolver and settings == self.settings:
             return self.method
-        exact = ExactSolver(local_solver.equation, local_solver.subdomain)
-        return Method(self._grid, self.block, exact, settings)
-
-    @staticmethod
-    def _block_of(grid: ProcessGrid, lattice: Lattice, rank: int) -> Block:
-        start, stop = grid.partition(lattice.subdomains, rank)
-        return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop))
+        return self._plan(ExactSolver(local_solver.equation, local_solver.subdomain), settings)
 
     def reference(self, field: np.ndarray | None) -> Interface:
         """Hand every rank its part of a reference field, which the root alone needs to have."""
-        return self._hand_out(lambda block: Interface.values_of_field(block, field))
+        s = self.block.lattice.spacing
+        lines = None if field is None else (field[::s], field[:, ::s].T)
+        return self.interface_of_lines(lines)
 
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
-        return self._hand_out(lambda block: Interface.values_of_lines(block, lines))
+        v = Interface(self.block, problems=self.problems, **self._kind)
+        self._movement.scatter(lines, v)
+        return v
 
-    def _hand_out(self, values_of: Callable[[Block], np.ndarray]) -> Interface:
-        """Let the root cut out the values of every rank's block; return this rank's."""
-        lattice = self.block.lattice
-        values = distribute(
-            self._grid, lambda rank: values_of(self._block_of(self._grid, lattice, rank))
-        )
-        return Interface(
-            self.block, **self._tensors, flat=torch.as_tensor(values).to(**self._tensors)
-        )
+    def lines_of_interface(self, v: Interface) -> tuple[np.ndarray, np.ndarray] | None:
+        """Hand the whole domain's lines to the root."""
+        return self._movement.gather(v)
 
-    def solve(
+    def solve(self, boundary: Boundary, **options) -> Solution:
+        """Solve for boundary data; options as those of `solve_many`."""
+        (solution,) = self.solve_many([boundary], **options)
+        return solution
+
+    def solve_many(
         self,
-        boundary: Boundary,
+        boundaries: Sequence[Boundary],
         *,
         start: Interface | None = None,
         history: History | None = None,
         reference: Interface | None = None,
         progress=None,
         watch: Watch | None = None,
-    ) -> Solution:
-        """Solve for boundary data.
+        sink: Sink | None = None,
+    ) -> list[Solution]:
+        """Solve for the boundary data of each problem.
 
         Parameters
         ----------
@@ -187,56 +216,116 @@ class SchwarzSolver:
             ``progress(iteration, update, size, mae)``, called after every iteration.
         watch
             What may interrupt the iteration, and keeps checkpoints of it.
+        sink
+            Takes the field strip by strip, so that no rank ever holds its part of it; by default it
+            is kept.
+
+        Raises
+        ------
+        ValueError
+            If this solver was planned for another number of problems.
         """
+        if len(boundaries) != self.problems:
+            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
         clock = [time.perf_counter()]
-        v = Interface(self.block, **self._tensors) if start is None else start
-        v.impose(boundary)
+        v = start
+        if v is None:
+            v = Interface(self.block, problems=self.problems, **self._kind)
+        v.impose(boundaries)
         observers = {"progress": progress, "watch": watch}
-        monitor = Monitor(self._grid, self.settings.stopping, v, reference=reference, **observers)
+        rule = self.settings.stopping
+        monitor = Monitor(self._grid, rule, v, reference=reference, **observers)
         if history is not None:
             monitor.history = history.followed_by(History())
         drive = _DRIVERS[self.settings.accelerate]
-        v, status = drive(self.method.iterate, v, monitor)
-        history, certificate = monitor.history, None
-        if self.settings.certify is not None and status != "interrupted":
-            monitor = Monitor(self._grid, self.settings.stopping, v, **observers)
-            v, status, certificate = self._certify(v, boundary, self.settings.certify, monitor)
-            history = history.followed_by(monitor.history)
+        v, statuses = drive(self.method.iterate, v, monitor)
+        histories, certificate = monitor.histories, None
+        if self.settings.certify is not None and statuses != ["interrupted"]:
+            monitor = Monitor(self._grid, rule, v, **observers)
+            certify = Certifier(
+                self._exact.iterate, lambda v: self._residual_of_fill(v, boundaries)
+            )
+            v, status, certificate = certify(v, self.settings.certify, monitor)
+            statuses = [status]
+            histories = [histories[0].followed_by(monitor.history)]
         clock.append(time.perf_counter())
-        error_estimate = estimate_error(self._exact.iterate, v, monitor, self._edge_error)
-        aimed_at_truth = self.settings.stopping.mae is not None
-        converged = status.startswith("converged")
-        if converged and not aimed_at_truth and not self._plausible(error_estimate, monitor):
-            status = "stagnated"
+        estimates = estimate_errors(self._exact.iterate, v, monitor, self._edge_error)
+        statuses = [
+            self._judge(*problem)
+            for problem in zip(statuses, estimates, monitor.sizes, strict=True)
+        ]
         clock.append(time.perf_counter())
-        field = self._fill(v)
-        residual = monitor.distance(v, self._fill.on_lines(v))
-        discrete_residual = self._discrete_residual(self._fill.region, boundary)
+        fields, residuals, discrete_residuals = self._assemble(v, boundaries, sink)
+        outside = self._subdomains_outside(v)
         clock.append(time.perf_counter())
-        return Solution(
-            status=status,
-            update=history.update[-1],
-            residual=residual,
-            discrete_residual=discrete_residual,
-            error_estimate=error_estimate,
-            certificate=certificate,
-            outside=self._subdomains_outside(v),
-            history=history,
-            interface=v,
-            field=field,
-            place=self.block.owned_nodes()[1],
-            seconds=dict(
-                zip(("iterate", "estimate", "assemble"), np.diff(clock).tolist(), strict=True)
-            ),
+        seconds = np.diff(clock).tolist()
+        return [
+            Solution(
+                status=statuses[i],
+                update=histories[i].update[-1],
+                residual=float(residuals[i]),
+                discrete_residual=float(discrete_residuals[i]),
+                error_estimate=estimates[i],
+                certificate=certificate,
+                outside=None if outside is None else outside[i],
+                history=histories[i],
+                interface=v,
+                field=None if fields is None else fields[i],
+                place=self.block.owned_nodes()[1],
+                layout=self.layout,
+                seconds=dict(zip(("iterate", "estimate", "assemble"), seconds, strict=True)),
+            )
+            for i in range(self.problems)
+        ]
+
+    def _judge(self, status: str, estimate: ErrorEstimate, size: float) -> str:
+        """Return a status that says whether an iteration stands still near the solution."""
+        rule = self.settings.stopping
+        if not status.startswith("converged") or rule.mae is not None:
+            return status
+        plausible = estimate.interface <= max(_PLAUSIBLE, 10 * rule.rtol) * size
+        return status if plausible else "stagnated"
+
+    def _assemble(
+        self, v: Interface, boundaries: Sequence[Boundary], sink: Sink | None
+    ) -> tuple[torch.Tensor | None, np.ndarray, np.ndarray]:
+        """Fill the field; return it, or None, and both residuals of each problem."""
+        line_residual, fields = LineResidual(self._grid, v), None
+        if sink is None:
+            shape = [part.stop - part.start for part in self.block.owned_nodes()[1]]
+            fields = torch.empty(self.problems, *shape, **self._kind)
+        strips = self._strips(v, line_residual)
+        if sink is None:
+            first = self.block.owned_nodes()[1][0].start
+            for strip in strips:
+                rows = strip.place[0]
+                fields[:, rows.start - first : rows.stop - first] = strip.owned
+        else:
+            sink(strips)
+        return (
+            fields,
+            line_residual.root_mean_square(),
+            self._discrete_residual.relative(boundaries),
         )
+
+    def _strips(self, v: Interface, line_residual: LineResidual | None = None) -> Iterator[Strip]:
+        """Fill the field strip by strip, and measure it by the way."""
+        measuring = self.clock.part("check")
+        for strip in self._fill.strips(self._movement.widen(v, FILL_HALO)):
+            with measuring:
+                self._discrete_residual.add(strip)
+                if line_residual is not None:
+                    line_residual.add(strip)
+            yield strip
+
+    def _residual_of_fill(self, v: Interface, boundaries: Sequence[Boundary]) -> float:
+        """Return the relative discrete residual of the only problem's field."""
+        for _ in self._strips(v):
+            pass
+        return float(self._discrete_residual.relative(boundaries)[0])
 
     def _subdomains_outside(self, v: Interface) -> torch.Tensor | None:
         if self._outside_range is None:
             return None
         batch = self.settings.batch_subdomains
         return subdomains_outside(v, self.block, self._outside_range, batch)
-
-    def _plausible(self, error_estimate: ErrorEstimate, monitor: Monitor) -> bool:
-        """Say whether an iteration that stands still does so near the solution."""
-        tolerance = max(_PLAUSIBLE, 10 * self.settings.stopping.rtol)
-        return error_estimate.interface <= tolerance * monitor.size

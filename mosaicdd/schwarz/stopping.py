@@ -1,12 +1,12 @@
 """When an iteration stops, and with which status. All numbers are reduced over the ranks at once.
 
 ``update`` is the root mean square of the change by one iteration over the interface, ``size``
-that of the values. NaN on one rank travels in the same sum, so all ranks leave together.
+that of the values. NaN on one rank travels in the same sum, so all ranks leave together. Several
+problems that are solved at once are judged one by one.
 """
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,9 +15,12 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.parallel.watch import Watch
+from mosaicdd.schwarz.norms import OwnedNorms
 
 CONVERGED = ("converged_rtol", "converged_atol")
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
+_CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
+_CALLS, _SUMS = 2, 4  # numbers: calls of the watch; update, size, residual and error per problem
 _BLOW_UP = 1e6  # growth of the update over the smallest so far that counts as divergence
 
 
@@ -90,6 +93,11 @@ class History:
         )
 
 
+def count_of_sums(problems: int) -> int:
+    """Return how many numbers `Monitor.measure` gives."""
+    return _CALLS + _SUMS * problems
+
+
 class Monitor:
     """Measures iterations and decides when to stop, the same on all ranks.
 
@@ -100,7 +108,8 @@ class Monitor:
     reference
         The true interface, for a rule with ``mae``.
     progress
-        ``progress(iteration, update, size, mae)``, called after every iteration.
+        ``progress(iteration, update, size, mae)``, called after every iteration; of several problems
+        those of the one with the largest update.
     watch
         What may interrupt the iteration, and keeps checkpoints of it.
     """
@@ -120,92 +129,160 @@ class Monitor:
         self._reference = reference
         self._progress = progress
         self._watch = watch or Watch()
-        self.owned = v.ownership().flat
         lattice = v.block.lattice
         self._unknowns, self._nodes = lattice.unknowns, math.prod(lattice.subdomains)
-        self._scratch = torch.empty_like(v.flat)
+        self._norms = OwnedNorms(v)
+        self._local = np.zeros(count_of_sums(v.problems))
         self._start = time.perf_counter()
-        self.history = History()
-        self.size = 0.0
+        self.histories = [History() for _ in range(v.problems)]
+        self.statuses: list[str | None] = [None] * v.problems
+        self.sizes = np.zeros(v.problems)
+
+    @property
+    def history(self) -> History:
+        """The history of the only problem."""
+        (history,) = self.histories
+        return history
+
+    @history.setter
+    def history(self, history: History) -> None:
+        self.histories = [history]
+
+    @property
+    def size(self) -> float:
+        """The size of the only problem's values."""
+        (size,) = self.sizes
+        return float(size)
 
     @property
     def iterations(self) -> int:
-        """Iterations so far."""
-        return len(self.history.update)
+        """Iterations so far, of the problem that took most."""
+        return max(len(history.update) for history in self.histories)
 
     @property
     def remaining(self) -> int:
         """Iterations left."""
         return self.rule.max_iterations - self.iterations
 
-    def mean(self, *values: torch.Tensor, host: Sequence[float] = ()) -> np.ndarray:
-        """Add up values of all ranks, one after another in one array, per interface node.
+    @property
+    def ended(self) -> bool:
+        """Whether all problems have ended."""
+        return all(self.statuses)
 
-        Numbers that are on the host already come first.
-        """
-        device = torch.cat([v.reshape(-1).double() for v in values]).cpu().numpy()
-        mine = np.concatenate([np.asarray(host, dtype=float), device])
+    def mean(self, *values: torch.Tensor) -> np.ndarray:
+        """Add up values of all ranks, one after another in one array, per interface node."""
+        mine = torch.cat([v.reshape(-1).double() for v in values]).cpu().numpy()
         return self._grid.sum(mine) / self._unknowns
 
-    def distance(self, one: Interface, other: Interface) -> float:
-        """Return the root mean square of a difference over the interface."""
-        difference = torch.sub(one.flat, other.flat, out=self._scratch).mul_(self.owned)
-        return float(np.sqrt(self.mean(torch.dot(difference, difference))[0]))
+    def total(self, mine: np.ndarray) -> np.ndarray:
+        """Add up what the ranks measured."""
+        return self._grid.sum(mine)
+
+    def distance(self, one: Interface, other: Interface) -> np.ndarray:
+        """Return the root mean square of a difference over the interface, of each problem."""
+        squares = self._norms.square_of_difference(one, other)
+        return np.sqrt(self._grid.sum(squares) / self._unknowns)
 
     def record(self, old: Interface, new: Interface, residual: torch.Tensor) -> str | None:
-        """Measure the iteration from ``old`` to ``new``; return its status if it is the last.
+        """Measure an iteration of the only problem at once; return its status if it is the last.
 
         Parameters
         ----------
         residual
             ``R (T v - v)`` at the owned lattice nodes, ``v`` the old values.
         """
-        (update, self.size, residual, mae), called = self._measure(old, new, residual)
-        status = self.rule.reached(update, self.size, mae)
-        status = self._enter(update, residual, mae, status)
+        self.enter(self.total(self.measure(old, new, residual)), new)
+        return self.statuses[0]
+
+    def measure(self, old: Interface, new: Interface, residual: torch.Tensor) -> np.ndarray:
+        """Return this rank's share of the numbers by which `enter` judges an iteration.
+
+        It is a buffer that the next call overwrites.
+        """
+        self._local[:_CALLS] = self._watch.calls()
+        sums = self._local[_CALLS:].reshape(_SUMS, -1)
+        sums[0] = self._norms.square_of_difference(new, old)
+        sums[1] = self._norms.square(new)
+        squares = residual.double().square().sum(dim=(1, 2)).cpu().numpy()
+        sums[2] = squares * (self._unknowns / self._nodes)
+        if self._reference is not None:
+            sums[3] = self._norms.absolute_difference(new, self._reference)
+        return self._local
+
+    def enter(self, totals: np.ndarray, new: Interface) -> list[int]:
+        """Judge the iteration that led to ``new`` by the sums of what the ranks measured.
+
+        Returns
+        -------
+        list of int
+            The problems that have ended by it.
+        """
+        called, means = totals[:_CALLS] > 0, totals[_CALLS:].reshape(_SUMS, -1) / self._unknowns
+        updates, sizes, residuals = np.sqrt(means[:3])
+        maes = means[3] if self._reference is not None else np.full(len(updates), np.nan)
+        running = [i for i, status in enumerate(self.statuses) if status is None]
+        for i in running:
+            self.sizes[i] = sizes[i]
+            status = self.rule.reached(updates[i], sizes[i], maes[i])
+            self._enter(i, updates[i], residuals[i], maes[i], status)
+        slowest = max(running, key=lambda i: self.histories[i].update[-1])
+        self._report(slowest)
         interrupted, due = called
         if self._watch.save is not None and (interrupted or due):
             self._watch.save(new, self.history)
             self._watch.saved()
-        return status or ("interrupted" if interrupted else None)
+        if interrupted:
+            self.statuses = [status or "interrupted" for status in self.statuses]
+        return [i for i in running if self.statuses[i]]
+
+    def expects_end(self) -> bool:
+        """Say whether the next iteration will probably be the last, to go by the last two."""
+        if self.remaining <= 1:
+            return True
+        return all(
+            status is not None or self._nearly(history, size)
+            for status, history, size in zip(self.statuses, self.histories, self.sizes, strict=True)
+        )
+
+    def _nearly(self, history: History, size: float) -> bool:
+        """Say whether one more iteration that contracts as the last did will reach the rule."""
+        if len(history.update) < 2 or not history.update[-2] > 0:
+            return False
+        factor = history.update[-1] / history.update[-2]
+        mae = history.mae[-1] * (history.mae[-1] / history.mae[-2]) if history.mae[-2] > 0 else 0.0
+        return self.rule.reached(_CAUTION * factor * history.update[-1], size, mae) is not None
 
     def predict(self, update: float) -> str | None:
-        """Enter an iteration whose update is known without measuring it."""
-        return self._enter(update, np.nan, np.nan, None)
+        """Enter an iteration of the only problem whose update is known without measuring it."""
+        self._enter(0, update, np.nan, np.nan, None)
+        self._report(0)
+        status, self.statuses = self.statuses[0], [None]
+        return status
 
-    def _enter(self, update: float, residual: float, mae: float, status: str | None) -> str | None:
-        history = self.history
+    def _enter(
+        self, problem: int, update: float, residual: float, mae: float, status: str | None
+    ) -> None:
+        history = self.histories[problem]
         history.update.append(float(update))
         history.residual.append(float(residual))
         history.mae.append(float(mae))
         history.seconds.append(time.perf_counter() - self._start)
-        if self._progress is not None:
-            self._progress(self.iterations, float(update), float(self.size), float(mae))
-        return status or self._cannot_go_on()
+        self.statuses[problem] = status or self._cannot_go_on(history)
 
-    def _cannot_go_on(self) -> str | None:
-        updates = self.history.update
+    def _report(self, problem: int) -> None:
+        if self._progress is not None:
+            history = self.histories[problem]
+            size = float(self.sizes[problem])
+            self._progress(self.iterations, history.update[-1], size, history.mae[-1])
+
+    def _cannot_go_on(self, history: History) -> str | None:
+        updates = history.update
         if not np.isfinite(updates[-1]):
             return "diverged_nan"
         if updates[-1] > _BLOW_UP * min(updates):
             return "diverged_tolerance"
-        if self.remaining <= 0:
+        if len(updates) >= self.rule.max_iterations:
             return "diverged_max_iterations"
-        if self.iterations - int(np.argmin(updates)) > _PATIENCE:
+        if len(updates) - int(np.argmin(updates)) > _PATIENCE:
             return "stagnated"
         return None
-
-    def _measure(self, old: Interface, new: Interface, residual: torch.Tensor):
-        """Return update, size and residual as root mean squares, the MAE, and the watch's calls."""
-        scratch = torch.sub(new.flat, old.flat, out=self._scratch).mul_(self.owned)
-        parts = [torch.dot(scratch, scratch)]
-        torch.mul(new.flat, self.owned, out=scratch)
-        parts.append(torch.dot(scratch, scratch))
-        parts.append(residual.square().sum() * (self._unknowns / self._nodes))
-        if self._reference is not None:
-            torch.sub(new.flat, self._reference.flat, out=scratch).mul_(self.owned)
-            parts.append(scratch.abs_().sum())
-        means = self.mean(*parts, host=self._watch.calls())
-        called, means = means[:2] > 0, means[2:]
-        mae = means[3] if self._reference is not None else np.nan
-        return np.append(np.sqrt(means[:3]), mae), called

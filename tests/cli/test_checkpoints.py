@@ -117,7 +117,7 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
         history = History([1.0], [2.0], [3.0], [4.0])
         checkpoints.save(v, history)
         again, stored = checkpoints.read(solver)
-        again.impose(boundary)
+        again.impose([boundary])
         assert stored == history
         np.testing.assert_array_equal(again.flat, v.flat)
 

@@ -170,7 +170,7 @@ def test_a_fault_after_the_checks_leaves_the_old_file(mosaicdd, common_path, com
     def fail(*_):
         raise RuntimeError("a fault of the program")
 
-    monkeypatch.setattr("mosaicdd.schwarz.fill.Fill.__call__", fail)
+    monkeypatch.setattr("mosaicdd.schwarz.fill.Fill.strips", fail)
     ended = mosaicdd("solve", "-o", path, "--cells", "256x128", *EXACT)
     assert ended.code == 1
     assert "a fault of the program" in ended.err

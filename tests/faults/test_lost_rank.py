@@ -95,14 +95,14 @@ from mosaicdd.cli import main
 from mosaicdd.schwarz.stopping import Monitor
 from mpi4py import MPI
 
-record = Monitor.record
+measure = Monitor.measure
 
 def fail_on_rank_2(self, *arguments):
     if self.iterations == 5 and MPI.COMM_WORLD.rank == 2:
         raise RuntimeError("a fault of rank 2")
-    return record(self, *arguments)
+    return measure(self, *arguments)
 
-Monitor.record = fail_on_rank_2
+Monitor.measure = fail_on_rank_2
 main.main()
 """
 

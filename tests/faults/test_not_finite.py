@@ -16,7 +16,7 @@ def spoil_boundary(monkeypatch, value):
     def spoiled(self, boundary):
         impose(self, boundary)
         for lines, at in zip(self.lines, map(self.block.at_edge, (0, 1)), strict=True):
-            lines[0 if at[0] else -1, 5] = value
+            lines[0, 0 if at[0] else -1, 5] = value
 
     monkeypatch.setattr(Interface, "impose", spoiled)
 
@@ -24,24 +24,29 @@ def spoil_boundary(monkeypatch, value):
 def spoil_weights(monkeypatch, value):
     init = SchwarzSolver.__init__
 
-    def spoiled(self, grid, lattice, local_solver, settings):
+    def spoiled(self, grid, lattice, local_solver, settings, *, clock):
         with torch.no_grad():
             next(local_solver.network.parameters()).view(-1)[7] = value
-        init(self, grid, lattice, local_solver, settings)
+        init(self, grid, lattice, local_solver, settings, clock=clock)
 
     monkeypatch.setattr(SchwarzSolver, "__init__", spoiled)
 
 
 def spoil_halo(monkeypatch, value):
-    add, calls = HaloExchange.add, []
+    start, finish, travelling = HaloExchange.start, HaloExchange.finish, []
 
-    def spoiled(self, arrays):
-        add(self, arrays)
-        calls.append(self)
-        if len(calls) == 5:
-            arrays[0][1, arrays[0].shape[1] // 2] = value
+    def noted(self, arrays):
+        start(self, arrays)
+        travelling.append(arrays)
 
-    monkeypatch.setattr(HaloExchange, "add", spoiled)
+    def spoiled(self):
+        finish(self)
+        if len(travelling) == 5:
+            lines = travelling[-1][0]
+            lines[0, 1, lines.shape[2] // 2] = value
+
+    monkeypatch.setattr(HaloExchange, "start", noted)
+    monkeypatch.setattr(HaloExchange, "finish", spoiled)
 
 
 @pytest.mark.limit(60)

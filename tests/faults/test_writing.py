@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from mosaicdd.schwarz import solver
 from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.storage.solution_file import read_solution
 
@@ -91,16 +92,15 @@ def test_a_folder_that_is_read_only_is_refused_before_any_work(mosaicdd, disk, m
 @pytest.mark.limit(60)
 def test_a_folder_that_becomes_read_only_keeps_the_solution_before(mosaicdd, disk, monkeypatch):
     folder, mount = disk
-    output, solve = folder / "out.h5", SchwarzSolver.solve
+    output, estimate = folder / "out.h5", solver.estimate_errors
     assert mosaicdd("solve", "-o", output, *SMALL).code == 0
     before = output.read_bytes()
 
-    def solve_and_close(*arguments, **named):
-        solution = solve(*arguments, **named)
+    def estimate_and_close(*arguments):  # the last step before the field is written
         mount("-o", "remount,ro")
-        return solution
+        return estimate(*arguments)
 
-    monkeypatch.setattr(SchwarzSolver, "solve", solve_and_close)
+    monkeypatch.setattr(solver, "estimate_errors", estimate_and_close)
     fails_in_one_line(mosaicdd("solve", "-o", output, *SMALL, "--json"), "read-only")
     assert output.read_bytes() == before
 

@@ -20,15 +20,19 @@ def cuts(count):
 
 
 def partitions(lattice):
-    """All partitions of the lattice into a grid of blocks."""
-    for rows, columns in itertools.product(*(cuts(n) for n in lattice.subdomains)):
-        yield [
-            Block(lattice, (y[0], x[0]), (y[1], x[1])) for y, x in itertools.product(rows, columns)
-        ]
+    """All partitions of the lattice into a grid of blocks, with halos of every depth."""
+    for halo in (1, 2, 3):
+        for rows, columns in itertools.product(*(cuts(n) for n in lattice.subdomains)):
+            yield [
+                Block(lattice, (y[0], x[0]), (y[1], x[1]), halo)
+                for y, x in itertools.product(rows, columns)
+            ]
 
 
 @pytest.mark.parametrize("cells", [(2, 2), (2, 5), (5, 4)])
-def test_each_interface_node_inside_the_domain_is_owned_by_one_block(cells, make_lattice):
+def test_each_interface_node_inside_the_domain_is_owned_by_one_block(
+    cells, make_lattice, interface_of
+):
     lattice = make_lattice(cells)
     number = np.arange(np.prod(lattice.grid.nodes)).reshape(lattice.grid.nodes)
     on_lines = np.zeros(lattice.grid.nodes, bool)
@@ -36,12 +40,10 @@ def test_each_interface_node_inside_the_domain_is_owned_by_one_block(cells, make
     expected = number[1:-1, 1:-1][on_lines[1:-1, 1:-1]]
     for blocks in partitions(lattice):
         owned = [
-            Interface.values_of_field(block, number)[
-                Interface(block, **KIND).ownership().flat.numpy() == 1
-            ]
+            interface_of(block, number).flat[Interface(block, **KIND).ownership().flat == 1]
             for block in blocks
         ]
-        np.testing.assert_array_equal(np.sort(np.concatenate(owned)), expected)
+        np.testing.assert_array_equal(np.sort(torch.cat(owned)), expected)
 
 
 @pytest.mark.parametrize("cells", [(2, 2), (2, 5), (5, 4)])
@@ -80,3 +82,23 @@ def test_the_region_is_that_of_the_owned_subdomains(make_lattice):
     assert block.cells == (4 * s, 3 * s)
     assert block.at_edge(0) == (False, False)
     assert block.at_edge(1) == (False, True)
+
+
+def test_a_deeper_halo_ends_at_the_edge_of_the_domain(make_lattice):
+    lattice = make_lattice((7, 6))
+    block = Block(lattice, (2, 4), (5, 6), halo=3)
+    s = lattice.spacing
+    assert block.origin == (0, 1 * s)
+    assert block.cells == (7 * s, 5 * s)
+    assert block.region_subdomains == (6, 4)
+    assert block.subdomains == (3, 2)
+
+
+def test_rings_grow_around_the_owned_subdomains_and_the_inner_ones_see_no_neighbour(make_lattice):
+    lattice = make_lattice((9, 9))
+    block = Block(lattice, (3, 5), (6, 9), halo=3)
+    # The region begins at the lines 0 and 2; its first subdomain is centred one line above.
+    assert block.ring(0) == (slice(2, 5), slice(2, 6))
+    assert block.ring(1) == (slice(1, 6), slice(1, 6))
+    assert block.ring(2) == (slice(0, 7), slice(0, 6))
+    assert block.inner_subdomains() == (slice(3, 4), slice(3, 6))

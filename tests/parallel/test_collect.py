@@ -1,41 +1,56 @@
-"""Blocks to the root and back."""
+"""Parts of all ranks to the root, one at a time."""
 
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.collect import collect, distribute
+from mosaicdd.parallel.collect import collect
 
-pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 
 COUNTS = (11, 13)
 
 
-def places(grid):
-    """Return the slices of every rank."""
-    parts = [grid.partition(COUNTS, rank) for rank in range(grid.size)]
-    return [tuple(map(slice, start, stop)) for start, stop in parts]
+def place_of(grid):
+    """Return the slices of this rank."""
+    return tuple(map(slice, *grid.partition(COUNTS)))
 
 
-def collected(grid, mine):
-    """Return on the root what `collect` hands it, and the order of the places."""
-    result, seen = np.full(COUNTS, np.nan, mine.dtype), []
-
-    def sink(array, place):
-        seen.append(place)
-        result[place] = array
-
-    collect(grid, mine, places(grid)[grid.rank], sink)
-    return result, seen
-
-
+@RANKS
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
-def test_what_is_distributed_is_collected_again(all_dims, make_grid, dtype):
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_what_all_ranks_hand_over_makes_up_the_whole(all_dims, make_grid, dtype, rows):
     whole = np.random.default_rng(0).standard_normal(COUNTS).astype(dtype)
     for grid in map(make_grid, all_dims):
-        parts = [whole[place] for place in places(grid)]
-        mine = distribute(grid, parts.__getitem__ if grid.is_root else None)
-        np.testing.assert_array_equal(mine, parts[grid.rank], strict=True)
-        result, seen = collected(grid, np.repeat(mine, 2, axis=1)[:, ::2])  # not contiguous
+        y, x = place_of(grid)
+        starts = range(y.start, y.stop, rows)
+        places = [(slice(start, min(start + rows, y.stop)), x) for start in starts]
+        strided = np.repeat(whole, 2, axis=1)[:, ::2]  # not contiguous
+        result = np.full(COUNTS, np.nan, dtype)
+
+        def sink(array, place, result=result):
+            assert np.isnan(result[place]).all()
+            result[place] = array
+
+        collect(grid, ((strided[place], place) for place in places), dtype, 2, sink)
         if grid.is_root:
             np.testing.assert_array_equal(result, whole)
-        assert seen == (places(grid) if grid.is_root else [])
+
+
+@RANKS
+def test_a_rank_makes_its_parts_while_it_hands_them_over(make_grid):
+    grid = make_grid()
+    buffer, made = np.empty((1, 3)), []
+
+    def parts():
+        for number in range(4):
+            buffer[:] = 10 * grid.rank + number  # overwrites what has been handed over
+            made.append(number)
+            yield buffer, (slice(grid.rank, grid.rank + 1), slice(0, 3))
+
+    seen = []
+    collect(
+        grid, parts(), float, 2, lambda array, place: seen.append((place[0].start, array[0, 0]))
+    )
+    assert made == [0, 1, 2, 3]
+    if grid.is_root:
+        assert seen == [(rank, 10 * rank + n) for n in range(4) for rank in range(grid.size)]

@@ -4,6 +4,7 @@ Every rank fills what it computes from a seeded global field; after the exchange
 down to the last bit, is the slice of that field.
 """
 
+import itertools
 import time
 
 import numpy as np
@@ -12,62 +13,58 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.sharing import field_received, field_sent, interface_received, interface_sent
+from mosaicdd.lattice.sharing import interface_received, interface_sent
 from mosaicdd.parallel.halo import HaloExchange
 
 SIZES = (1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.
+DEPTHS = (1, 2, 3)
 MORE = [(0, 0), (1, 0), (0, 1), (2, 3), (7, 5)]
 
 
 @pytest.fixture
 def cases(all_dims, make_grid, make_lattice):
-    """Return process grids with this rank's block, for all dims and several lattices."""
+    """Return process grids with this rank's block, for all dims, several lattices and depths."""
     found = []
     for dims in all_dims:
         grid = make_grid(dims)
-        for more in MORE:
-            lattice = make_lattice([d + m + 1 for d, m in zip(dims, more, strict=True)])
+        for more, halo in itertools.product(MORE, DEPTHS):
+            counts = [max(d * halo, d + m) for d, m in zip(dims, more, strict=True)]
+            lattice = make_lattice([count + 1 for count in counts])
             start, stop = grid.partition(lattice.subdomains)
-            block = Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop))
+            block = Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
             found.append((grid, block))
     return found
 
 
-def interface_exchange(grid, block, like):
+def interface_exchange(grid, block, like, **options):
     return HaloExchange(
         grid,
         like.lines,
         lambda direction: interface_sent(block, direction),
         lambda direction: interface_received(block, direction),
-    )
-
-
-def field_exchange(grid, block, like):
-    return HaloExchange(
-        grid,
-        [like],
-        lambda direction: field_sent(block, direction),
-        lambda direction: field_received(block, direction),
+        **options,
     )
 
 
 def share(block, interface):
     """Keep of an interface what this rank adds to a sweep, and the boundary data.
 
-    Its subdomains contribute to all lines of the region but the outermost. In a lattice cell that
-    two blocks share, both contribute: here each gives the share of its hat.
+    Its subdomains contribute to their own centre lines. In a lattice cell that two blocks share,
+    both contribute: here each gives the share of its hat.
     """
-    result = interface.like()
-    result.copy_boundary(interface)
-    lattice = block.lattice
+    result = interface.like_boundary()
+    lattice, s = block.lattice, block.lattice.spacing
     for axis, lines in enumerate(result.lines):
         along = 1 - axis
-        weights = torch.zeros(lines.shape[1], dtype=lines.dtype)
+        weights = torch.zeros(lines.shape[-1], dtype=lines.dtype)
+        before = block.start[along] - 1 - block.first[along]
         for number, hat in enumerate(lattice.hats(along, block.start[along], block.stop[along])):
-            weights[number * lattice.spacing + 1 :][: len(hat)] += torch.from_numpy(hat)
-        part = (slice(1, -1), slice(1, -1))
-        lines[part] = interface.lines[axis][part] * weights[1:-1]
+            weights[(before + number) * s + 1 :][: len(hat)] += torch.from_numpy(hat)
+        rows = slice(block.start[axis] - block.first[axis], block.stop[axis] - block.first[axis])
+        inside = slice(before * s + 1, (before + block.subdomains[along] + 1) * s)
+        part = (0, rows, inside)
+        lines[part] = interface.lines[axis][part] * weights[inside]
     return result
 
 
@@ -90,7 +87,7 @@ def test_after_the_exchange_each_region_is_the_slice_of_the_global_field(cases, 
 @pytest.mark.ranks(*SIZES)
 def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, interface_of, comm):
     delays = np.random.default_rng(comm.rank).exponential(2e-4, (200, 2))  # seconds
-    for grid, block in cases[len(MORE) - 1 :: len(MORE)]:
+    for grid, block in cases[len(MORE) * len(DEPTHS) - 1 :: len(MORE) * len(DEPTHS)]:
         mine, fields = None, []
         for number, (before, after) in enumerate(delays):
             if number < 10:
@@ -111,25 +108,34 @@ def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, inter
 
 
 @pytest.mark.ranks(*SIZES)
-def test_the_owned_part_of_the_filled_field_is_complete_after_its_exchange(cases):
+def test_values_may_be_read_while_they_travel_and_are_complete_after_the_end(cases, interface_of):
     for grid, block in cases:
-        whole = whole_numbers(block.lattice, seed=0)
-        inside = torch.zeros([n + 1 for n in block.cells], dtype=torch.float64)
-        s, m = block.lattice.spacing, block.lattice.subdomain.cells
-        hats = [
-            torch.from_numpy(block.lattice.hats(a, block.start[a], block.stop[a])) for a in (0, 1)
-        ]
-        for row, hat_y in enumerate(hats[0]):
-            for column, hat_x in enumerate(hats[1]):
-                part = inside[row * s + 1 :, column * s + 1 :][: m - 1, : m - 1]
-                part += hat_y[:, None] * hat_x
-        region = [slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True)]
-        mine = torch.from_numpy(whole[tuple(region)]) * inside
-        field_exchange(grid, block, mine).add([mine])
-        local, place = block.owned_nodes()
-        expected = whole.copy()
-        expected[[0, -1]] = expected[:, [0, -1]] = 0.0  # the fill copies the boundary data there
-        assert torch.equal(mine[local], torch.from_numpy(expected[place]))
+        whole = interface_of(block, whole_numbers(block.lattice, seed=0))
+        mine = share(block, whole)
+        before = mine.flat.clone()
+        exchange = interface_exchange(grid, block, mine)
+        exchange.start(mine.lines)
+        assert torch.equal(mine.flat, before)
+        exchange.finish()
+        assert torch.equal(mine.flat, whole.flat)
+        exchange.finish()  # nothing travels any more
+        assert torch.equal(mine.flat, whole.flat)
+
+
+@pytest.mark.ranks(*SIZES)
+def test_single_precision_on_the_way_rounds_what_the_neighbours_contribute_and_nothing_else(
+    cases, interface_of, random_field
+):
+    for grid, block in cases:
+        whole = interface_of(block, random_field(block.lattice))
+        mine = share(block, whole)
+        own = mine.flat.clone()
+        exchange = interface_exchange(grid, block, mine, dtype=torch.float32)
+        exchange.add(mine.lines)
+        # Up to three shares of numbers below 5, each rounded to 6e-8 of its size.
+        np.testing.assert_allclose(mine.flat, whole.flat, rtol=0, atol=5 * 6e-8)
+        alone = (own - whole.flat).abs() < 1e-14
+        np.testing.assert_allclose(mine.flat[alone], whole.flat[alone], rtol=0, atol=1e-14)
 
 
 @pytest.mark.ranks(*SIZES)
@@ -137,13 +143,15 @@ def test_an_exchange_takes_at_most_8_messages_and_a_quarter_of_the_paper_s_words
     # The paper sends 16 d words per cell of a block's side and iteration (section 4.3), d = 2: 8 d
     # per cell of both sides. Here a neighbour gets one line and lines across it that add up to
     # another, together 2 words per cell of the common side, so 4 per cell of both sides; the ends
-    # and the four corners take less than 12 lattice cells.
+    # and the four corners take less than 12 lattice cells. A halo of k cells, exchanged in every
+    # k-th iteration, takes k times as much of the sides and k^2 of the corners.
     for grid, block in cases:
         like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
         exchange = interface_exchange(grid, block, like)
-        s = block.lattice.spacing
+        s, k = block.lattice.spacing, block.halo
         both_sides = sum(block.subdomains) * s
         assert exchange.messages <= 8
-        assert exchange.words <= 4 * both_sides + 12 * s
-        assert exchange.words <= 8 * 2 * both_sides
+        assert exchange.words <= k * (4 * both_sides + 12 * k * s)
+        if k == 1:
+            assert exchange.words <= 8 * 2 * both_sides
         assert (exchange.words > 0) == (grid.size > 1)

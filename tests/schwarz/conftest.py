@@ -49,9 +49,9 @@ def changed_exact():
 def block_of():
     """Return a function: the block of this rank."""
 
-    def make(grid, lattice):
+    def make(grid, lattice, halo=1):
         start, stop = grid.partition(lattice.subdomains)
-        return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop))
+        return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
 
     return make
 

@@ -44,9 +44,8 @@ def test_the_gpu_gives_the_solution_of_the_cpu(accelerate):
 def test_an_iteration_copies_nothing_back_to_the_host():
     solver = _solver("cuda")
     v = Interface(solver.block, device=torch.device("cuda"), dtype=torch.float64)
-    v.impose(Boundary.of_gaussian_process(_LATTICE.grid, seed=3))
-    out = v.like()
-    out.copy_boundary(v)
+    v.impose([Boundary.of_gaussian_process(_LATTICE.grid, seed=3)])
+    out = v.like_boundary()
     solver.method.iterate(v, out)  # libraries initialise themselves
     torch.cuda.set_sync_debug_mode("error")  # a copy to the host waits for the device
     try:

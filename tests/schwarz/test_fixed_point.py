@@ -7,6 +7,7 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.line_residual import LineResidual
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.settings import SolveSettings
 
@@ -57,35 +58,62 @@ def test_the_discrete_solution_is_a_fixed_point(
         # makes up to 100 times rounding of the residual.
         atol = 100 * ROUNDING if METHODS[name] is TWO_LEVEL else ROUNDING
         np.testing.assert_allclose(out.flat, v.flat, rtol=0, atol=atol)
-        assert residual.shape == method.block.subdomains
+        assert residual.shape == (1, *method.block.subdomains)
         np.testing.assert_allclose(residual, 0.0, atol=ROUNDING)
 
 
 @RANKS
+@pytest.mark.parametrize("batch", [8, 100, 10_000])
 def test_filling_the_solution_s_interface_gives_the_solution(
-    lattice, problem, all_dims, make_grid, plan, interface_of
+    batch, lattice, problem, all_dims, make_grid, plan, interface_of
 ):
     _, field = problem(lattice)
     for grid in map(make_grid, all_dims):
-        method = plan(grid, batch_subdomains=12)
-        fill, v = method.plan_fill(), interface_of(method.block, field)
+        method = plan(grid, batch_subdomains=batch)
+        fill = method.plan_fill()
+        v = interface_of(fill.block, field)
         for _ in range(2):  # a second call overwrites the first
-            result = fill(v)
-        expected = field[method.block.owned_nodes()[1]]
-        np.testing.assert_allclose(result, expected, rtol=0, atol=ROUNDING)
+            filled = np.full(field.shape, np.nan)
+            for strip in fill.strips(v):
+                assert np.isnan(filled[strip.place]).all()
+                filled[strip.place] = strip.owned[0]
+                around = tuple(
+                    slice(p.start - i.start, p.start - i.start + n)
+                    for p, i, n in zip(
+                        strip.place, strip.inner, strip.values.shape[1:], strict=True
+                    )
+                )
+                np.testing.assert_allclose(strip.values[0], field[around], rtol=0, atol=ROUNDING)
+        place = method.block.owned_nodes()[1]
+        np.testing.assert_allclose(filled[place], field[place], rtol=0, atol=ROUNDING)
 
 
+@RANKS
 def test_on_the_lattice_lines_the_fill_is_the_sweep(
-    lattice, make_grid, plan, interface_of, random_field
+    lattice, all_dims, make_grid, plan, interface_of, random_field
 ):
-    method = plan(make_grid(alone=True), levels=1)
-    v = interface_of(method.block, random_field(lattice))
-    swept = v.like()
-    swept.copy_boundary(v)
-    method.iterate(v, swept)
-    fill = method.plan_fill()
-    fill(v)
-    np.testing.assert_allclose(fill.on_lines(v).flat, swept.flat, rtol=0, atol=ROUNDING)
+    for grid in map(make_grid, all_dims):
+        method = plan(grid, levels=1)
+        field = random_field(lattice)
+        v = interface_of(method.block, field)
+        swept = v.like_boundary()
+        method.iterate(v, swept)
+        residual, fill = LineResidual(grid, v), method.plan_fill()
+        filled = np.zeros(field.shape)
+        for strip in fill.strips(interface_of(fill.block, field)):
+            filled[strip.place] = strip.owned[0]
+            residual.add(strip)
+        for mine, theirs in zip(
+            interface_of(method.block, filled).owned_parts(), swept.owned_parts(), strict=True
+        ):
+            if grid.size == 1:
+                np.testing.assert_allclose(mine, theirs, rtol=0, atol=ROUNDING)
+        squares = sum(
+            (one - other).square().sum().item()
+            for one, other in zip(swept.owned_parts(), v.owned_parts(), strict=True)
+        )
+        expected = np.sqrt(grid.sum(np.array([squares]))[0] / lattice.unknowns)
+        assert residual.root_mean_square()[0] == pytest.approx(expected, rel=1e-12)
 
 
 def interpolated(block, nodes, cpu):
@@ -95,7 +123,7 @@ def interpolated(block, nodes, cpu):
         count = lines.shape[1]
         along = np.arange((count - 1) * s + 1) / s
         values = np.array([np.interp(along, np.arange(count), line) for line in lines])
-        v.lines[axis].copy_(torch.from_numpy(values))
+        v.lines[axis][0].copy_(torch.from_numpy(values))
     return v
 
 

@@ -22,6 +22,7 @@ def test_each_subdomain_is_judged_by_its_perimeter(
             interface_of(block, field), block, lambda g: g.sum(dim=1) > 0, batch
         )
         assert found.dtype == torch.bool
+        (found,) = found
         for i, j in np.ndindex(block.subdomains):
             corner = (block.start[0] + i - 1) * s, (block.start[1] + j - 1) * s
             assert found[i, j].item() == (field[corner[0] + y, corner[1] + x].sum() > 0)

@@ -99,8 +99,8 @@ def test_with_an_aim_for_the_mae_the_first_iteration_that_meets_it_is_the_last(
     on_lines = np.zeros(lattice.grid.nodes, bool)
     on_lines[:: lattice.spacing] = on_lines[:, :: lattice.spacing] = True
     values = np.zeros(lattice.grid.nodes)
-    values[:, :: lattice.spacing] = solution.interface.lines[1].numpy().T
-    values[:: lattice.spacing] = solution.interface.lines[0].numpy()
+    values[:, :: lattice.spacing] = solution.interface.lines[1][0].numpy().T
+    values[:: lattice.spacing] = solution.interface.lines[0][0].numpy()
     error = np.abs(values - truth)[1:-1, 1:-1][on_lines[1:-1, 1:-1]].mean()
     assert solution.history.mae[-1] == pytest.approx(error, rel=1e-12)
 

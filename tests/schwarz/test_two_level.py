@@ -90,8 +90,8 @@ def test_residual_and_update_are_those_of_the_result(
     v = solution.interface
     # On the lattice lines the field is T v; of the inner nodes each counts once.
     change = np.zeros(lattice.grid.nodes)
-    change[:, ::s] = field[:, ::s] - v.lines[1].numpy().T
-    change[::s] = field[::s] - v.lines[0].numpy()
+    change[:, ::s] = field[:, ::s] - v.lines[1][0].numpy().T
+    change[::s] = field[::s] - v.lines[0][0].numpy()
     rms = np.sqrt(np.square(change[1:-1, 1:-1]).sum() / lattice.unknowns)
     assert solution.residual == pytest.approx(rms, rel=1e-9)
     assert solution.update == solution.history.update[-1]

@@ -1,0 +1,163 @@
+"""The iteration ``v -> M v``: one sweep, with or without the coarse space, on any number of ranks.
+
+Ranks wait for each other as little as the method allows. Halos travel while the subdomains that do
+not need them are solved; with a halo of depth ``k`` they travel in every ``k``-th iteration only, and
+in between each rank computes what its neighbours would have sent. The numbers by which an iteration
+is judged are added up in the one collective of the iteration after it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.local_solvers.base import Plan
+from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.schwarz.coarse_space import CoarseSpace
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.sweep import AdditiveSweep, interface_exchange
+
+Measure = Callable[[], np.ndarray]
+"""Returns this rank's share of the numbers by which the iteration before is judged."""
+
+_NOTHING = np.empty(0)
+
+
+class Iteration(ABC):
+    """Writes ``M v``, either at once or as one step of a sequence whose halos may still travel."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a sequence, with values that are complete on the perimeters of the own subdomains."""
+
+    @abstractmethod
+    def advance(
+        self, v: Interface, out: Interface, measure: Measure | None = None
+    ) -> tuple[torch.Tensor, np.ndarray | None]:
+        """Write ``M v`` to ``out``, whose edge values are kept, as the next of a sequence.
+
+        The halos of ``v`` may still travel, those of ``out`` do when it returns.
+
+        Parameters
+        ----------
+        measure
+            Called when ``v`` is complete.
+
+        Returns
+        -------
+        Tensor, ndarray
+            ``R (T v - v)`` at the owned lattice nodes, ``(n, rows, columns)``, in a buffer that the
+            next call overwrites; and the sum over the ranks of what ``measure`` gave.
+        """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Complete the values that `advance` wrote last."""
+
+    def __call__(self, v: Interface, out: Interface) -> torch.Tensor:
+        """Write all of ``M v`` to ``out``; return ``R (T v - v)`` as `advance`."""
+        self.begin()
+        residual, _ = self.advance(v, out)
+        self.finish()
+        return residual
+
+
+class AdditiveIteration(Iteration):
+    """A sweep and, with two levels, the coarse correction swept: ``v <- T v + T P c``.
+
+    With ``r = T v - v`` and ``c = A_c^-1 R r``, this is ``T (v + P c)`` for a linear local solver. It
+    stands still only where ``T v = v``, linear or not: then ``R r = -R T P c``, which with ``(I - R T
+    P) c = R r`` leaves ``c = 0``.
+
+    Parameters
+    ----------
+    coarse_space
+        None for one level.
+    """
+
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        block: Block,
+        plan: Plan,
+        settings: SolveSettings,
+        problems: int,
+        clock: Stopwatch,
+        coarse_space: CoarseSpace | None,
+    ):
+        self._grid = grid
+        self._coarse_space = coarse_space
+        self._sweep = AdditiveSweep(block, plan, settings, problems, clock)
+        self._exchange = interface_exchange(grid, block, settings, problems)
+        self._inner = self._sweep.batches(block.inner_subdomains())
+        self._outer = [self._around(block, ring) for ring in range(block.halo)]
+        self._all = [self._sweep.batches(block.ring(ring)) for ring in range(block.halo)]
+        self._rings = 0  # around the owned subdomains, which the values at hand suffice for
+        kind = {"device": settings.device, "dtype": settings.dtype}
+        self._residual = torch.empty(problems, *block.subdomains, **kind)
+        self._communicating = clock.part("communication")
+        self._moving = clock.part("gather_scatter")
+
+    def _around(self, block: Block, ring: int) -> list:
+        """Cut what lies between the inner subdomains and a ring into batches: rows, then columns."""
+        (low, high), (left, right) = (
+            (slice(outer.start, inner.start), slice(inner.stop, outer.stop))
+            for outer, inner in zip(block.ring(ring), block.inner_subdomains(), strict=True)
+        )
+        columns, rows = block.ring(ring)[1], block.inner_subdomains()[0]
+        parts = ((low, columns), (high, columns), (rows, left), (rows, right))
+        return [batch for part in parts for batch in self._sweep.batches(part)]
+
+    def begin(self) -> None:
+        """Begin a sequence; the first iteration exchanges halos of full depth."""
+        self._rings = 0
+
+    @property
+    def messages(self) -> int:
+        """Messages that an exchange sends."""
+        return self._exchange.messages
+
+    @property
+    def words(self) -> int:
+        """Values that an exchange sends."""
+        return self._exchange.words
+
+    def advance(
+        self, v: Interface, out: Interface, measure: Measure | None = None
+    ) -> tuple[torch.Tensor, np.ndarray | None]:
+        """Write ``M v`` to ``out``; see `Iteration.advance`."""
+        ring = self._rings
+        with self._moving:
+            out.clear_inner()
+        self._sweep.contribute(v, out, self._inner)
+        self.finish()
+        mine = _NOTHING if measure is None else measure()
+        self._sweep.contribute(v, out, self._outer[ring])
+        residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)
+        if self._coarse_space is not None:
+            totals = self._coarse_space.correct(residual, mine)
+            self._add_correction(out, ring)
+        elif measure is not None:
+            with self._communicating:
+                totals = self._grid.sum(mine)
+        if ring == 0:
+            with self._communicating:
+                self._exchange.start(out.lines)
+        self._rings = ring - 1 if ring else len(self._outer) - 1
+        return residual, None if measure is None else totals
+
+    def _add_correction(self, out: Interface, ring: int) -> None:
+        """Add the coarse correction, swept, of the subdomains within a ring."""
+        for batch in self._all[ring]:
+            values = self._sweep.centre_lines(batch)
+            self._coarse_space.sweep(batch, values)
+            self._sweep.blend(values, batch, out)
+
+    def finish(self) -> None:
+        """Wait for the halos, if they travel, and complete the values that `advance` wrote."""
+        with self._communicating:
+            self._exchange.finish()

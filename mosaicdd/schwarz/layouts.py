@@ -1,0 +1,96 @@
+"""How the interface and the field lie over the ranks, for everything that moves them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.placements import Merge, Segment, Shard
+from mosaicdd.parallel.process_grid import ProcessGrid
+
+
+@dataclass(frozen=True)
+class Overlapping:
+    """Consecutive items of an axis for each coordinate, with copies of others' on both sides.
+
+    Parameters
+    ----------
+    owned, held
+        Start and stop of what each coordinate owns, and of what it holds.
+    """
+
+    axis: int
+    owned: tuple[tuple[int, int], ...]
+    held: tuple[tuple[int, int], ...]
+
+    merge: ClassVar[Merge] = Merge.OWNER
+
+    def split(self, length: int, parts: int) -> Sequence[Sequence[Segment]]:
+        """Return what each coordinate holds: copies, its own items, copies."""
+        return [
+            [
+                Segment(low, start, owned=False),
+                Segment(start, stop),
+                Segment(stop, high, owned=False),
+            ]
+            for (start, stop), (low, high) in zip(self.owned, self.held, strict=True)
+        ]
+
+
+def block_of(grid: ProcessGrid, lattice: Lattice, rank: int, halo: int = 1) -> Block:
+    """Return the block of a rank."""
+    start, stop = grid.partition(lattice.subdomains, rank)
+    return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
+
+
+def lines_layout(
+    grid: ProcessGrid, lattice: Lattice, axis: int, *, halo: int, problems: int = 1
+) -> Layout:
+    """Return the layout of the lines constant in an axis, ``(n, lines, nodes)``.
+
+    The values on the edge of the domain count as the outermost blocks'.
+    """
+    s, cells = lattice.spacing, lattice.cells
+    placements = []
+    for mesh_axis in (0, 1):
+        count = cells[mesh_axis]
+        owned, held = [], []
+        for block in _blocks_along(grid, lattice, mesh_axis, halo):
+            start, stop = block.start[mesh_axis], block.stop[mesh_axis]
+            low, high = block.first[mesh_axis], block.last[mesh_axis]
+            bounds = (0 if start == 1 else start, count + 1 if stop == count else stop)
+            if mesh_axis == axis:
+                owned.append(bounds)
+                held.append((low, high + 1))
+            else:
+                owned.append(tuple(min(b * s, count * s + 1) for b in bounds))
+                held.append((low * s, high * s + 1))
+        array_axis = 1 if mesh_axis == axis else 2
+        placements.append(Overlapping(array_axis, tuple(owned), tuple(held)))
+    return Layout((problems, *lattice.line_shape(axis)), grid.dims, tuple(placements))
+
+
+def at_root(layout: Layout) -> Layout:
+    """Return the layout of the same array that lies on the first rank as a whole."""
+    placements = tuple(
+        Shard(placement.axis, (layout.shape[placement.axis], *[0] * (parts - 1)))
+        for placement, parts in zip(layout.placements, layout.mesh, strict=True)
+    )
+    return Layout(layout.shape, layout.mesh, placements)
+
+
+def field_layout(grid: ProcessGrid, lattice: Lattice, problems: int = 1) -> Layout:
+    """Return the layout of the field, ``(n, ny + 1, nx + 1)``: every node has one owner."""
+    placements = []
+    for axis in (0, 1):
+        places = [b.owned_nodes()[1][axis] for b in _blocks_along(grid, lattice, axis, 1)]
+        placements.append(Shard(axis + 1, tuple(part.stop - part.start for part in places)))
+    return Layout((problems, *lattice.grid.nodes), grid.dims, tuple(placements))
+
+
+def _blocks_along(grid: ProcessGrid, lattice: Lattice, axis: int, halo: int) -> list[Block]:
+    """Return the blocks of the first ranks along an axis of the process grid."""
+    step = 1 if axis == 1 else grid.dims[1]
+    return [block_of(grid, lattice, c * step, halo) for c in range(grid.dims[axis])]

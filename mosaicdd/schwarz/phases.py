@@ -1,0 +1,101 @@
+"""The paper's sweep (section 4.2): four phases of subdomains that do not overlap.
+
+They are solved one phase after another, each from the newest values.
+"""
+
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.transfer import Batch
+from mosaicdd.local_solvers.base import Plan
+from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.schwarz.iteration import Iteration, Measure
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.sweep import Sweep, interface_exchange
+
+
+class PhaseIteration(Iteration):
+    """Four phases, and the ranks' agreement on what they computed in common.
+
+    With ``settings.sync`` ``"phase"``, ranks exchange after each phase, and the result does not
+    depend on the process grid; with ``"iteration"``, once after all four, the paper's relaxation:
+    where two ranks then hold different values for a node, these are blended by the partition of
+    unity.
+    """
+
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        block: Block,
+        plan: Plan,
+        settings: SolveSettings,
+        problems: int,
+        clock: Stopwatch,
+    ):
+        self._grid = grid
+        self._sweep = Sweep(block, plan, settings, problems, clock)
+        self._sync = settings.sync
+        self._communicating = clock.part("communication")
+        kind = {"device": settings.device, "dtype": settings.dtype}
+        self._scratch = Interface(block, problems=problems, **kind)
+        self._residual = torch.empty_like(self._scratch.nodes())
+        self._phases = []
+        for colour in itertools.product((0, 1), repeat=2):
+            members = [
+                slice((c - a) % 2, n)
+                for c, a, n in zip(colour, block.start, block.subdomains, strict=True)
+            ]
+            self._phases.append(self._sweep.batches(tuple(members), step=2))
+        self._agreements = []
+        if grid.size > 1:
+            self._exchange = interface_exchange(grid, block, settings, problems)
+            if self._sync == "phase":
+                put = self._sweep.put
+                self._agreements = [self._agreement(phase, put) for phase in self._phases]
+            else:
+                everything = self._sweep.batches(block.ring(0))
+                self._agreements = [self._agreement(everything, self._sweep.blend)]
+
+    def _agreement(self, members: Iterable[Batch], place) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the weight of this rank's value at each node, and where any rank has one."""
+        weights = self._scratch.like()
+        for batch in members:
+            place(self._sweep.centre_lines(batch).fill_(1.0), batch, weights)
+        own = weights.flat.clone()
+        self._exchange.add(weights.lines)
+        return own, weights.flat > 0
+
+    def _agree(self, v: Interface, own: torch.Tensor, anywhere: torch.Tensor) -> None:
+        """Replace what was computed in common by the weighted sum over the ranks."""
+        with self._communicating:
+            torch.mul(v.flat, own, out=self._scratch.flat)
+            self._exchange.add(self._scratch.lines)
+            torch.where(anywhere, self._scratch.flat, v.flat, out=v.flat)
+
+    def begin(self) -> None:
+        """Do nothing: every iteration is like the others."""
+
+    def advance(
+        self, v: Interface, out: Interface, measure: Measure | None = None
+    ) -> tuple[torch.Tensor, np.ndarray | None]:
+        """Write the values after the four phases to ``out``; see `Iteration.advance`."""
+        with self._communicating:
+            totals = None if measure is None else self._grid.sum(measure())
+        out.flat.copy_(v.flat)
+        for number, phase in enumerate(self._phases):
+            for batch in phase:
+                self._sweep.put(self._sweep.solve(out, batch), batch, out)
+            if self._agreements and self._sync == "phase":
+                self._agree(out, *self._agreements[number])
+        if self._agreements and self._sync == "iteration":
+            self._agree(out, *self._agreements[0])
+        return torch.sub(out.nodes(), v.nodes(), out=self._residual), totals
+
+    def finish(self) -> None:
+        """Do nothing: the ranks have agreed already."""
