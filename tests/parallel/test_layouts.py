@@ -94,6 +94,22 @@ def test_the_docstring_s_example():
     assert str(layout).startswith("3x5 over 2x2 ranks: Shard(axis=0")
 
 
+class Folded:
+    """Keeps a copy of its first item in the middle, and its last items first."""
+
+    merge, axis = Merge.OWNER, 0
+
+    def split(self, length, parts):
+        return [[Segment(2, 4), Segment(0, 1, False), Segment(4, 6), Segment(0, 2)]]
+
+
+def test_a_placement_may_keep_items_in_any_order_and_twice():
+    layout = Layout((6,), (1,), (Folded(),))
+    np.testing.assert_array_equal(layout.cut(np.arange(6), 0), [2, 3, 0, 4, 5, 0, 1])
+    owned = [(box.whole[0].start, box.local[0].start) for box in layout.owned(0)]
+    assert owned == [(2, 0), (4, 3), (0, 5)]
+
+
 def test_equal_layouts_are_equal_and_can_be_keys():
     one = Layout((4,), (2,), (Shard(0, (1, 3)),))
     assert {one: 1}[Layout([4], [2], [Shard(0, [1, 3])])] == 1

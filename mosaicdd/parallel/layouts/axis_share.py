@@ -56,6 +56,14 @@ class AxisShare:
             offset += segment.stop - segment.start
         return AxisShare(offset, tuple(_joined(held)), tuple(_joined(owned)))
 
+    def window(self, start: int, stop: int) -> "AxisShare":
+        """Return the share of items ``start..stop`` only, counted from there, where they are."""
+        held, owned = (
+            tuple(Run(a - start, b - start, local) for a, b, local in _clipped(runs, start, stop))
+            for runs in (self.held, self.owned)
+        )
+        return AxisShare(self.length, held, owned)
+
 
 def overlaps(here: Iterable[Run], there: Sequence[Run]) -> list[Overlap]:
     """List the items that two sets of runs have in common."""
@@ -74,6 +82,14 @@ def _window(runs: Iterable[Run], segment: Segment, offset: int) -> Iterator[Run]
         last = min(local + stop - start, segment.stop)
         if first < last:
             yield Run(start + first - local, start + last - local, offset + first - segment.start)
+
+
+def _clipped(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
+    """Keep the part of the runs in ``start..stop`` of the whole axis."""
+    for run in runs:
+        first, last = max(run.start, start), min(run.stop, stop)
+        if first < last:
+            yield Run(first, last, run.local + first - run.start)
 
 
 def _joined(runs: Iterable[Run]) -> Iterator[Run]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mosaicdd.parallel.layouts.axis_share import AxisShare
+from mosaicdd.parallel.layouts.axis_share import AxisShare, Run
 from mosaicdd.parallel.layouts.placements import Merge, Placement
 
 Slices = tuple[slice, ...]
@@ -113,11 +113,11 @@ class Layout:
 
     def held(self, rank: int) -> list[Box]:
         """List the boxes that make up a rank's array."""
-        return _boxes([share.held for share in self.shares[rank]])
+        return boxes([share.held for share in self.shares[rank]])
 
     def owned(self, rank: int) -> list[Box]:
         """List the boxes of a rank's array that are not copies of another coordinate's."""
-        return _boxes([share.owned for share in self.shares[rank]])
+        return boxes([share.owned for share in self.shares[rank]])
 
     def cut(self, whole: np.ndarray, rank: int) -> np.ndarray:
         """Copy a rank's array out of the whole one; a term of a sum is whole, too."""
@@ -149,7 +149,8 @@ def _require_one_owner(placement: Placement, split: Sequence, length: int, parts
         )
 
 
-def _boxes(runs_per_axis: Sequence) -> list[Box]:
+def boxes(runs_per_axis: Sequence[Sequence[Run]]) -> list[Box]:
+    """List the boxes that runs along each axis span."""
     return [
         Box(
             tuple(slice(run.start, run.stop) for run in runs),

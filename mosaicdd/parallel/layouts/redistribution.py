@@ -18,6 +18,7 @@ from mosaicdd.parallel.agreement import agree
 from mosaicdd.parallel.layouts.axis_share import overlaps
 from mosaicdd.parallel.layouts.layout import Layout, Slices
 from mosaicdd.parallel.layouts.placements import Merge
+from mosaicdd.parallel.layouts.window import Window
 
 _TAG = 200
 
@@ -51,7 +52,8 @@ class Redistribution:
     Parameters
     ----------
     source, target
-        Layouts of the same array on the same number of ranks; their meshes may differ.
+        Layouts of the same array, or windows of them of the same shape, on the same number of
+        ranks; their meshes may differ.
     dtype
         Of the arrays.
 
@@ -61,7 +63,9 @@ class Redistribution:
         If the layouts do not fit each other or the number of ranks.
     """
 
-    def __init__(self, source: Layout, target: Layout, comm: MPI.Intracomm, dtype):
+    def __init__(
+        self, source: Layout | Window, target: Layout | Window, comm: MPI.Intracomm, dtype
+    ):
         if source.shape != target.shape:
             raise ValueError(f"the source has shape {source.shape}, the target {target.shape}")
         for layout in (source, target):
@@ -72,15 +76,17 @@ class Redistribution:
         self.source, self.target, self.dtype = source, target, np.dtype(dtype)
         self._comm = comm
         rank = comm.rank
-        self._meetings = [
-            _Meeting(peer, given, taken)
-            for peer in range(comm.size)
-            if (given := _pieces(source, rank, target, peer))
-            + (taken := _pieces(source, peer, target, rank))
-        ]
+        self._meetings = []
+        for peer in range(comm.size):
+            given = _pieces(source, rank, target, peer)
+            taken = _pieces(source, peer, target, rank)
+            if given or taken:
+                self._meetings.append(_Meeting(peer, given, taken))
         messages = [pieces for peer, *both in self._meetings for pieces in both if peer != rank]
         self._message = np.empty(max(map(_values, messages), default=0), self.dtype)
         self._adds = bool(source.spread(Merge.SUM))
+        clears = self._adds or not _takes(target, rank)
+        self._cleared = [box.local for box in target.held(rank)] if clears else []
 
     @property
     def message_bytes(self) -> int:
@@ -110,8 +116,8 @@ class Redistribution:
         if out is None:
             out = np.empty(self.target.local_shape(rank), self.dtype)
         _require(out, self.target.local_shape(rank), self.dtype, "target")
-        if self._adds or not _takes(self.target, rank):
-            out.fill(0)
+        for part in self._cleared:
+            out[part] = 0
         for peer, given, taken in self._meetings:
             if peer == rank:
                 for piece in given:
@@ -161,7 +167,9 @@ class _Meeting(NamedTuple):
     taken: list[_Piece]
 
 
-def _pieces(source: Layout, giver: int, target: Layout, taker: int) -> list[_Piece]:
+def _pieces(
+    source: Layout | Window, giver: int, target: Layout | Window, taker: int
+) -> list[_Piece]:
     """List what one rank gives to another, in an order that both know."""
     if not (_gives(source, giver, taker) and _takes(target, taker)):
         return []
@@ -183,13 +191,13 @@ def _pieces(source: Layout, giver: int, target: Layout, taker: int) -> list[_Pie
     return pieces
 
 
-def _gives(source: Layout, giver: int, taker: int) -> bool:
+def _gives(source: Layout | Window, giver: int, taker: int) -> bool:
     """Whether a rank answers another: of equal copies, the one in the taker's own row does."""
     here, there = source.coordinates(giver), source.coordinates(taker)
     return all(here[axis] == there[axis] for axis in source.spread(Merge.ANY))
 
 
-def _takes(target: Layout, taker: int) -> bool:
+def _takes(target: Layout | Window, taker: int) -> bool:
     """Whether a rank gets values at all: of the terms of a sum, the first does."""
     return not any(target.coordinates(taker)[axis] for axis in target.spread(Merge.SUM))
 

@@ -1,0 +1,80 @@
+"""Arrays to and from rank 0 in portions of rows, for one writer or reader of files.
+
+Rank 0 never holds more than its own part, one portion and one message; a portion is contiguous in
+a file.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from mpi4py import MPI
+
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.placements import On
+from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.layouts.window import Window
+
+
+def rows_to_root(
+    array: np.ndarray,
+    layout: Layout,
+    comm: MPI.Intracomm,
+    sink: Callable[[np.ndarray, slice], None] | None,
+    *,
+    rows: int,
+) -> None:
+    """Hand the whole array to rank 0, portion by portion; called by all ranks.
+
+    Parameters
+    ----------
+    array
+        This rank's, in the layout.
+    sink
+        ``sink(portion, place)``, called on rank 0 only, with the rows in order; the portion is
+        only valid during the call.
+    rows
+        Rows per portion.
+    """
+    for window, on_root, portion in _portions(layout, comm, array.dtype, rows):
+        Redistribution(window, on_root, comm, array.dtype)(array, portion)
+        if comm.rank == 0:
+            sink(portion, slice(window.start, window.stop))
+
+
+def rows_from_root(
+    source: Callable[[slice], np.ndarray] | None,
+    layout: Layout,
+    comm: MPI.Intracomm,
+    dtype,
+    *,
+    rows: int,
+) -> np.ndarray:
+    """Return this rank's part of an array that rank 0 gives portion by portion.
+
+    Parameters
+    ----------
+    source
+        ``source(place)``, called on rank 0 only: the rows of the whole array at a place.
+    rows
+        Rows per portion.
+    """
+    array = np.empty(layout.local_shape(comm.rank), dtype)
+    for window, on_root, portion in _portions(layout, comm, dtype, rows):
+        if comm.rank == 0:
+            portion[...] = source(slice(window.start, window.stop))
+        Redistribution(on_root, window, comm, dtype)(portion, array)
+    return array
+
+
+def _portions(
+    layout: Layout, comm: MPI.Intracomm, dtype, rows: int
+) -> Iterator[tuple[Window, Layout, np.ndarray]]:
+    """Give each portion: where it lies in the layout, its layout on rank 0, a buffer for it."""
+    if rows < 1:
+        raise ValueError(f"a portion needs at least 1 row, got {rows}")
+    shape = (min(rows, layout.shape[0]), *layout.shape[1:])
+    buffer = np.empty(Layout(shape, (comm.size,), (On(0),)).local_shape(comm.rank), dtype)
+    for start in range(0, layout.shape[0], rows):
+        window = Window(layout, start, min(start + rows, layout.shape[0]))
+        on_root = Layout(window.shape, (comm.size,), (On(0),))
+        yield window, on_root, buffer[: on_root.local_shape(comm.rank)[0]]

@@ -1,0 +1,78 @@
+"""Arrays to and from rank 0, in portions of rows."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.placements import Halo, On, PartialSum, Replicate, Shard
+from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.layouts.root import rows_from_root, rows_to_root
+from mosaicdd.parallel.layouts.window import Window
+
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
+
+
+def layouts(shape, all_dims):
+    for dims in all_dims:
+        for placements in (
+            (Shard(0), Shard(1)),
+            (Halo(0, 2), Halo(1, 1)),
+            (Replicate(), Shard(0)),
+            (On(dims[0] - 1), Halo(0, 1)),
+        ):
+            yield Layout(shape, dims, placements)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 11, 100])
+def test_what_comes_from_the_root_goes_back_to_it(comm, all_dims, rows):
+    whole = np.random.default_rng(0).standard_normal((11, 7))
+    for layout in layouts(whole.shape, all_dims):
+        source = whole.__getitem__ if comm.rank == 0 else None
+        mine = rows_from_root(source, layout, comm, whole.dtype, rows=rows)
+        np.testing.assert_array_equal(mine, layout.cut(whole, comm.rank), strict=True)
+        result, places = np.full_like(whole, np.nan), []
+
+        def sink(portion, place, result=result, places=places):
+            result[place] = portion
+            places.append(place)
+
+        rows_to_root(mine, layout, comm, sink, rows=rows)
+        if comm.rank == 0:
+            np.testing.assert_array_equal(result, whole)
+            assert places == [slice(a, min(a + rows, 11)) for a in range(0, 11, rows)]
+        else:
+            assert places == []
+
+
+def test_the_root_holds_a_portion_and_a_message_and_never_the_array(comm):
+    shape, rows = (2000, 300), 50
+    layout = Layout(shape, (1, comm.size), (Shard(0), Shard(1)))
+    mine = np.ones(layout.local_shape(comm.rank))
+    portion = 8 * rows * shape[1]
+    tracemalloc.start()
+    rows_to_root(mine, layout, comm, lambda portion, place: None, rows=rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # A message is at most a portion; the interpreter's objects do not grow with the array.
+    assert peak <= 2 * portion + 30_000
+
+
+def test_rows_outside_of_the_window_stay_as_they_are(comm):
+    terms = np.random.default_rng(0).integers(-99, 99, (comm.size, 3, 4)).astype(float)
+    source = Layout((3, 4), (comm.size,), (PartialSum(),))
+    layout = Layout((9, 4), (comm.size,), (Shard(1),))
+    mine = np.full(layout.local_shape(comm.rank), -1.0)
+    Redistribution(source, Window(layout, 4, 7), comm, float)(terms[comm.rank], mine)
+    whole = np.full((9, 4), -1.0)
+    whole[4:7] = terms.sum(axis=0)  # whole numbers: exact
+    np.testing.assert_array_equal(mine, layout.cut(whole, comm.rank))
+
+
+def test_rows_that_are_not_there_and_parts_of_a_sum_are_refused():
+    layout = Layout((5,), (2,), (Shard(0),))
+    with pytest.raises(ValueError, match=r"rows 3\.\.6 of an array of 5 rows"):
+        Window(layout, 3, 6)
+    with pytest.raises(ValueError, match="without PartialSum first"):
+        Window(Layout((5,), (2,), (PartialSum(),)), 0, 2)
