@@ -7,6 +7,7 @@ subdomains, problem by problem. All is views, copies and sums: nothing is indexe
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block
@@ -76,7 +77,13 @@ class Transfer:
             values = lines[:, across].unfold(2, self.m, self.s)[:, :, along]
             if axis == 1:
                 values = values.transpose(1, 2)
-            perimeters[..., side, :] = values.flip(-1) if backwards else values
+            target = perimeters[..., side, :]
+            if not backwards:
+                target.copy_(values)
+            elif values.is_cuda:
+                target.copy_(values.flip(-1))
+            else:  # without a copy on the way: torch knows no negative strides, numpy does
+                np.copyto(target.numpy(), values.numpy()[..., ::-1])
 
     def weigh(self, values: torch.Tensor, batch: Batch) -> None:
         """Multiply centre lines ``(B, 2 (m - 1))`` by the partition of unity, in place."""

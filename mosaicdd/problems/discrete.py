@@ -51,10 +51,20 @@ class DirichletSystem:
         From ``(ny + 1, nx + 1, ...)`` it gives ``(ny - 1, nx - 1, ...)``.
         """
         ny, nx = field.shape[0] - 2, field.shape[1] - 2
-        return sum(
-            float(self.stencil[dy, dx]) * field[dy : dy + ny, dx : dx + nx]
-            for dy, dx in zip(*np.nonzero(self.stencil), strict=True)
-        )
+        total = float(self.stencil[1, 1]) * field[1:-1, 1:-1]
+        for weight, places in self._neighbours_by_weight:
+            first, *others = (field[dy : dy + ny, dx : dx + nx] for dy, dx in places)
+            total += weight * sum(others, first)
+        return total
+
+    @cached_property
+    def _neighbours_by_weight(self) -> list[tuple[float, list[tuple[int, int]]]]:
+        """The other entries of the stencil, ``(weight, [(row, column), ..])``: few products."""
+        groups: dict[float, list[tuple[int, int]]] = {}
+        for dy, dx in zip(*np.nonzero(self.stencil), strict=True):
+            if (dy, dx) != (1, 1):
+                groups.setdefault(float(self.stencil[dy, dx]), []).append((dy, dx))
+        return list(groups.items())
 
     def right_hand_side(self, field: np.ndarray) -> np.ndarray:
         """Return ``b`` for the edge values of ``field``, ``((ny - 1) (nx - 1), ...)``."""

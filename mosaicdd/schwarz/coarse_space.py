@@ -5,6 +5,7 @@ row: 1 at the node, and minus the response of the centre of its subdomain to the
 lattice nodes of its perimeter. The local solver is the same everywhere, so the stencil is constant.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,10 +16,12 @@ from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.base import Plan
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.problems.equations import Equation
-from mosaicdd.schwarz.coarse_solve import ReplicatedSolve
+from mosaicdd.schwarz.coarse_solve import DistributedSolve, ReplicatedSolve
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import count_of_sums
 from mosaicdd.schwarz.stopwatch import Stopwatch
+
+REPLICATED = 2**20  # lattice nodes, up to which every rank solves the whole coarse problem
 
 # The lattice nodes of a perimeter, counter-clockwise from the lower-left corner, seen from the
 # centre of the subdomain.
@@ -49,22 +52,21 @@ class CoarseSpace:
         kind = {"device": settings.device, "dtype": settings.dtype}
         self._block = block
         self._responses = self._respond(plan, equation, **kind)  # (8, 2 (m - 1))
-        counts = block.lattice.subdomains
-        self._solve = ReplicatedSolve(
-            grid,
-            counts,
-            self._symbol(),
-            problems=problems,
-            sums=count_of_sums(problems),
-            device=settings.device,
-            clock=clock,
-        )
         # The correction at the lattice nodes of the region; zero on the edge of the domain.
         shape = [n + 2 for n in block.region_subdomains]
-        self._correction = torch.zeros(problems, *shape, **kind)
-        ends = list(zip(block.first, block.last, counts, strict=True))
-        self._there = tuple(slice(max(a, 1) - 1, min(b, n)) for a, b, n in ends)
-        self._here = tuple(slice(max(a, 1) - a, min(b, n) + 1 - a) for a, b, n in ends)
+        correction = torch.zeros(problems, *shape, **kind)
+        ends = list(zip(block.first, block.last, block.lattice.subdomains, strict=True))
+        here = [slice(max(a, 1) - a, min(b, n) + 1 - a) for a, b, n in ends]
+        inside = tuple(slice(max(a, 1) - 1, min(b, n)) for a, b, n in ends)
+        self._correction, self._inner = correction, correction[..., *here]
+        shared = {"problems": problems, "clock": clock}
+        if grid.size > 1 and math.prod(block.lattice.subdomains) > REPLICATED:
+            self._solve = DistributedSolve(grid, block, self._symbol(), **shared)
+        else:
+            sums = {"sums": count_of_sums(problems), "device": settings.device}
+            self._solve = ReplicatedSolve(grid, block, inside, self._symbol(), **sums, **shared)
+        largest = problems * min(settings.batch_subdomains, math.prod(block.region_subdomains))
+        self._around = torch.empty(largest, 8, **kind)  # the correction at the nodes around
         self._moving = clock.part("gather_scatter")
         self._solving = clock.part("coarse")
 
@@ -111,10 +113,7 @@ class CoarseSpace:
         ndarray
             ``sums``, added up over the ranks by the way.
         """
-        correction, totals = self._solve(residual, sums)
-        with self._solving:
-            self._correction[..., *self._here] = correction[..., *self._there]
-        return totals
+        return self._solve(residual, sums, self._inner)
 
     def sweep(self, batch: Batch, out: torch.Tensor) -> None:
         """Write ``T P c`` on the centre lines of a batch to ``out``, ``(B, 2 (m - 1))``."""
@@ -128,6 +127,8 @@ class CoarseSpace:
                 ]
                 for dy, dx in _NEIGHBOURS
             ]
-            stacked = torch.stack(around, dim=-1)
+            shape = around[0].shape
+            stacked = self._around[: len(out)]
+            torch.stack(around, dim=-1, out=stacked.view(*shape, 8))
         with self._solving:
-            torch.mm(stacked.view(-1, 8), self._responses, out=out)
+            torch.mm(stacked, self._responses, out=out)

@@ -72,6 +72,21 @@ def lines_layout(
     return Layout((problems, *lattice.line_shape(axis)), grid.dims, tuple(placements))
 
 
+def nodes_layout(grid: ProcessGrid, lattice: Lattice, *, halo: int) -> Layout:
+    """Return the layout of the lattice nodes inside the domain, ``(K_y - 1, K_x - 1)``.
+
+    Each block holds the nodes of its region.
+    """
+    placements = []
+    for axis in (0, 1):
+        blocks = _blocks_along(grid, lattice, axis, halo)
+        owned = [(b.start[axis] - 1, b.stop[axis] - 1) for b in blocks]
+        count = lattice.subdomains[axis]
+        held = [(max(b.first[axis], 1) - 1, min(b.last[axis], count)) for b in blocks]
+        placements.append(Overlapping(axis, tuple(owned), tuple(held)))
+    return Layout(lattice.subdomains, grid.dims, tuple(placements))
+
+
 def at_root(layout: Layout) -> Layout:
     """Return the layout of the same array that lies on the first rank as a whole."""
     placements = tuple(

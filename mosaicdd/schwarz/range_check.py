@@ -7,6 +7,8 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Transfer, batch_shape, batches
 from mosaicdd.local_solvers.base import OutsideRange
 
+_BATCH = {"cpu": 256, "cuda": 65_536}  # on a processor, what is made on the way stays in its cache
+
 
 def subdomains_outside(
     v: Interface, block: Block, outside: OutsideRange, batch_subdomains: int
@@ -18,12 +20,13 @@ def subdomains_outside(
     outside
         From the local solver; see `LocalSolver.outside_range`.
     batch_subdomains
-        Subdomains looked at in one go.
+        Subdomains looked at in one go, at most.
     """
     transfer = Transfer(block, device=v.flat.device, dtype=v.flat.dtype)
     shape = v.problems, *block.region_subdomains
     result = torch.zeros(shape, dtype=torch.bool, device=v.flat.device)
-    for batch in batches(block.ring(0), max(1, batch_subdomains // v.problems)):
+    largest = min(batch_subdomains, _BATCH[v.flat.device.type]) // v.problems
+    for batch in batches(block.ring(0), max(1, largest)):
         rows, columns = batch_shape(batch)
         perimeters = v.flat.new_empty(v.problems * rows * columns, 4 * transfer.m)
         transfer.restrict(v, batch, perimeters)
