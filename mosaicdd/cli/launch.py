@@ -8,20 +8,69 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+_SIZE_VARIABLES = {
+    "OMPI_COMM_WORLD_SIZE": "Open MPI's mpiexec",
+    "MV2_COMM_WORLD_SIZE": "MVAPICH's mpiexec",
+    "PMI_SIZE": "mpiexec",
+}
+_PMI_TYPES = {"MPICH": "pmi2", "MVAPICH": "pmi2", "Intel MPI": "pmi2", "Open MPI": "pmix"}
+# Slurm numbers the steps of srun from 0; a batch script and a shell of salloc are steps from here.
+_FIRST_STEP_WITHOUT_SRUN = 0xFFFFFFF0
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What started this process.
+
+    Parameters
+    ----------
+    name
+        ``"srun"``, an ``mpiexec``, ``"torchrun"``, or ``"none"``.
+    ranks
+        How many ranks it was asked for.
+    """
+
+    name: str = "none"
+    ranks: int = 1
+
+
+def launcher() -> Launcher:
+    """Return what started this process, by its environment."""
+    tasks = _number("SLURM_STEP_NUM_TASKS") if _in_srun() else None
+    if under_torchrun():
+        return Launcher("torchrun", _number("WORLD_SIZE") or 1)
+    for variable, name in _SIZE_VARIABLES.items():
+        if (ranks := _number(variable)) is not None:
+            # The innermost counts: mpiexec in a batch job starts one task of srun per machine.
+            return Launcher("srun" if ranks == tasks else name, ranks)
+    return Launcher() if tasks is None else Launcher("srun", tasks)
 
 
 def launcher_rank() -> int:
     """Return the rank the launcher gave this process, 0 without one."""
     if under_torchrun():
-        return int(os.environ.get("RANK", "0"))
+        return _number("RANK") or 0
     for name in _RANK_VARIABLES:
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return 0
+        if (rank := _number(name)) is not None:
+            return rank
+    return (_number("SLURM_PROCID") or 0) if _in_srun() else 0
+
+
+def _in_srun() -> bool:
+    """Return whether srun started this process, and not only a batch script or salloc."""
+    step = _number("SLURM_STEP_ID")
+    return step is not None and step < _FIRST_STEP_WITHOUT_SRUN
+
+
+def _number(variable: str) -> int | None:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else None
 
 
 def under_torchrun() -> bool:
@@ -41,16 +90,29 @@ def world():
     Raises
     ------
     click.ClickException
+        If no MPI library is installed, or the launcher started several ranks that do not see each
+        other: each would solve the whole problem and write the same file.
+    """
+    comm = unchecked_world()
+    if advice := lonely_ranks(comm.size):
+        raise _bad_launch(advice)
+    return comm
+
+
+def unchecked_world():
+    """Return MPI's communicator over all ranks that it sees.
+
+    Raises
+    ------
+    click.ClickException
         If no MPI library is installed.
     """
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError):
-        error = click.ClickException(
+        raise _bad_launch(
             "no MPI library was found: pip install 'mosaicdd[mpi]', or load your cluster's MPI module"
-        )
-        error.exit_code = 2
-        raise error from None
+        ) from None
     return MPI.COMM_WORLD
 
 
@@ -60,16 +122,51 @@ def communicator_if_any():
     Raises
     ------
     click.ClickException
-        If a launcher started several ranks and no MPI library is installed.
+        As `world`, but without an MPI library only if a launcher started several ranks.
     """
     if under_torchrun():
         return None
     try:
-        return world()
+        unchecked_world()
     except click.ClickException:
-        if launcher_rank() or "PMI_SIZE" in os.environ:
+        if launcher().ranks > 1 or launcher_rank():
             raise
         return None
+    return world()
+
+
+def lonely_ranks(size: int) -> str:
+    """Say, for a communicator's size, what is wrong if the launcher's ranks are alone in it.
+
+    Returns
+    -------
+    str
+        One line with the way out; empty if nothing is wrong.
+    """
+    started = launcher()
+    if size > 1 or started.ranks == 1 or started.name == "torchrun":
+        return ""
+    from mpi4py import MPI
+
+    library, _ = MPI.get_vendor()
+    if started.name == "srun":
+        pmi = _PMI_TYPES.get(library, "TYPE")
+        return (
+            f"srun started {started.ranks} tasks, but {library} sees 1 rank in each: they need a PMI "
+            f"in common; use srun --mpi={pmi} (srun --mpi=list shows the types that there are)"
+        )
+    beside = Path(sys.executable).with_name("mpiexec")
+    own = beside if beside.exists() else f"the mpiexec of {library}"
+    return (
+        f"{started.name} started {started.ranks} ranks, but {library} sees 1 rank in each: the "
+        f"launcher is another MPI's; use {own}"
+    )
+
+
+def _bad_launch(message: str) -> click.ClickException:
+    error = click.ClickException(message)
+    error.exit_code = 2
+    return error
 
 
 def abort_all_ranks() -> None:

@@ -1,10 +1,40 @@
-"""What the environment of a launcher says."""
+"""What the environment of a launcher says, and what is done about ranks that are alone."""
 
+import subprocess
+import sys
+
+import click
 import pytest
 
-from mosaicdd.cli.launch import launcher_rank, threads_per_rank
+from mosaicdd.cli.launch import (
+    Launcher,
+    communicator_if_any,
+    launcher,
+    launcher_rank,
+    threads_per_rank,
+    world,
+)
 
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "RANK": "3", "WORLD_SIZE": "4"}
+BATCH = {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}
+STEP = BATCH | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}
+SHELL_OF_SALLOC = STEP | {"SLURM_STEP_ID": "4294967290"}  # step number 0xfffffffa of Slurm
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Return a function that lets the environment be that of a launcher, or of none."""
+
+    def set_to(variables):
+        others = ("SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID")
+        for name in (*RANK_VARIABLES, *SIZE_VARIABLES, *TORCHRUN, *others):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return set_to
 
 
 @pytest.mark.parametrize(
@@ -19,14 +49,114 @@ def test_a_rank_has_the_threads_that_openmp_is_told_of(value, threads, monkeypat
 
 
 @pytest.mark.parametrize("name", RANK_VARIABLES)
-def test_every_launcher_s_rank_is_known_without_mpi(name, monkeypatch):
-    for other in RANK_VARIABLES:
-        monkeypatch.delenv(other, raising=False)
+def test_every_launcher_s_rank_is_known_without_mpi(name, environment):
+    environment({})
     assert launcher_rank() == 0
-    monkeypatch.setenv(name, "3")
+    environment({name: "3"})
     assert launcher_rank() == 3
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected", "rank"),
+    [
+        ({}, Launcher("none", 1), 0),
+        ({"PMI_SIZE": "4", "PMI_RANK": "2"}, Launcher("mpiexec", 4), 2),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, Launcher("Open MPI's mpiexec", 4), 0),
+        (TORCHRUN, Launcher("torchrun", 4), 3),
+        (BATCH, Launcher("none", 1), 0),
+        (SHELL_OF_SALLOC, Launcher("none", 1), 0),
+        (STEP, Launcher("srun", 4), 3),
+        (STEP | {"PMI_SIZE": "4", "PMI_RANK": "3"}, Launcher("srun", 4), 3),
+        # MPICH's mpiexec in a batch job: srun starts one proxy per machine, the proxy the ranks.
+        (
+            STEP | {"SLURM_STEP_NUM_TASKS": "1", "PMI_SIZE": "2", "PMI_RANK": "1"},
+            Launcher("mpiexec", 2),
+            1,
+        ),
+    ],
+    ids=str,
+)
+def test_the_launcher_and_its_ranks_are_known_from_the_environment(
+    variables, expected, rank, environment
+):
+    environment(variables)
+    assert launcher() == expected
+    assert launcher_rank() == rank
+
+
+@pytest.mark.parametrize("variables", [{}, BATCH, SHELL_OF_SALLOC], ids=str)
+@pytest.mark.parametrize("open_world", [world, communicator_if_any])
+def test_a_serial_run_is_one_inside_a_batch_script_too(variables, open_world, environment):
+    environment(variables)
+    assert open_world().size == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        (STEP, "srun started 4 tasks, but .* sees 1 rank in each: .*; use srun --mpi="),
+        (STEP | {"PMI_SIZE": "4"}, "srun started 4 tasks, but"),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "3"},
+            "Open MPI's mpiexec started 3 ranks, but .*; use .*mpiexec",
+        ),
+        (
+            {"PMI_SIZE": "2"},
+            "mpiexec started 2 ranks, but .* sees 1 rank in each: .*; use .*mpiexec",
+        ),
+    ],
+    ids=["srun", "srun with another PMI", "Open MPI", "Hydra"],
+)
+@pytest.mark.parametrize("open_world", [world, communicator_if_any])
+def test_ranks_that_do_not_see_each_other_are_refused(variables, message, open_world, environment):
+    environment(variables)
+    with pytest.raises(click.ClickException, match=message) as error:
+        open_world()
+    assert error.value.exit_code == 2
+
+
+def test_torchrun_s_ranks_need_not_be_mpi_s(environment):
+    environment(TORCHRUN | STEP)
+    assert communicator_if_any() is None
+
+
+@pytest.mark.parametrize("command", ["solve", "train", "generate"])
+def test_copies_without_a_pmi_say_one_line_together_and_write_nothing(
+    command, environment, tmp_path
+):
+    arguments = {
+        "solve": ("-o", "out.h5", "--cells", "64x64"),
+        "generate": ("data.h5", "--samples", "10"),
+        "train": ("data.h5", "-o", "model.h5"),
+    }[command]
+    if command == "train":
+        subprocess.run(
+            [sys.executable, "-m", "mosaicdd.cli.main", "generate", "data.h5"]
+            + ["--samples", "100", "--windows", "10", "--cells", "8", "--method", "direct"],
+            cwd=tmp_path,
+            check=True,
+        )
+    before = sorted(tmp_path.iterdir())
+    lines = []
+    for rank in "012":
+        environment(STEP | {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": rank})
+        ended = subprocess.run(
+            [sys.executable, "-m", "mosaicdd.cli.main", command, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert (ended.returncode, ended.stdout) == (2, "")
+        lines += ended.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("Error: srun started 3 tasks")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
 def test_it_is_the_rank_of_mpi(comm):
     assert launcher_rank() == comm.rank
+    assert launcher().ranks == comm.size
+    assert world() == comm
