@@ -5,7 +5,9 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from mosaicdd.cli.generate import generate
 from mosaicdd.cli.launch import (
     Launcher,
     communicator_if_any,
@@ -130,12 +132,8 @@ def test_copies_without_a_pmi_say_one_line_together_and_write_nothing(
         "train": ("data.h5", "-o", "model.h5"),
     }[command]
     if command == "train":
-        subprocess.run(
-            [sys.executable, "-m", "mosaicdd.cli.main", "generate", "data.h5"]
-            + ["--samples", "100", "--windows", "10", "--cells", "8", "--method", "direct"],
-            cwd=tmp_path,
-            check=True,
-        )
+        small = ("--samples", "100", "--windows", "10", "--cells", "8", "--method", "direct")
+        CliRunner().invoke(generate, [str(tmp_path / "data.h5"), *small], catch_exceptions=False)
     before = sorted(tmp_path.iterdir())
     lines = []
     for rank in "012":
