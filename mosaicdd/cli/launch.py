@@ -146,11 +146,9 @@ def lonely_ranks(size: int) -> str:
     started = launcher()
     if size > 1 or started.ranks == 1 or started.name == "torchrun":
         return ""
-    from mpi4py import MPI
-
-    library, _ = MPI.get_vendor()
+    library, _ = mpi_vendor()
     if started.name == "srun":
-        pmi = _PMI_TYPES.get(library, "TYPE")
+        pmi = needed_pmi(library) or "TYPE"
         return (
             f"srun started {started.ranks} tasks, but {library} sees 1 rank in each: they need a PMI "
             f"in common; use srun --mpi={pmi} (srun --mpi=list shows the types that there are)"
@@ -161,6 +159,19 @@ def lonely_ranks(size: int) -> str:
         f"{started.name} started {started.ranks} ranks, but {library} sees 1 rank in each: the "
         f"launcher is another MPI's; use {own}"
     )
+
+
+def mpi_vendor() -> tuple[str, str]:
+    """Return the name and the version of the MPI library."""
+    from mpi4py import MPI
+
+    name, numbers = MPI.get_vendor()
+    return name, ".".join(map(str, numbers))
+
+
+def needed_pmi(library: str) -> str | None:
+    """Return the ``srun --mpi`` type that an MPI library speaks, if it is known."""
+    return _PMI_TYPES.get(library)
 
 
 def _bad_launch(message: str) -> click.ClickException:

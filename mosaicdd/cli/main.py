@@ -21,6 +21,7 @@ _COMMANDS = {
     "solve": "Solve a boundary value problem on a large domain.",
     "compare": "Compare a solution with a reference.",
     "plot": "Draw a solution, a reference and their difference.",
+    "doctor": "Say what is installed and started, and what to do about what is wrong.",
 }
 
 

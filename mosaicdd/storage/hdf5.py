@@ -38,6 +38,11 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
+def built_with_mpi() -> bool:
+    """Return whether h5py can write one file on many ranks."""
+    return bool(h5py.get_config().mpi)
+
+
 def mark(file: h5py.File, kind: str, format_version: int) -> None:
     """Write the kind, the format version and the library versions to a new file."""
     file.attrs["kind"] = f"mosaicdd {kind}"

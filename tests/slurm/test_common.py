@@ -28,9 +28,11 @@ def job(repository, tmp_path):
         ended = subprocess.run(
             ["bash", tmp_path / "slurm" / script, *arguments],
             env={
-                **{"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"},
-                **{"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7"},
-                **{"LOG": str(log), "HAPPENS": happens},
+                "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+                "SLURM_SUBMIT_DIR": str(tmp_path),
+                "SLURM_JOB_ID": "7",
+                "LOG": str(log),
+                "HAPPENS": happens,
                 **variables,
             },
             capture_output=True,

@@ -1,0 +1,78 @@
+"""``mosaicdd doctor``: one screen on what is installed and started, with what to do about it."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+import mosaicdd
+from mosaicdd.cli.json_line import json_line
+from mosaicdd.cli.launch import (
+    launcher,
+    launcher_rank,
+    lonely_ranks,
+    mpi_vendor,
+    needed_pmi,
+    threads_per_rank,
+    unchecked_world,
+)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def doctor(as_json: bool) -> int:
+    """Say what is installed and started, and what to do about what is wrong.
+
+    Start it as the command that is in trouble: alone, under mpiexec or in a batch job. Exit code 0:
+    nothing is wrong; 1: something is.
+
+    Example: srun --mpi=pmi2 -n 4 mosaicdd doctor
+    """
+    try:
+        comm = unchecked_world()
+    except click.ClickException:
+        comm = None
+    lonely = "" if comm is None else lonely_ranks(comm.size)
+    if launcher_rank() and (comm is None or comm.size == 1):
+        return 1  # a copy that is alone: the first one speaks
+    from mosaicdd.parallel.placement import places_of_ranks
+
+    places = places_of_ranks(comm)
+    findings = None if places is None else _findings(comm, places, lonely)
+    if comm is not None:
+        findings = comm.bcast(findings)
+    wrong = any(finding.wrong for finding in findings)
+    if places is not None:
+        if as_json:
+            click.echo(json_line({"ok": not wrong, "findings": [asdict(f) for f in findings]}))
+        else:
+            for finding in findings:
+                click.echo(_line(finding))
+    return int(wrong)
+
+
+def _findings(comm, places: list, lonely: str) -> list:
+    """Collect all findings, on rank 0."""
+    from mosaicdd.cli import findings as look
+    from mosaicdd.cli.buffer_probe import probe_device_buffers
+
+    vendor = None if comm is None else mpi_vendor()
+    return [
+        look.python(),
+        look.mpi(vendor),
+        look.ranks(len(places), launcher(), lonely),
+        look.machines(places, threads_per_rank()),
+        look.memory(places),
+        look.gpus(places),
+        look.buffers("no GPU" if comm is None else probe_device_buffers()),
+        look.hdf5(),
+        look.network_library(),
+        look.slurm(None if vendor is None else needed_pmi(vendor[0])),
+        look.versions(Path(mosaicdd.__file__).parents[1] / "constraints.txt"),
+    ]
+
+
+def _line(finding) -> str:
+    colour = "red" if finding.wrong else "yellow" if finding.advice else "green"
+    end = click.style(f"-> {finding.advice}" if finding.advice else "ok", fg=colour)
+    return f"{finding.subject:10}{finding.found}  {end}"

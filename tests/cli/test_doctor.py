@@ -1,0 +1,179 @@
+"""What ``mosaicdd doctor`` finds, and what it says to do about it."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import h5py
+import pytest
+
+from mosaicdd.cli import findings
+from mosaicdd.cli.buffer_probe import probe, verdict
+from mosaicdd.cli.launch import Launcher
+from mosaicdd.parallel.placement import Place, places_of_ranks
+
+SUBJECTS = [
+    "mosaicdd",
+    "MPI",
+    "ranks",
+    "machines",
+    "memory",
+    "GPUs",
+    "buffers",
+    "h5py",
+    "torch",
+    "Slurm",
+    "versions",
+]
+GIB = 2**30
+WITHOUT_MPI = """
+import sys
+sys.modules["mpi4py"] = None
+from mosaicdd.cli.main import main
+sys.argv = ["mosaicdd", "doctor"]
+main()
+"""
+ALONE_IN_SRUN = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+
+
+def place(host="a", cores=range(4), memory=8 * GIB, gpus=()):
+    return Place(host, frozenset(cores), memory, tuple((f"id-{gpu}", "a GPU") for gpu in gpus))
+
+
+@pytest.mark.ranks(1, 2, 3, 4)
+def test_one_screen_ends_every_line_in_ok_or_in_what_to_do(mosaicdd, comm):
+    ended = mosaicdd("doctor")
+    lines = ended.out.splitlines()
+    assert [line.split()[0] for line in lines] == SUBJECTS
+    assert all(line.endswith("  ok") or "  -> " in line for line in lines)
+    assert len(lines) < 24
+    assert f"{comm.size} seen, {comm.size} asked" in lines[2] or comm.size == 1
+    assert ended.code == 0
+
+
+@pytest.mark.ranks(1, 3)
+def test_json_says_the_same_once(mosaicdd, strict_json):
+    report = strict_json(mosaicdd("doctor", "--json").out)
+    assert report["ok"] is True
+    assert [finding["subject"] for finding in report["findings"]] == SUBJECTS
+
+
+def test_without_an_mpi_library_it_says_how_to_get_one():
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MPI], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1, ended.stderr
+    (line,) = [line for line in ended.stdout.splitlines() if "->" in line and "MPI" in line[:4]]
+    assert "-> pip install 'mosaicdd[mpi]'" in line
+    assert len(ended.stdout.splitlines()) == len(SUBJECTS)
+
+
+def test_ranks_that_are_alone_are_told_once_how_to_be_together():
+    screens = []
+    for rank in "01":
+        ended = subprocess.run(
+            [sys.executable, "-m", "mosaicdd.cli.main", "doctor"],
+            env=os.environ | ALONE_IN_SRUN | {"SLURM_PROCID": rank},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (ended.returncode, ended.stderr) == (1, "")
+        screens.append(ended.stdout)
+    assert "1 seen, 2 asked of srun  -> use srun --mpi=" in screens[0]
+    assert screens[1] == ""
+
+
+@pytest.mark.ranks(1, 2, 3)
+def test_every_rank_s_place_is_known_to_the_first(comm):
+    places = places_of_ranks(comm)
+    assert (places is None) == (comm.rank > 0)
+    if places is not None:
+        assert [p.host for p in places] == [os.uname().nodename] * comm.size
+        assert all(p.cores and p.free_memory > 0 for p in places)
+
+
+def test_a_rank_count_other_than_asked_is_wrong():
+    assert findings.ranks(4, Launcher("srun", 4), "").wrong is False
+    assert findings.ranks(2, Launcher("srun", 4), "").wrong is True
+
+
+def test_more_threads_than_cores_is_said_with_both_numbers():
+    own = [place(cores=[number]) for number in range(4)]  # as Slurm binds ranks to cores
+    assert findings.machines(own, threads=1).advice == ""
+    assert "a: 8 threads share 4 cores" in findings.machines(own, threads=2).advice
+    two = [*own, *(place("b") for _ in range(4))]
+    assert findings.machines(two, threads=1).found.startswith("2 machines with 4 ranks")
+
+
+def test_memory_is_that_of_the_fullest_machine():
+    places = [place(memory=GIB), place("b", memory=GIB), place("b", memory=GIB)]
+    assert "0.5 GiB per rank on b" in findings.memory(places).found
+    assert findings.memory(places).advice == ""
+    assert "use fewer ranks" in findings.memory([*places, place("b", memory=GIB)]).advice
+
+
+@pytest.mark.parametrize(
+    ("gpus", "advice", "wrong"),
+    [
+        ([(0, 1), (0, 1)], "", False),
+        ([(0,), (1,)], "", False),  # the launcher shows each rank its own
+        ([(0, 1)] * 3, "2 ranks share a GPU of a", False),
+        ([(0,), (0,)], "2 ranks share a GPU of a", False),
+        ([(0,), ()], "let the launcher give every rank of a a GPU", True),
+    ],
+)
+def test_gpus_are_enough_missing_or_shared(gpus, advice, wrong):
+    finding = findings.gpus([place(gpus=seen) for seen in gpus])
+    assert finding.advice.startswith(advice)
+    assert bool(finding.advice) == bool(advice)
+    assert finding.wrong == wrong
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific plugin versions: pmix_v4\n",
+        "srun: MPI types are...\nsrun: pmix\nsrun: none\nsrun: pmi2\n",
+    ],
+    ids=["Slurm 22", "Slurm 20"],
+)
+def test_types_of_pmi_are_read_in_old_and_new_form(text):
+    assert findings.pmi_types(text) == ["pmix", "none", "pmi2"]
+
+
+def test_a_slurm_that_cannot_start_this_mpi_is_told(tmp_path, monkeypatch):
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\n[ "$1" = --version ] && echo slurm 23.02.1 || echo " none"\n')
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    finding = findings.slurm("pmi2")
+    assert finding.found.startswith("23.02.1")
+    assert "srun lacks pmi2" in finding.advice
+    assert findings.slurm("none").advice == ""
+
+
+def test_a_version_other_than_pinned_is_named_and_absent_packages_are_not(tmp_path):
+    pins = tmp_path / "constraints.txt"
+    pins.write_text(f"h5py=={h5py.__version__}\nnot-a-package==1.0\n")
+    assert findings.versions(pins).advice == ""
+    pins.write_text("h5py==1.0\n")
+    finding = findings.versions(pins)
+    assert f"h5py {h5py.__version__} not 1.0" in finding.found
+    assert f"pip install -c {pins}" in finding.advice
+    assert findings.versions(tmp_path / "none").advice == ""
+
+
+@pytest.mark.ranks(1, 2)
+def test_buffers_are_probed_by_ranks_of_their_own(comm):
+    assert probe("cpu") == "works"
+
+
+def test_a_probe_that_dies_or_fails_is_no_more_than_an_answer():
+    killed = f"import os; os.kill(os.getpid(), {int(signal.SIGSEGV)})"
+    assert verdict([sys.executable, "-c", killed]) == "fails"
+    assert verdict([sys.executable, "-c", "raise SystemExit(1)"]) == "fails"
+    assert verdict([sys.executable, "-c", "pass"]) == "works"
+    assert findings.buffers("fails").found.endswith("--mpi-buffers host")
