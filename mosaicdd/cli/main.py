@@ -7,6 +7,7 @@ user's; 2 bad input, with one line on stderr.
 import importlib
 import logging
 import os
+import signal
 import sys
 import traceback
 
@@ -53,6 +54,9 @@ def cli():
 def main() -> None:
     """Run the command line and end the process, and with an error all ranks of the job."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    # A batch system's warning before the time limit. Long work listens to it; before and after there
+    # is nothing to keep, and it must not end a program that is about to end well.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     # One thread per rank, as for torch: OpenBLAS' threads mostly wait for each other here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads_per_rank()))
     try:

@@ -128,3 +128,30 @@ def test_another_boundary_is_another_problem(tmp_path):
     code, _, err = run("-o", output, *LONG, "--resume", "--boundary", "gp:seed=1")
     assert code == 2
     assert "its boundary is" in err
+
+
+LATE = """
+import os, signal
+from mosaicdd.cli import main
+from mosaicdd.cli.checkpoints import Checkpoints
+
+remove = Checkpoints.remove
+
+def warned(self):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    remove(self)
+
+Checkpoints.remove = warned
+main.main()
+"""
+
+
+def test_a_warning_that_comes_after_the_work_does_not_spoil_it(tmp_path):
+    output = tmp_path / "out.h5"
+    arguments = ("solve", "-o", output, "--cells", "64x64", "--local-solver", "exact")
+    ended = subprocess.run(
+        [sys.executable, "-c", LATE, *arguments], capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    with h5py.File(output) as file:
+        assert file.attrs["status"] == "converged_rtol"
