@@ -34,7 +34,7 @@ def doctor(as_json: bool) -> int:
         comm = None
     lonely = "" if comm is None else lonely_ranks(comm.size)
     if launcher_rank() and (comm is None or comm.size == 1):
-        return 1  # a copy that is alone: the first one speaks
+        return int(comm is None or bool(lonely))  # alone in its world: the first one speaks
     from mosaicdd.parallel.placement import places_of_ranks
 
     places = places_of_ranks(comm)

@@ -77,6 +77,8 @@ def ranks(seen: int, started: Launcher, lonely: str) -> Finding:
         return Finding("ranks", found, advice, wrong=True)
     if started.name == "none":
         return Finding("ranks", f"{seen}, started alone")
+    if started.name == "torchrun":
+        return Finding("ranks", f"{started.ranks} of torchrun, which are for train only")
     found = f"{seen} seen, {started.ranks} asked of {started.name}"
     if seen != started.ranks:
         return Finding("ranks", found, "start all ranks in one job of one launcher", wrong=True)

@@ -100,6 +100,10 @@ def test_a_rank_count_other_than_asked_is_wrong():
     assert findings.ranks(2, Launcher("srun", 4), "").wrong is True
 
 
+def test_torchrun_s_ranks_do_not_see_each_other_by_mpi():
+    assert findings.ranks(1, Launcher("torchrun", 4), "").advice == ""
+
+
 def test_more_threads_than_cores_is_said_with_both_numbers():
     own = [place(cores=[number]) for number in range(4)]  # as Slurm binds ranks to cores
     assert findings.machines(own, threads=1).advice == ""
