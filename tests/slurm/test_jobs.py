@@ -39,6 +39,7 @@ pytestmark = [pytest.mark.skipif(bool(REASON), reason=REASON), pytest.mark.limit
 
 PATIENCE = 300  # seconds: a job that was requeued may begin after two minutes
 SOLVE = ("--cells", "384x384", "--local-solver", "exact", "--levels", "1", "--sync", "phase")
+LONG = ("--cells", "768x768", *SOLVE[2:])
 OFTEN = ("--checkpoint-minutes", "0.0001")
 TRAIN = ("--network", "sdnet", "--set", "width=16", "--points", "8", "--batch-size", "16")
 
@@ -104,6 +105,10 @@ class Job:
         )
         return dict(word.split("=", 1) for word in shown.stdout.split() if "=" in word)[name]
 
+    def update(self, setting):
+        """Change what was asked of Slurm, if it lets this user."""
+        subprocess.run(["scontrol", "update", f"JobId={self.number}", setting], check=False)
+
     def wait_for(self, condition):
         """Wait until a function is true; a job in the queue for later is told to start now."""
         deadline = time.monotonic() + PATIENCE
@@ -111,9 +116,7 @@ class Job:
             said = self.log.read_text() if self.log.exists() else "nothing"
             assert time.monotonic() < deadline, f"{self.field('JobState')}, said: {said}"
             if self.field("Reason") == "BeginTime":
-                subprocess.run(
-                    ["scontrol", "update", f"JobId={self.number}", "StartTime=now"], check=False
-                )
+                self.update("StartTime=now")
             time.sleep(0.2)
 
     def end(self):
@@ -173,6 +176,21 @@ def test_a_solve_that_is_stopped_goes_on_in_the_same_job(submit, tmp_path):
         assert file.attrs["iterations"] == whole["iterations"]
     require_same_solution(output, tmp_path / "alone.h5")
     assert not output.with_suffix(".h5.checkpoint").exists()
+
+
+def test_a_solve_that_reaches_its_time_limit_goes_on_in_the_same_job(submit, tmp_path):
+    alone("solve", "-o", tmp_path / "alone.h5", *LONG)
+    output = tmp_path / "out.h5"
+    job = submit("solve.sbatch", "-o", output, *LONG, *OFTEN, options=["--signal=USR1@60"])
+    job.wait_for(output.with_suffix(".h5.checkpoint").exists)
+    # Slurm looks at limits every 30 seconds, and sends the signal when a minute is left.
+    job.update("TimeLimit=1")
+    job.wait_for(lambda: job.field("Restarts") == "1")
+    job.update("TimeLimit=60")
+    state, log = job.end()
+    assert state == "COMPLETED", log
+    assert log.count("interrupted after") == 1
+    require_same_solution(output, tmp_path / "alone.h5")
 
 
 def test_a_training_that_is_stopped_goes_on_in_the_same_job(data, submit, tmp_path):
