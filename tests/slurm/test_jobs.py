@@ -110,13 +110,17 @@ class Job:
         subprocess.run(["scontrol", "update", f"JobId={self.number}", setting], check=False)
 
     def wait_for(self, condition):
-        """Wait until a function is true; a job in the queue for later is told to start now."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait until a function is true; a job that was requeued for later is told to start soon.
+
+        Not at once: a machine refuses the job while it still ends the run before.
+        """
+        deadline, told = time.monotonic() + PATIENCE, False
         while not condition():
             said = self.log.read_text() if self.log.exists() else "nothing"
             assert time.monotonic() < deadline, f"{self.field('JobState')}, said: {said}"
-            if self.field("Reason") == "BeginTime":
-                self.update("StartTime=now")
+            if not told and self.field("Reason") == "BeginTime":
+                self.update("StartTime=now+5")
+                told = True
             time.sleep(0.2)
 
     def end(self):
