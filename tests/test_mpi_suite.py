@@ -15,21 +15,24 @@ _SECONDS = 150
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "100"}
 
 
-def files_with_ranks():
+_MANY = {16: "schwarz/test_many_ranks.py"}  # ranks: the only file that needs so many
+
+
+def files_with_ranks(size):
     """List the files that hold such tests: importing the others costs every rank seconds."""
     return [
         str(path)
-        for path in sorted(_HERE.glob("*/test_*.py"))
+        for path in sorted(_HERE.glob(_MANY.get(size, "*/test_*.py")))
         if "pytest.mark.ranks" in path.read_text()
     ]
 
 
 @pytest.mark.limit(_SECONDS + 30)
-@pytest.mark.parametrize("size", [2, 3, 4, 6])
+@pytest.mark.parametrize("size", [2, 3, 4, 6, 16])
 def test_the_tests_for_several_ranks_pass(size, mpiexec):
     pytest_on_a_rank = [sys.executable, "-m", "pytest", "-m", "ranks", "-p", "no:cacheprovider"]
     job = subprocess.run(
-        [mpiexec, "-n", str(size), *pytest_on_a_rank, *files_with_ranks()],
+        [mpiexec, "-n", str(size), *pytest_on_a_rank, *files_with_ranks(size)],
         cwd=_HERE.parent,
         env=os.environ | _ENVIRONMENT,
         stdout=subprocess.PIPE,
