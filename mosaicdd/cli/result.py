@@ -68,6 +68,17 @@ def _count_outside(grid: ProcessGrid, solution: Solution) -> int | None:
     return int(grid.sum(np.array([float(solution.outside.sum())]))[0])
 
 
+def parts_of_ranks(grid: ProcessGrid, clock: Stopwatch) -> dict[str, dict[str, float]]:
+    """Return the seconds of each part of the work, mean and largest over the ranks."""
+    gathered = grid.comm.allgather(clock.seconds)
+    names = sorted({name for seconds in gathered for name in seconds})
+    by_name = {name: [seconds.get(name, 0.0) for seconds in gathered] for name in names}
+    return {
+        name: {"mean": float(np.mean(values)), "max": max(values)}
+        for name, values in by_name.items()
+    }
+
+
 class Output:
     """The solution file, written strip by strip while the field is filled; all ranks take part.
 

@@ -53,6 +53,10 @@ def solve(
     checkpoint_minutes: float,
     resume: bool,
     dims: tuple[int, int] | None,
+    halo_depth: int,
+    halo_dtype: str | None,
+    mpi_buffers: str,
+    trace: str | None,
     device: str,
     dtype: str,
     as_json: bool,
@@ -68,7 +72,8 @@ def solve(
     comm = world()  # with its one line where there is no MPI; the imports below need it
     from mosaicdd.cli.checkpoints import Checkpoints, listening
     from mosaicdd.cli.progress import IterationProgress
-    from mosaicdd.cli.result import Output, for_people, report_of
+    from mosaicdd.cli.result import Output, for_people, parts_of_ranks, report_of
+    from mosaicdd.cli.trace import write_trace
     from mosaicdd.parallel.agreement import agree, on_root
     from mosaicdd.parallel.devices import device_of_rank
     from mosaicdd.parallel.memory import require_memory
@@ -83,6 +88,9 @@ def solve(
     torch.set_num_threads(threads_per_rank())
     with bad_input("-o"):
         on_root(comm, lambda: require_writable(output))
+    if trace is not None:
+        with bad_input("--trace"):
+            on_root(comm, lambda: require_writable(trace))
     with bad_input("--pde"):
         needed = equation(pde)
     with bad_input("--local-solver"):
@@ -109,6 +117,9 @@ def solve(
                 mae=until_mae,
             ),
             batch_subdomains=_BATCH[device] if batch_subdomains is None else batch_subdomains,
+            halo_depth=halo_depth,
+            halo_dtype=halo_dtype and getattr(torch, halo_dtype),
+            mpi_buffers=mpi_buffers,
             device=agree(comm, lambda: device_of_rank(comm, device)),
             dtype=getattr(torch, dtype),
         )
@@ -120,7 +131,7 @@ def solve(
     with bad_input("--boundary"):
         data = on_root(comm, lambda: _boundary(boundary, lattice.grid))
     with bad_input():
-        clock = Stopwatch()
+        clock = Stopwatch(traced=trace is not None)
         schwarz = SchwarzSolver(grid, lattice, solver, settings, clock=clock)
     truth = None
     if until_mae is not None:
@@ -151,7 +162,10 @@ def solve(
         file.maps(solution)
         report = report_of(grid, lattice, solver, settings, solution, device)
         report["seconds"] = _seconds(setup, solution.seconds, clock, start)
+        report["parts"] = parts_of_ranks(grid, clock)
         file.describe(report, solution.history)
+    if trace is not None:
+        write_trace(trace, grid, clock)
     if solution.status != "interrupted":
         checkpoints.remove()
     if grid.is_root:

@@ -116,6 +116,32 @@ _OPTIONS = (
         help="Ranks along x and y, as 2x3. [default: the shortest block edges]",
     ),
     click.option(
+        "--halo-depth",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Lattice cells of the neighbours that a rank keeps: halos are exchanged in every so "
+        "many iterations only (see mosaicdd plan).",
+    ),
+    click.option(
+        "--halo-dtype",
+        type=click.Choice(["float64", "float32"]),
+        help="Precision of values on their way between ranks; float32 limits --rtol to 1e-6. "
+        "[default: --dtype]",
+    ),
+    click.option(
+        "--mpi-buffers",
+        type=click.Choice(["host", "cuda"]),
+        default="host",
+        show_default=True,
+        help="Whose memory MPI is handed with --device cuda (see mosaicdd doctor).",
+    ),
+    click.option(
+        "--trace",
+        metavar="FILE.json",
+        help="Write what every rank did when, for Perfetto (ui.perfetto.dev) or chrome://tracing.",
+    ),
+    click.option(
         "--device",
         type=click.Choice(["cpu", "cuda"]),
         default="cpu",

@@ -101,6 +101,7 @@ class AdditiveIteration(Iteration):
         self._residual = torch.empty(problems, *block.subdomains, **kind)
         self._communicating = clock.part("communication")
         self._moving = clock.part("gather_scatter")
+        self._travelling = clock.part("halo", "messages")
 
     def _around(self, block: Block, ring: int) -> list:
         """Cut what lies between the inner subdomains and a ring into batches: rows, then columns."""
@@ -147,6 +148,7 @@ class AdditiveIteration(Iteration):
         if ring == 0:
             with self._communicating:
                 self._exchange.start(out.lines)
+            self._travelling.begin()
         self._rings = ring - 1 if ring else len(self._outer) - 1
         return residual, None if measure is None else totals
 
@@ -161,3 +163,4 @@ class AdditiveIteration(Iteration):
         """Wait for the halos, if they travel, and complete the values that `advance` wrote."""
         with self._communicating:
             self._exchange.finish()
+        self._travelling.end()

@@ -1,6 +1,16 @@
 """Where the time of a solve goes: seconds by part, and a trace of when each part ran."""
 
 import time
+from typing import NamedTuple
+
+
+class Event(NamedTuple):
+    """One run of a part; begin and end in seconds of this machine's clock."""
+
+    name: str
+    lane: str
+    begin: float
+    end: float
 
 
 class Stopwatch:
@@ -13,35 +23,50 @@ class Stopwatch:
     """
 
     def __init__(self, *, traced: bool = False):
-        self._parts: dict[str, _Part] = {}
-        self.events: list[tuple[str, float, float]] | None = [] if traced else None
+        self._parts: dict[str, Part] = {}
+        self.events: list[Event] | None = [] if traced else None
 
-    def part(self, name: str) -> "_Part":
-        """Return what measures a part, as ``with stopwatch.part(name):``; parts do not nest."""
+    def part(self, name: str, lane: str = "work") -> "Part":
+        """Return what measures a part, as ``with stopwatch.part(name):``.
+
+        Parts of one lane do not nest: ``"work"`` of this rank, and ``"messages"`` on their way.
+        """
         if name not in self._parts:
-            self._parts[name] = _Part(name, self.events)
+            self._parts[name] = Part(name, lane, self.events)
         return self._parts[name]
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds spent in each part so far."""
-        return {name: part.seconds for name, part in self._parts.items()}
+        """Seconds of work spent in each part so far."""
+        return {part.name: part.seconds for part in self._parts.values() if part.lane == "work"}
 
 
-class _Part:
+class Part:
     """One part of the work; entered again and again, it allocates nothing."""
 
-    def __init__(self, name: str, events: list | None):
-        self._name = name
-        self._events = events
-        self._begin = 0.0
+    def __init__(self, name: str, lane: str, events: list[Event] | None):
+        self.name = name
+        self.lane = lane
         self.seconds = 0.0
+        self._events = events
+        self._began: float | None = None
+
+    def begin(self) -> None:
+        """Start the clock."""
+        self._began = time.perf_counter()
+
+    def end(self) -> None:
+        """Stop the clock, if it runs."""
+        if self._began is None:
+            return
+        end = time.perf_counter()
+        self.seconds += end - self._began
+        if self._events is not None:
+            self._events.append(Event(self.name, self.lane, self._began, end))
+        self._began = None
 
     def __enter__(self) -> None:
-        self._begin = time.perf_counter()
+        self.begin()
 
     def __exit__(self, *failure) -> None:
-        end = time.perf_counter()
-        self.seconds += end - self._begin
-        if self._events is not None:
-            self._events.append((self._name, self._begin, end))
+        self.end()

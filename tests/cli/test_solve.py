@@ -175,3 +175,21 @@ def test_a_fault_after_the_checks_leaves_the_old_file(mosaicdd, common_path, com
     assert ended.code == 1
     assert "a fault of the program" in ended.err
     assert path.read_text() == "old"
+
+
+@pytest.mark.ranks(2, 4)
+def test_a_trace_shows_subdomains_solved_while_halos_travel(mosaicdd, common_path, comm):
+    output, trace = common_path / "out.h5", common_path / "trace.json"
+    command = ("solve", "-o", output, "--cells", "512x512", *EXACT, "--trace", trace)
+    assert mosaicdd(*command).code == 0
+    if comm.rank:
+        return
+    events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
+    for rank in range(comm.size):
+        mine = [event for event in events if event["pid"] == rank]
+        halos = [(e["ts"], e["ts"] + e["dur"]) for e in mine if e["name"] == "halo"]
+        solves = [(e["ts"], e["ts"] + e["dur"]) for e in mine if e["name"] == "local_solve"]
+        overlapped = [
+            any(begin <= start and stop <= end for start, stop in solves) for begin, end in halos
+        ]
+        assert sum(overlapped) >= 9  # of 12 iterations, all but the ends of sequences
