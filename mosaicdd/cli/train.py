@@ -132,7 +132,7 @@ def train(
             execution.require_ranks(ranks.size, settings, len(dataset.boundary) - dataset.held_out)
         if dry_run:
             if ranks.is_root:
-                levels = memory_plan(built, dataset, settings, execution, ranks.size)
+                levels = memory_plan(built, dataset, settings, execution, ranks.size, device)
                 show_plan(levels, ranks.device, ranks.size, as_json)
             return 0
         state = None

@@ -39,7 +39,10 @@ _TRAINING = {
     "seed": (0, "Seed of weights and sample order."),
 }
 _EXECUTION = {
-    "micro_batch": (0, "Samples per forward pass of a rank, to save memory; 0 takes all."),
+    "micro_batch": (
+        0,
+        "Samples per forward pass of a rank; 0: all on a GPU, few on a processor (which is faster there).",
+    ),
     "recompute": (
         False,
         "Compute hidden layers again in the backward pass instead of keeping them, to save memory.",

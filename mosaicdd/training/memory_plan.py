@@ -1,7 +1,7 @@
 """How much memory a training needs on each device, for each way to share it out.
 
 Nothing is guessed: the optimiser's state is that of a step, and what the passes keep is measured on
-two small ones and continued in a straight line to the samples of a rank.
+small ones and continued in a straight line to the samples of a pass.
 """
 
 import copy
@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.kept_memory import kept_bytes
+from mosaicdd.training.kept_memory import PROBES
 from mosaicdd.training.optimisers import build_optimiser
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
-
-_PROBES = (2, 4)  # samples of the passes that are measured
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,18 @@ def memory_plan(
     settings: TrainingSettings,
     execution: ExecutionSettings,
     ranks: int,
+    device: str = "cpu",
 ) -> list[MemoryLevel]:
     """Return the levels from the simplest to the one that needs the least.
 
     Those that the optimiser or the number of ranks rules out are left out.
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, where a pass has few samples unless the settings say how many, or ``"cuda"``.
     """
-    per_rank = -(-min(settings.batch_size, len(dataset.boundary)) // ranks)
-    samples = execution.micro_batch or per_rank
-    activations = _activations(network, dataset, settings, execution, samples)
+    activations = _activations(network, dataset, settings, execution, ranks, device)
     size = 8 if settings.precision == "float64" else 4
     weights = size * sum(p.numel() for p in network.parameters())
     state = _optimiser_bytes(network, settings) * size // 4
@@ -94,9 +96,10 @@ def _activations(
     dataset: Dataset,
     settings: TrainingSettings,
     execution: ExecutionSettings,
-    samples: int,
+    ranks: int,
+    device: str,
 ) -> int:
-    """Return the bytes that the largest pass of some samples keeps."""
+    """Return the bytes that the largest pass of a rank keeps."""
     few = replace(
         dataset,
         boundary=dataset.boundary[:8],
@@ -106,27 +109,19 @@ def _activations(
         window_solution=dataset.window_solution[:1],
         validation=0.25,
     )
-    measured = []
-    for probe in _PROBES:
-        trainer = Trainer(
-            copy.deepcopy(network),
-            few,
-            replace(settings, batch_size=probe, base_batch_size=0),
-            start=0.0,
-            execution=replace(execution, micro_batch=0, sharding="none"),
-        )
-        flags = torch.zeros_like(trainer.parallel.objective.signals.detach())
-        measured.append(
-            [
-                kept_bytes(lambda part=part, t=trainer, f=flags: t.parallel.objective(part, f))
-                for part in trainer.passes.draw(0, trainer.ranks, 0)
-            ]
-        )
-    slopes = [
-        (more - less) / (_PROBES[1] - _PROBES[0]) for less, more in zip(*measured, strict=True)
-    ]
-    starts = [less - slope * _PROBES[0] for less, slope in zip(measured[0], slopes, strict=True)]
-    return max(round(a + b * samples) for a, b in zip(starts, slopes, strict=True))
+    trainer = Trainer(
+        copy.deepcopy(network),
+        few,
+        replace(settings, batch_size=max(PROBES), base_batch_size=0),
+        start=0.0,
+        execution=replace(execution, sharding="none"),
+    )
+    samples = -(-min(settings.batch_size, len(dataset.boundary) - dataset.held_out) // ranks)
+    limit = trainer.micro_batch if device == "cpu" else execution.micro_batch
+    samples = min(samples, limit or samples)
+    objective = trainer.parallel.objective
+    parts = trainer.passes.draw(0, trainer.ranks, 0)
+    return max(objective.kept(part).of(samples) for part in parts)
 
 
 def _optimiser_bytes(network: torch.nn.Module, settings: TrainingSettings) -> int:

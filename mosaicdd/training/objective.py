@@ -3,7 +3,7 @@
 Shape letters: ``B`` subdomains of this pass, ``P`` perimeter nodes, ``Q`` points.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -11,6 +11,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import Equation
 from mosaicdd.training.elliptic_operator import EllipticOperator
 from mosaicdd.training.grid_residual import GridResidual
+from mosaicdd.training.kept_memory import KeptBytes
 from mosaicdd.training.losses import data_loss, pde_residual
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
@@ -38,6 +39,11 @@ class Pass:
     points: torch.Tensor | None = None
     target: torch.Tensor | None = None
     corner: tuple[int, int] | None = None
+
+    def first(self, count: int) -> "Pass":
+        """Return a pass over copies of the first samples of this one."""
+        target = None if self.target is None else self.target[:count].clone()
+        return replace(self, g=self.g[:count].clone(), target=target)
 
 
 class Objective(torch.nn.Module):
@@ -83,6 +89,11 @@ class Objective(torch.nn.Module):
         tell = flags.clone()
         tell[position] = loss.detach()
         return _Complete.apply(loss + (self.signals * tell).sum(), *self.parameters())
+
+    def kept(self, part: Pass) -> KeptBytes:
+        """Measure what a pass like this one, of at least 4 samples, keeps for its backward pass."""
+        silent = torch.zeros_like(self.signals)
+        return KeptBytes.of_forward(lambda count: self(part.first(count), silent))
 
     def _data_loss(self, part: Pass) -> torch.Tensor:
         bf16 = self._settings.precision == "bf16"

@@ -197,7 +197,8 @@ class ExecutionSettings:
     Parameters
     ----------
     micro_batch
-        Samples per forward pass of a rank; 0 takes all of its samples at once.
+        Samples per forward pass of a rank, at most; 0 takes all of its samples at once on a GPU, and
+        on a processor as many as keep 32 MB.
     recompute
         Whether hidden layers are computed again in the backward pass instead of kept
         (activation checkpointing).

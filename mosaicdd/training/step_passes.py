@@ -56,7 +56,8 @@ class StepPasses:
         """
         chosen = self._batches.indices(step)[ranks.share(self._batches.size)]
         generator = self._batches.generator(step)
-        parts = [p.to(self._points.device) for p in chosen.split(micro_batch or len(chosen))]
+        count = self._count(ranks.size, micro_batch)
+        parts = [part.to(self._points.device) for part in chosen.tensor_split(count)]
         shares = [len(part) * ranks.size / self._batches.size for part in parts]
         passes = []
         # The boundary data are part of a discrete residual: without labels it says all.
@@ -76,6 +77,15 @@ class StepPasses:
                 for part, share in zip(parts, shares, strict=True)
             ]
         return passes
+
+    def _count(self, ranks: int, micro_batch: int) -> int:
+        """Return into how many parts a rank's samples are split: as many as on any other rank.
+
+        Ranks with sharded weights gather them in every pass. Where the shares differ and passes of
+        one sample are asked for, some have two: no part is empty.
+        """
+        least, most = self._batches.size // ranks, -(-self._batches.size // ranks)
+        return min(least, -(-most // micro_batch)) if micro_batch else 1
 
     def _node_pools(self) -> list[torch.Tensor]:
         """Return the sets of nodes from which the data points of a step are drawn."""

@@ -21,6 +21,7 @@ from mosaicdd.training.batches import Batches
 from mosaicdd.training.objective import Objective, require_trainable
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
 from mosaicdd.training.parallel_objective import ParallelObjective
+from mosaicdd.training.pass_size import hold_freed_memory, samples_per_pass
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.report import Report
 from mosaicdd.training.samples import lift_samples, squared_errors
@@ -80,6 +81,16 @@ class Trainer:
         self.step = 0
         self.network = network
         objective = Objective(network, pde, subdomain, settings)
+        edge = self._tensor(unit_points(subdomain.perimeter, subdomain))
+        self.passes = StepPasses(
+            network,
+            self.training,
+            self.points if settings.labels else edge,
+            settings,
+            self.batches,
+            objective.grid_residual,
+        )
+        self.micro_batch = self.execution.micro_batch or self._samples_per_pass(objective)
         self.parallel = ParallelObjective(objective, self.ranks, self.execution)
         self.optimiser = build_optimiser(
             objective.weights(), settings, sharded=self.execution.sharding == "zero1"
@@ -90,15 +101,6 @@ class Trainer:
         few = torch.randperm(len(self.points), generator=self.batches.generator(self.steps))
         few = few[:_SAMPLED_NODES].to(self.ranks.device)
         self._sampled_nodes = self._all_nodes if network.linear else few
-        edge = self._tensor(unit_points(subdomain.perimeter, subdomain))
-        self.passes = StepPasses(
-            network,
-            self.training,
-            self.points if settings.labels else edge,
-            settings,
-            self.batches,
-            objective.grid_residual,
-        )
         self._validation_seconds = 0.0
         self._elapsed = 0.0  # of rank 0, as all ranks heard last
         self._before = 0.0  # seconds of the runs that this one continues
@@ -162,7 +164,7 @@ class Trainer:
         factor = learning_rate_factor(done, settings.scaled_warmup, settings.decay_exponent)
         for group in self.optimiser.param_groups:
             group["lr"] = settings.scaled_lr * factor
-        passes = self.passes.draw(self.step, self.ranks, self.execution.micro_batch)
+        passes = self.passes.draw(self.step, self.ranks, self.micro_batch)
         seconds = self.seconds if self.ranks.is_root else 0.0
         self._signals = self.parallel.backward(passes, [seconds, *calls])
         self._elapsed = self._signals["seconds"]
@@ -268,6 +270,14 @@ class Trainer:
 
     def _tensor(self, values) -> torch.Tensor:
         return torch.as_tensor(values, dtype=self._dtype, device=self.ranks.device)
+
+    def _samples_per_pass(self, objective: Objective) -> int:
+        """Return the samples of a pass where nobody says: all on a GPU, few on a processor."""
+        if self.ranks.device.type != "cpu":
+            return 0
+        hold_freed_memory()
+        # All ranks measure the same passes, whatever their shares.
+        return samples_per_pass(objective, self.passes.draw(0, RankGroup(), 0))
 
     def _set_precision(self, network: torch.nn.Module) -> None:
         network.to(self.ranks.device, self._dtype)

@@ -5,9 +5,14 @@ import time
 import pytest
 import torch
 
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.training import pass_size
 from mosaicdd.training.kept_memory import kept_bytes
 from mosaicdd.training.memory_plan import memory_plan
+from mosaicdd.training.objective import Objective, Pass
+from mosaicdd.training.pass_size import samples_per_pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
@@ -22,13 +27,13 @@ def make(dataset, name="sdnet", execution=None, **changes):
 
 def gradients(trainer):
     trainer.parallel.backward(
-        trainer.passes.draw(0, trainer.ranks, trainer.execution.micro_batch), [0.0, 0.0, 0.0]
+        trainer.passes.draw(0, trainer.ranks, trainer.micro_batch), [0.0, 0.0, 0.0]
     )
     return [p.grad.clone() for p in trainer.parallel.objective.weights()]
 
 
 def kept(trainer, number):
-    part = trainer.passes.draw(0, trainer.ranks, trainer.execution.micro_batch)[number]
+    part = trainer.passes.draw(0, trainer.ranks, trainer.micro_batch)[number]
     return kept_bytes(lambda: trainer.parallel.objective(part, torch.zeros(5).double()))
 
 
@@ -103,3 +108,34 @@ def test_a_dry_run_shares_out_what_the_levels_share(small_dataset):
     assert zero1.total < none.total
     (alone,) = memory_plan(network, small_dataset, settings, ExecutionSettings(), 1)
     assert alone.activations > 3 * none.activations
+
+
+@pytest.mark.parametrize(("name", "points"), [("sdnet", 961), ("mlp", 64), ("deeponet", 64)])
+def test_passes_on_a_processor_keep_the_same_memory_for_any_batch(name, points):
+    subdomain = Subdomain()
+    torch.manual_seed(0)
+    network = build_network(name, {}, subdomain)
+    settings = TrainingSettings(pde_weight=1e-3, collocation=points)
+    objective = Objective(network, LAPLACE, subdomain, settings)
+    generator = torch.Generator().manual_seed(0)
+    g, x = torch.randn(8, 128, generator=generator), torch.rand(points, 2, generator=generator)
+    passes = [Pass(g, 1.0, x, torch.zeros(8, points)), Pass(g, 1.0, x)]
+    samples = samples_per_pass(objective, passes)
+    kept = [objective.kept(part) for part in passes]
+    largest = max(line.of(samples) - line.fixed for line in kept)
+    # One more sample would be too many.
+    assert largest <= 2**25 < largest + max(line.per_sample for line in kept)
+    if name == "deeponet":  # evaluated once per point and once per sample, not at each pair
+        assert samples > 1000
+    else:
+        assert samples < 200
+
+
+def test_a_step_of_few_samples_per_pass_has_the_gradients_of_one_pass(small_dataset, monkeypatch):
+    plain = make(small_dataset, execution=ExecutionSettings(micro_batch=40))
+    monkeypatch.setattr(pass_size, "_PASS_BYTES", 2**20)
+    few = make(small_dataset)
+    assert 1 < few.micro_batch < 20
+    assert len(few.passes.draw(0, few.ranks, few.micro_batch)) > 4
+    for ours, theirs in zip(gradients(few), gradients(plain), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-15)

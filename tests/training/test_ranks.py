@@ -40,7 +40,7 @@ def make(dataset, name="sdnet", ranks=None, execution=None, **changes):
 
 
 def gradients(trainer):
-    passes = trainer.passes.draw(3, trainer.ranks, trainer.execution.micro_batch)
+    passes = trainer.passes.draw(3, trainer.ranks, trainer.micro_batch)
     signals = trainer.parallel.backward(passes, [0.0, 0.0, 0.0])
     return signals, [p.grad for p in trainer.parallel.objective.weights()]
 
