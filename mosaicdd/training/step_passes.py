@@ -59,22 +59,24 @@ class StepPasses:
         count = self._count(ranks.size, micro_batch)
         parts = [part.to(self._points.device) for part in chosen.tensor_split(count)]
         shares = [len(part) * ranks.size / self._batches.size for part in parts]
+        perimeters = [self._samples.remainder[part] for part in parts]
         passes = []
         # The boundary data are part of a discrete residual: without labels it says all.
         if self._settings.labels or self._grid_residual is None:
-            nodes = self._data_nodes(generator).to(self._points.device)
-            known = self._samples.target if self._settings.labels else self._samples.remainder
+            nodes = self._data_nodes(generator)
+            points = self._points[nodes]
+            known = perimeters
+            if self._settings.labels:
+                known = [self._samples.target[part] for part in parts]
             passes += [
-                Pass(
-                    self._samples.remainder[part], share, self._points[nodes], known[part][:, nodes]
-                )
-                for part, share in zip(parts, shares, strict=True)
+                Pass(g, share, points, values[:, nodes])
+                for g, share, values in zip(perimeters, shares, known, strict=True)
             ]
         if self._settings.pde_weight:
             points, corner = self._collocation(generator)
             passes += [
-                Pass(self._samples.remainder[part], share, points, corner=corner)
-                for part, share in zip(parts, shares, strict=True)
+                Pass(g, share, points, corner=corner)
+                for g, share in zip(perimeters, shares, strict=True)
             ]
         return passes
 
@@ -94,13 +96,14 @@ class StepPasses:
         element = self._symmetry.fold(self._points, merge=False).element.cpu()
         return [torch.nonzero(element == e)[:, 0] for e in element.unique()]
 
-    def _data_nodes(self, generator: torch.Generator) -> torch.Tensor:
+    def _data_nodes(self, generator: torch.Generator) -> slice | torch.Tensor:
         """Choose the data points of a step: all of them, or some of one pool."""
         count = self._settings.points
         if not 0 < count < len(self._points):
-            return torch.arange(len(self._points))
+            return slice(None)
         pool = self._pools[int(torch.randint(len(self._pools), (), generator=generator))]
-        return pool[torch.randperm(len(pool), generator=generator)[:count]]
+        chosen = pool[torch.randperm(len(pool), generator=generator)[:count]]
+        return chosen.to(self._points.device)
 
     def _collocation(
         self, generator: torch.Generator

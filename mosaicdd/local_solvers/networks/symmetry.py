@@ -100,9 +100,8 @@ class SquareSymmetry(torch.nn.Module):
             coordinates of its point; and the nodes ``(Q, P)`` that the perimeter's go to.
         """
         matrices = self.matrices.to(points)
-        images = torch.einsum("rij,qj->qri", matrices, points)
-        inside = (images[..., 0] >= 0) & (images[..., 1] >= images[..., 0])
-        element = inside.int().argmax(dim=1)
-        chosen = matrices[element]
-        canonical = torch.einsum("qij,qj->qi", chosen, points)
-        return canonical, chosen.permute(2, 0, 1), self.images[element]
+        y, x = (points @ matrices.permute(1, 2, 0)).unbind()  # (Q, 8): all images of all points
+        element = ((y >= 0) & (x >= y)).int().argmax(dim=1)
+        at = element[:, None]
+        canonical = torch.cat([y.gather(1, at), x.gather(1, at)], dim=1)
+        return canonical, matrices[element].permute(2, 0, 1), self.images[element]
