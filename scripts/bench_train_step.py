@@ -3,6 +3,9 @@
 Beside them the paper's Table 3: memory of a step on a V100 for 5, 320 and 640 subdomains.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from step_cost import seconds_per_call
 from tables import publish, table
@@ -10,15 +13,16 @@ from tables import publish, table
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.training.elliptic_operator import EllipticOperator
+from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training.kept_memory import kept_bytes
-from mosaicdd.training.losses import data_loss, pde_residual
+from mosaicdd.training.objective import Objective, Pass
+from mosaicdd.training.pass_size import hold_freed_memory, samples_per_pass
+from mosaicdd.training.settings import TrainingSettings
 
 # Network, subdomains, and points per step: data points (a linear network learns from all 961) and
 # collocation points.
 _CASES = [*(("sdnet", b, 64) for b in (5, 32, 128, 320)), ("linear", 256, 32), ("linear", 256, 64)]
 _CASES += [("deeponet", 256, 64), ("mlp", 128, 64), ("sdnet-concat", 32, 64)]
-_LAPLACE = EllipticOperator((1.0, 1.0))
 _PAPER = [
     ["5", "0.05 GB", "0.503 GB", "10.1"],
     ["320", "2.77 GB", "15.11 GB", "5.5"],
@@ -29,6 +33,7 @@ _PAPER = [
 def main() -> None:
     """Measure all cases, print the tables and write them to ``benchmarks/``."""
     torch.set_num_threads(1)
+    hold_freed_memory()
     rows = [_row(*case) for case in _CASES]
     header = [
         "network",
@@ -42,10 +47,12 @@ def main() -> None:
     ours = table(header, rows)
     paper = table(["subdomains", "no PDE loss", "with PDE loss", "ratio"], _PAPER)
     text = (
-        "One step: forward and backward pass at some data points (`linear`: at all 961) and at as many "
-        "collocation points, float32, processor time. *Times*: a step with PDE loss over one without, by "
-        "Taylor propagation and by double backward, the paper's way. *Kept*: bytes that a forward "
-        f"pass keeps for its backward pass.\n\n{ours}\n\nThe paper's Table 3, one V100:\n\n{paper}"
+        "One step: forward and backward passes at some data points (`linear`: at all 961) and at as "
+        "many collocation points, float32, processor time. As in training, a pass has as many "
+        "subdomains as keep 32 MB, with and without PDE loss. *Times*: a step with PDE loss over one "
+        "without, by Taylor propagation and by double backward, the paper's way. *Kept*: bytes that "
+        f"the largest pass keeps for its backward pass.\n\n{ours}\n\nThe paper's Table 3, one V100:"
+        f"\n\n{paper}"
     )
     publish("train_step", "What the PDE loss costs", text)
 
@@ -61,21 +68,51 @@ def _row(name: str, batch: int, count: int) -> list[str]:
         points = torch.as_tensor(unit_points(subdomain.interior, subdomain)).float()
     target = torch.randn(batch, len(points))
 
-    def data() -> torch.Tensor:
-        return data_loss(network, g, points, target)
-
-    def residual(way: str) -> torch.Tensor:
-        return pde_residual(network, _LAPLACE, g, triangle, way).square().mean()
-
-    passes = [data, lambda: residual("taylor"), lambda: residual("autograd")]
-    alone, taylor, autograd = (
-        seconds_per_call(lambda p=forward: (network.zero_grad(), p().backward()))
-        for forward in passes
-    )
-    kept = [f"{kept_bytes(forward) / 2**20:.1f} MB" for forward in passes]
-    times = [alone, alone + taylor, alone + autograd]
-    ratios = [f"{seconds / alone:.2f}" for seconds in times[1:]]
+    data, pde = Pass(g, 1.0, points, target), Pass(g, 1.0, triangle)
+    steps = [
+        _Step(network, subdomain, way, passes)
+        for way, passes in (("taylor", [data]), ("taylor", [data, pde]), ("autograd", [data, pde]))
+    ]
+    times = [seconds_per_call(step) for step in steps]
+    kept = [f"{step.kept / 2**20:.1f} MB" for step in steps]
+    ratios = [f"{seconds / times[0]:.2f}" for seconds in times[1:]]
     return [name, str(batch), str(count), *(f"{1e3 * t:.1f} ms" for t in times), *ratios, *kept]
+
+
+class _Step:
+    """The passes of a step, split as in training."""
+
+    def __init__(
+        self, network: torch.nn.Module, subdomain: Subdomain, way: str, passes: list[Pass]
+    ):
+        settings = TrainingSettings(pde_weight=1.0, laplacian=way)
+        self._objective = Objective(network, LAPLACE, subdomain, settings)
+        samples = samples_per_pass(self._objective, passes)
+        self._passes = [part for whole in passes for part in _split(whole, samples)]
+
+    def __call__(self) -> None:
+        """Add up the gradients of all passes."""
+        self._objective.zero_grad()
+        for forward in self._forwards():
+            forward().backward()
+
+    @property
+    def kept(self) -> int:
+        """Bytes that the largest pass keeps."""
+        return max(map(kept_bytes, self._forwards()))
+
+    def _forwards(self) -> list[Callable[[], torch.Tensor]]:
+        silent = torch.zeros_like(self._objective.signals)
+        return [lambda part=part: self._objective(part, silent) for part in self._passes]
+
+
+def _split(whole: Pass, samples: int) -> list[Pass]:
+    count = -(-len(whole.g) // samples)
+    targets = [None] * count if whole.target is None else whole.target.tensor_split(count)
+    return [
+        replace(whole, g=g, target=target, share=1 / count)
+        for g, target in zip(whole.g.tensor_split(count), targets, strict=True)
+    ]
 
 
 if __name__ == "__main__":
