@@ -34,6 +34,7 @@ HOMES = {
     "matplotlib": {"report"},
     "torch.distributed": {"training", "parallel.layouts.dtensor"},
     "pytorch_optimizer": {"training"},
+    "torch.utils.tensorboard": {"storage.tensorboard_events"},
 }
 FREE = {"numpy", "scipy", "torch"}
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -64,6 +64,12 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     "write, too; a training that ends by itself removes them.",
 )
 @click.option(
+    "--tensorboard",
+    type=click.Path(),
+    metavar="DIR",
+    help="Write the metrics as events for TensorBoard into this folder, too.",
+)
+@click.option(
     "--dry-run",
     is_flag=True,
     help="Train nothing: print memory per device for each --sharding, and the lowest that fits.",
@@ -80,6 +86,7 @@ def train(
     pairs: tuple[str, ...],
     device: str,
     checkpoint_minutes: float,
+    tensorboard: str | None,
     dry_run: bool,
     resume: bool,
     as_json: bool,
@@ -104,6 +111,7 @@ def train(
     from mosaicdd.problems.equations import equation
     from mosaicdd.storage.dataset_file import read_dataset
     from mosaicdd.storage.metrics_file import MetricsFile
+    from mosaicdd.storage.tensorboard_events import TensorBoardEvents, require_tensorboard
     from mosaicdd.training.checkpoints import Checkpoints
     from mosaicdd.training.loop import train_network
     from mosaicdd.training.memory_plan import memory_plan
@@ -118,6 +126,9 @@ def train(
         network_settings = {**config, **_network_settings(pairs)}
         checked = check_settings(network, network_settings)
         require_writable(output)
+        if tensorboard is not None:
+            with bad_input("--tensorboard"):
+                require_tensorboard(tensorboard)
         dataset = read_dataset(data)
         equation(dataset.pde)
         built = build_network(network, network_settings, dataset.subdomain)
@@ -152,9 +163,12 @@ def train(
         )
         quiet = as_json or not ranks.is_root
         title = f"training {network}"
-        metrics = None
+        metrics = []
         if ranks.is_root:
-            metrics = MetricsFile(metrics_path(output), None if state is None else state["step"])
+            kept = None if state is None else state["step"]
+            metrics.append(MetricsFile(metrics_path(output), kept))
+            if tensorboard is not None:
+                metrics.append(TensorBoardEvents(tensorboard, kept))
         result = run_training(work, title, quiet, watch, checkpoints, metrics)
         if ranks.is_root:
             leave_behind(output, result, ranks.size, checkpoints, as_json)

@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from mosaicdd.local_solvers.loading import extract_weights
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.storage.metrics_file import MetricsFile, read_metrics
 from mosaicdd.storage.model_file import write_model
+from mosaicdd.storage.tensorboard_events import TensorBoardEvents
 from mosaicdd.training.checkpoints import Checkpoints
 from mosaicdd.training.loop import TrainingResult
 from mosaicdd.training.report import Report
@@ -27,7 +28,7 @@ def run_training(
     quiet: bool,
     watch: Watch,
     checkpoints: Checkpoints,
-    metrics: MetricsFile | None,
+    metrics: Sequence[MetricsFile | TensorBoardEvents],
 ) -> TrainingResult:
     """Train on this rank, showing how far it is and listening to signals.
 
@@ -36,7 +37,7 @@ def run_training(
     work
         ``work(progress=..., watch=...)``: `train_network` with all else given.
     metrics
-        Where each report is written, on one rank.
+        Where each report is written; on one rank.
 
     Raises
     ------
@@ -47,8 +48,8 @@ def run_training(
 
         def progress(report: Report) -> None:
             _show(show, report)
-            if metrics is not None:
-                metrics.append(asdict(report))
+            for file in metrics:
+                file.append(asdict(report))
 
         try:
             return work(progress=progress, watch=watch)

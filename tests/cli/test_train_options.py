@@ -1,5 +1,6 @@
 """Options of ``train``: all fields of its settings, from flags or TOML, and their refusals."""
 
+import importlib.util
 import json
 from dataclasses import fields
 
@@ -137,3 +138,26 @@ def test_a_dry_run_prints_memory_per_level_and_trains_nothing(data, tmp_path):
     (level,) = figures["levels"]
     assert level["total"] == sum(level[part] for part in parts)
     assert not list(tmp_path.iterdir())
+
+
+def test_tensorboard_gets_the_metrics_of_the_other_file(data, tmp_path):
+    pytest.importorskip("tensorboard")
+    folder, model = tmp_path / "events", tmp_path / "model.h5"
+    options = ("--epochs", 2, "--set", "width=8", "--tensorboard", folder)
+    assert run(data, "-o", model, *options).exit_code == 0
+    (events,) = folder.iterdir()
+    assert b"validation_mse" in events.read_bytes()
+
+
+def test_a_missing_tensorboard_is_one_line_before_any_work(tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *a: None if name == "tensorboard" else find(name, *a),
+    )
+    # Before the dataset is looked for.
+    result = run(tmp_path / "none.h5", "-o", tmp_path / "model.h5", "--tensorboard", tmp_path)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: --tensorboard: the package tensorboard is not installed: pip")
