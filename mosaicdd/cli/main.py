@@ -1,7 +1,7 @@
 """The ``mosaicdd`` command: its subcommands are imported when they are called.
 
 Exit codes: 0 done (for ``solve``: converged); 1 not converged, or an error that is not the
-user's; 2 bad input, with one line on stderr.
+user's; 2 bad input, with one line on stderr; 75 (``train``) interrupted, after a checkpoint.
 """
 
 import importlib

@@ -3,6 +3,7 @@
 import functools
 import json
 import logging
+import os
 from dataclasses import asdict
 
 import click
@@ -12,6 +13,9 @@ from mosaicdd.cli.launch import communicator_if_any, threads_per_rank
 from mosaicdd.cli.train_config import read_config
 from mosaicdd.cli.train_options import collected_settings, settings_options
 from mosaicdd.storage.atomic import require_writable
+
+# Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
+_INTERRUPTED = os.EX_TEMPFAIL
 
 
 def _network_settings(pairs: tuple[str, ...]) -> dict:
@@ -96,8 +100,8 @@ def train(
     Beside it lie MODEL.metrics.jsonl, one line per validation, and MODEL.png, the learning curve (if
     matplotlib is installed).
 
-    Works alone, and under mpiexec, srun and torchrun. Exit code 0: trained; 1: interrupted, after a
-    checkpoint, or diverged; 2: bad input.
+    Works alone, and under mpiexec, srun and torchrun. Exit code 0: trained; 1: diverged; 2: bad
+    input; 75: interrupted by a signal, after a checkpoint, so that --resume continues.
 
     Example: mpiexec -n 2 mosaicdd train data.h5 -o model.h5 --network sdnet --points 64
     """
@@ -172,4 +176,4 @@ def train(
         result = run_training(work, title, quiet, watch, checkpoints, metrics)
         if ranks.is_root:
             leave_behind(output, result, ranks.size, checkpoints, as_json)
-    return 0 if result.finished else 1
+    return 0 if result.finished else _INTERRUPTED

@@ -196,6 +196,20 @@ def test_divergence_names_the_step_and_the_last_good_checkpoint(data, tmp_path):
     assert f"the last good checkpoint is {newest}" in result.stderr
 
 
+def test_after_sigusr1_the_exit_code_says_that_a_checkpoint_is_there(data, tmp_path):
+    options = [str(data), "-o", str(tmp_path / "model.h5"), *OPTIONS, "--epochs", "2000"]
+    process = subprocess.Popen(
+        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    metrics = tmp_path / "model.h5.metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size, process)  # it is training
+    process.send_signal(signal.SIGUSR1)  # as Slurm does before the time is up
+    stdout, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == os.EX_TEMPFAIL, stderr
+    (newest,) = checkpoints(tmp_path)
+    assert f"the last good checkpoint is {newest}: continue with --resume" in stdout
+
+
 def test_sigterm_to_one_of_four_ranks_stops_all_with_a_checkpoint(data, whole, tmp_path, mpiexec):
     model, pids = tmp_path / "model.h5", tmp_path / "pids"
     pids.mkdir()
@@ -211,7 +225,7 @@ def test_sigterm_to_one_of_four_ranks_stops_all_with_a_checkpoint(data, whole, t
     wait_for(lambda: len(checkpoints(tmp_path)) == 2, process)
     os.kill(int((pids / "2").read_text()), signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1, stderr
+    assert process.returncode == os.EX_TEMPFAIL, stderr
     figures = json.loads(stdout)
     assert figures["status"] == "interrupted"
     newest = checkpoints(tmp_path)[-1]
