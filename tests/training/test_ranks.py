@@ -14,6 +14,7 @@ from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer, TrainingDivergedError
 
 pytestmark = pytest.mark.ranks(1, 2, 4)
+ANY = pytest.mark.ranks(1, 2, 3, 4, 6)
 
 SMALL = {
     "linear": {"width": 8, "features": 4},
@@ -45,6 +46,7 @@ def gradients(trainer):
     return signals, [p.grad for p in trainer.parallel.objective.weights()]
 
 
+@ANY
 @pytest.mark.parametrize(
     ("name", "changes", "micro"),
     [
@@ -55,6 +57,7 @@ def gradients(trainer):
         ("sdnet", {"residual": "discrete"}, 0),
         ("deeponet", {"labels": False}, 0),
         ("sdnet", {"pde_weight": 0.0}, 4),
+        ("sdnet", {"batch_size": 7}, 1),  # on 3, 4 and 6 ranks some have two samples
     ],
 )
 def test_the_gradient_of_a_step_is_that_of_one_process(small_dataset, ranks, name, changes, micro):
@@ -73,6 +76,7 @@ def test_the_gradient_of_a_step_is_that_of_one_process(small_dataset, ranks, nam
             )
 
 
+@ANY
 def test_a_step_makes_exactly_one_reduction(small_dataset, ranks):
     if ranks.size == 1:
         pytest.skip("one process reduces nothing")
@@ -120,6 +124,7 @@ def test_losses_and_errors_are_those_of_one_process(small_dataset, ranks, optimi
         assert together.pde_loss == pytest.approx(alone.pde_loss, rel=1e-7, nan_ok=True)
 
 
+@ANY
 def test_all_ranks_stop_after_the_step_in_which_one_was_interrupted(small_dataset, ranks):
     saved = []
     watch = Watch(lambda state, step: saved.append(step))
@@ -136,6 +141,7 @@ def test_all_ranks_stop_after_the_step_in_which_one_was_interrupted(small_datase
     assert saved == ([trainer.step] if ranks.is_root else [])
 
 
+@ANY
 def test_a_checkpoint_continues_on_another_number_of_ranks(small_dataset, ranks):
     whole = make(small_dataset, optimizer="lamb")
     whole.run(None)
@@ -158,6 +164,7 @@ def test_a_checkpoint_continues_on_another_number_of_ranks(small_dataset, ranks)
         torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-9)
 
 
+@ANY
 def test_a_loss_that_is_not_finite_on_one_rank_ends_all_at_the_same_step(small_dataset, ranks):
     trainer = make(small_dataset, ranks=ranks)
     trainer.take_step(0.1)

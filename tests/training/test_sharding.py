@@ -15,12 +15,12 @@ from mosaicdd.training.trainer import Trainer
 STEPS = 20
 
 
-def make(dataset, ranks, sharding="none", replicas=1, **changes):
+def make(dataset, ranks, sharding="none", replicas=1, micro_batch=0, **changes):
     given = {"epochs": 10, "batch_size": 60, "optimizer": "adamw", "pde_weight": 1e-3, "clip": 1.0}
     settings = TrainingSettings(**given | changes, collocation=6, precision="float64")
     torch.manual_seed(0)
     network = build_network("sdnet", {"width": 32, "channels": 2}, dataset.subdomain)
-    execution = ExecutionSettings(sharding=sharding, replicas=replicas)
+    execution = ExecutionSettings(micro_batch=micro_batch, sharding=sharding, replicas=replicas)
     return Trainer(network, dataset, settings, time.perf_counter(), ranks, execution)
 
 
@@ -76,6 +76,16 @@ def test_twenty_steps_on_shards_give_the_weights_of_whole_ones(
         assert weight_bytes(sharded) == weight_bytes(whole)
     else:
         assert weight_bytes(sharded) == pytest.approx(weight_bytes(whole) / shards, rel=0.15)
+
+
+@pytest.mark.ranks(2, 3)
+def test_ranks_with_shares_of_different_size_make_the_same_number_of_passes(small_dataset, ranks):
+    # Of 61 samples some ranks have one more, and that one would be a pass of its own.
+    uneven = {"batch_size": 61, "micro_batch": 61 // ranks.size}
+    expected = copy.deepcopy(train(make(small_dataset, ranks, **uneven), stop=2))
+    result = train(make(small_dataset, ranks, "fsdp", **uneven), stop=2)
+    for name, values in expected.items():
+        torch.testing.assert_close(result[name], values, rtol=0, atol=1e-9)
 
 
 @pytest.mark.ranks(2)
