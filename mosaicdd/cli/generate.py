@@ -87,8 +87,8 @@ def generate(
     """
     start = time.perf_counter()
     from mosaicdd.problems.equations import equation
+    from mosaicdd.training.generation_settings import GenerationSettings
     from mosaicdd.training.parallel_generation import ParallelGeneration
-    from mosaicdd.training.settings import GenerationSettings
 
     rank, ranks, together = _ranks()
     with bad_input():

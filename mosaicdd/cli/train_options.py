@@ -72,7 +72,8 @@ def collected_settings(ctx: click.Context):
     ValueError
         If a value is out of its range.
     """
-    from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+    from mosaicdd.training.execution_settings import ExecutionSettings
+    from mosaicdd.training.settings import TrainingSettings
 
     given = ctx.meta[__name__]
     return tuple(
@@ -105,7 +106,7 @@ def _option(name: str, default, text: str) -> Callable:
     )
 
 
-# As in `training.settings`, which takes a second to import: --help does without.
+# As in the settings, which take a second to import: --help does without.
 _CHOICES = {
     "optimizer": ["adamw", "lamb", "muon", "soap"],
     "laplacian": ["taylor", "autograd"],

@@ -16,7 +16,7 @@ from mosaicdd.problems.equations import equation
 from mosaicdd.problems.gaussian_process import sample_closed_curve, sobol_hyperparameters
 from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.settings import GenerationSettings
+from mosaicdd.training.generation_settings import GenerationSettings
 
 _BATCH = 256
 _WINDOWS_ACROSS = 8  # subdomains, not overlapping, along a side of a larger problem

@@ -14,9 +14,10 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.training.execution_settings import ExecutionSettings
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.report import Report
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)

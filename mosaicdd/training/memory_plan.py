@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training.execution_settings import ExecutionSettings
 from mosaicdd.training.kept_memory import PROBES
 from mosaicdd.training.optimisers import build_optimiser
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 

@@ -10,10 +10,11 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import Equation
 from mosaicdd.training.elliptic_operator import EllipticOperator
+from mosaicdd.training.execution_settings import ExecutionSettings
 from mosaicdd.training.grid_residual import GridResidual
 from mosaicdd.training.kept_memory import KeptBytes
 from mosaicdd.training.losses import data_loss, pde_residual
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.settings import TrainingSettings
 
 SIGNALS = ("data_loss", "pde_loss", "seconds", "stop", "save")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from mosaicdd.storage.dataset_file import Dataset, write_dataset
 from mosaicdd.storage.dataset_parts import DatasetParts
 from mosaicdd.training.dataset import PartGenerator, assemble_dataset
-from mosaicdd.training.settings import GenerationSettings
+from mosaicdd.training.generation_settings import GenerationSettings
 
 Together = Callable[[Callable], object]
 """Calls a function on every rank; an error of one is raised on all. Waits for all of them."""

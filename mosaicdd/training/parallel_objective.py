@@ -9,9 +9,9 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from mosaicdd.training.execution_settings import ExecutionSettings
 from mosaicdd.training.objective import SIGNALS, Objective, Pass
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.settings import ExecutionSettings
 
 
 class ParallelObjective:

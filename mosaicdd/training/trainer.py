@@ -18,6 +18,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.batches import Batches
+from mosaicdd.training.execution_settings import ExecutionSettings
 from mosaicdd.training.objective import Objective, require_trainable
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
 from mosaicdd.training.parallel_objective import ParallelObjective
@@ -25,7 +26,7 @@ from mosaicdd.training.pass_size import hold_freed_memory, samples_per_pass
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.report import Report
 from mosaicdd.training.samples import lift_samples, squared_errors
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.step_passes import StepPasses
 
 _SAMPLED_NODES = 64

@@ -11,7 +11,7 @@ import pytest
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import read_dataset, write_dataset
 from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.settings import GenerationSettings
+from mosaicdd.training.generation_settings import GenerationSettings
 
 OPTIONS = ["--network", "sdnet", "--set", "width=16", "--epochs", "2", "--batch-size", "30"]
 OPTIONS += ["--pde-weight", "1e-4", "--collocation", "4", "--optimizer", "adamw"]

@@ -14,7 +14,9 @@ from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.training import settings as settings_module
 from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
+from mosaicdd.training.execution_settings import SHARDINGS, ExecutionSettings
+from mosaicdd.training.generation_settings import GenerationSettings
+from mosaicdd.training.settings import TrainingSettings
 
 OWN = """
 from mosaicdd.local_solvers.networks.deeponet import DeepONet
@@ -45,7 +47,7 @@ def test_every_setting_is_an_option_with_the_choices_that_it_knows():
     names = {param.name for param in train.params}
     for kind in (TrainingSettings, ExecutionSettings):
         assert {field.name for field in fields(kind)} <= names
-    known = settings_module._CHOICES | {"sharding": settings_module.SHARDINGS}
+    known = settings_module._CHOICES | {"sharding": SHARDINGS}
     assert {k: tuple(v) for k, v in train_options._CHOICES.items()} == known
 
 

@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from mosaicdd.cli.train import train
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.storage.training_checkpoint import read_training_checkpoint
 from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.settings import GenerationSettings, Subdomain
+from mosaicdd.training.generation_settings import GenerationSettings
 
 OPTIONS = (
     *("--network", "sdnet", "--set", "width=16", "--set", "channels=2", "--points", "8"),

@@ -8,8 +8,9 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.training.dataset import generate_dataset
+from mosaicdd.training.generation_settings import GenerationSettings
 from mosaicdd.training.loop import train_network
-from mosaicdd.training.settings import GenerationSettings, TrainingSettings
+from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.trainer import TrainingDivergedError
 
 SMALL = {

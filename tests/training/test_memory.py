@@ -9,11 +9,12 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training import pass_size
+from mosaicdd.training.execution_settings import ExecutionSettings
 from mosaicdd.training.kept_memory import kept_bytes
 from mosaicdd.training.memory_plan import memory_plan
 from mosaicdd.training.objective import Objective, Pass
 from mosaicdd.training.pass_size import samples_per_pass
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 

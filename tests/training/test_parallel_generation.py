@@ -8,8 +8,8 @@ from mosaicdd.parallel.agreement import agree
 from mosaicdd.storage.dataset_file import read_dataset
 from mosaicdd.training import dataset as dataset_module
 from mosaicdd.training.dataset import PartGenerator, generate_dataset
+from mosaicdd.training.generation_settings import GenerationSettings
 from mosaicdd.training.parallel_generation import ParallelGeneration
-from mosaicdd.training.settings import GenerationSettings
 
 SETTINGS = GenerationSettings(
     subdomain=Subdomain(cells=8, size=0.125), samples=600, windows=300, method="direct"
