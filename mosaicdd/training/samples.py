@@ -51,38 +51,3 @@ def lift_samples(
         target = (torch.as_tensor(inner, dtype=torch.float64) - coefficients @ basis) / scale
         parts.append([part.to(device, dtype) for part in (remainder, target, scale)])
     return LiftedSamples(*(torch.cat(column) for column in zip(*parts, strict=True)))
-
-
-@torch.no_grad()
-def squared_errors(
-    network: torch.nn.Module,
-    samples: LiftedSamples,
-    part: slice,
-    points: torch.Tensor,
-    nodes: torch.Tensor,
-) -> float:
-    """Return the sum of squared errors of some samples' solutions at some interior nodes.
-
-    Divided by their number it is the validation MSE of the paper: boundary data of unit amplitude,
-    errors not divided by the scale of the remainder.
-
-    Parameters
-    ----------
-    part
-        Which of the samples.
-    points
-        All interior nodes, ``(Q, 2)`` in ``[-1, 1]``.
-    nodes
-        Indices of those to evaluate.
-    """
-    total = 0.0
-    prepared = network.prepare(points[nodes])
-    # Activations that stay in a processor's cache; a linear network has none.
-    width = getattr(network.settings, "width", 64)
-    chunk = _CHUNK if network.linear else max(1, 2**20 // (len(nodes) * width))
-    for start in range(part.start, part.stop, chunk):
-        some = slice(start, min(start + chunk, part.stop))
-        values = network.apply_prepared(samples.remainder[some], prepared)
-        error = (values - samples.target[some][:, nodes]) * samples.scale[some]
-        total += error.double().square().sum().item()
-    return total

@@ -19,17 +19,16 @@ from mosaicdd.problems.equations import equation
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.batches import Batches
 from mosaicdd.training.execution_settings import ExecutionSettings
+from mosaicdd.training.held_out import HeldOut
 from mosaicdd.training.objective import Objective, require_trainable
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
 from mosaicdd.training.parallel_objective import ParallelObjective
 from mosaicdd.training.pass_size import hold_freed_memory, samples_per_pass
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.report import Report
-from mosaicdd.training.samples import lift_samples, squared_errors
+from mosaicdd.training.samples import lift_samples
 from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.step_passes import StepPasses
-
-_SAMPLED_NODES = 64
 
 
 class TrainingDivergedError(RuntimeError):
@@ -69,7 +68,7 @@ class Trainer:
         self._set_precision(network)
         subdomain, pde = dataset.subdomain, equation(dataset.pde)
         lifting = Lifting(pde, subdomain, settings.lifting_degree)
-        self.training, self.validation, self.windows = (
+        self.training, validation, windows = (
             lift_samples(lifting, boundary, solution, self._dtype, self.ranks.device)
             for boundary, solution in (
                 (dataset.boundary[:-held_out], dataset.solution[:-held_out]),
@@ -96,12 +95,9 @@ class Trainer:
         self.optimiser = build_optimiser(
             objective.weights(), settings, sharded=self.execution.sharding == "zero1"
         )
-        self._all_nodes = torch.arange(len(self.points), device=self.ranks.device)
-        # A network that is not linear is evaluated at each pair of a perimeter and a point: between
-        # the first and the last validation, a fixed choice of nodes is enough.
-        few = torch.randperm(len(self.points), generator=self.batches.generator(self.steps))
-        few = few[:_SAMPLED_NODES].to(self.ranks.device)
-        self._sampled_nodes = self._all_nodes if network.linear else few
+        generator = self.batches.generator(self.steps)
+        sampled = HeldOut.sampled_nodes(network, self.points, generator)
+        self.held_out = HeldOut(validation, windows, self.points, sampled)
         self._validation_seconds = 0.0
         self._elapsed = 0.0  # of rank 0, as all ranks heard last
         self._before = 0.0  # seconds of the runs that this one continues
@@ -131,13 +127,13 @@ class Trainer:
         show = progress or (lambda report: None)
         watch = watch or Watch()
         if self.best is None:
-            self._keep_if_best(self.validate(self._all_nodes))
+            self._keep_if_best(self.validate(everywhere=True))
             show(self.best)
         while (done := self.progress) < 1:
             called = self.take_step(done, watch.calls())
             if done >= self._next_validation or self.progress >= 1:
                 self._next_validation = done + 1 / self.settings.validations
-                report = self.validate(self._sampled_nodes)
+                report = self.validate()
                 self._keep_if_best(report)
                 show(report)
             stop, save = (count > 0 for count in called)
@@ -177,20 +173,16 @@ class Trainer:
         self.step += 1
         return self._signals["stop"], self._signals["save"]
 
-    def validate(self, nodes: torch.Tensor) -> Report:
-        """Compute the errors on held-out samples and on windows at some of the interior nodes."""
+    def validate(self, everywhere: bool = False) -> Report:
+        """Compute the errors on held-out samples and on windows, at some of the nodes or at all."""
         before = time.perf_counter()
-        sums = []
-        for samples in (self.validation, self.windows):
-            mine = self.ranks.share(len(samples))
-            with self.parallel.whole_weights():
-                sums.append(squared_errors(self.network, samples, mine, self.points, nodes))
+        with self.parallel.whole_weights():
+            sums = self.held_out.squared_errors(self.network, self.ranks, everywhere)
         now = time.perf_counter()
         clocks = [now - before, self.seconds] if self.ranks.is_root else [0.0, 0.0]
         *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
         self._elapsed = elapsed
         self._validation_seconds = max(self._validation_seconds, took)
-        counts = (len(samples) * len(nodes) for samples in (self.validation, self.windows))
         return Report(
             self.step,
             self.progress,
@@ -198,7 +190,7 @@ class Trainer:
             self._signals["data_loss"],
             self._signals["pde_loss"],
             self.optimiser.param_groups[0]["lr"],
-            *(total / count for total, count in zip(sums, counts, strict=True)),
+            *self.held_out.means(sums, everywhere),
             self.step * self.batches.size / max(elapsed, 1e-9),
         )
 
@@ -231,8 +223,8 @@ class Trainer:
     def _finish(self) -> None:
         """Put the best weights into the network, and their errors at all nodes into the report."""
         self.parallel.load_weights_state(self.best_weights)
-        if len(self._sampled_nodes) < len(self._all_nodes):
-            full = self.validate(self._all_nodes)
+        if self.held_out.samples_nodes:
+            full = self.validate(everywhere=True)
             self.best = replace(
                 self.best, validation_mse=full.validation_mse, window_mse=full.window_mse
             )

@@ -94,7 +94,7 @@ def test_the_plan_of_a_dry_run_is_what_a_training_holds(small_dataset, name, opt
     assert level.optimiser == pytest.approx(state, rel=0.01)
     largest = max(kept(trainer, number) for number in (0, 1))
     assert level.activations == pytest.approx(largest, rel=0.05)
-    samples = (trainer.training, trainer.validation, trainer.windows)
+    samples = (trainer.training, trainer.held_out.validation, trainer.held_out.windows)
     parts = (t for s in samples for t in (s.remainder, s.target, s.scale))
     assert level.samples == sum(t.numel() * 8 for t in parts)
 

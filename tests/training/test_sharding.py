@@ -94,7 +94,7 @@ def test_ranks_with_shares_of_different_size_make_the_same_number_of_passes(smal
 def test_a_sharded_training_continues_from_its_checkpoint(small_dataset, ranks, sharding):
     expected = copy.deepcopy(train(make(small_dataset, ranks, sharding)))
     first = make(small_dataset, ranks, sharding)
-    first._keep_if_best(first.validate(first._all_nodes))
+    first._keep_if_best(first.validate(everywhere=True))
     train(first, stop=12)
     # As a checkpoint does it: written by rank 0, read by all.
     state = [copy.deepcopy(first.state())]
@@ -111,7 +111,7 @@ def test_a_sharded_training_continues_from_its_checkpoint(small_dataset, ranks, 
 @pytest.mark.parametrize("sharding", ["zero1", "fsdp"])
 def test_errors_of_validation_are_those_of_whole_weights(small_dataset, ranks, sharding):
     reports = [
-        trainer.validate(trainer._all_nodes)
+        trainer.validate(everywhere=True)
         for trainer in (make(small_dataset, ranks), make(small_dataset, ranks, sharding))
     ]
     assert reports[0].validation_mse == pytest.approx(reports[1].validation_mse, rel=1e-12)

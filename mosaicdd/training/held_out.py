@@ -1,0 +1,100 @@
+"""The samples that are never trained on, and a network's errors on them.
+
+Shape letters: ``Q`` interior nodes.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.samples import LiftedSamples
+
+_CHUNK = 1024
+_SAMPLED_NODES = 64
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Random problems, and windows of larger solutions, as a Schwarz iteration feeds them.
+
+    Parameters
+    ----------
+    validation, windows
+        The samples of both kinds.
+    points
+        Interior nodes ``(Q, 2)`` in ``[-1, 1]``.
+    sampled
+        Indices of the nodes that are enough between the first and the last validation.
+    """
+
+    validation: LiftedSamples
+    windows: LiftedSamples
+    points: torch.Tensor
+    sampled: torch.Tensor
+
+    @staticmethod
+    def sampled_nodes(
+        network: torch.nn.Module, points: torch.Tensor, generator: torch.Generator
+    ) -> torch.Tensor:
+        """Choose nodes: a network that is not linear is evaluated at each pair of a perimeter and one."""
+        if network.linear:
+            return torch.arange(len(points), device=points.device)
+        return torch.randperm(len(points), generator=generator)[:_SAMPLED_NODES].to(points.device)
+
+    @property
+    def samples_nodes(self) -> bool:
+        """Whether the sampled nodes are not all."""
+        return len(self.sampled) < len(self.points)
+
+    def squared_errors(
+        self, network: torch.nn.Module, ranks: RankGroup, everywhere: bool
+    ) -> list[float]:
+        """Return the sums of squared errors on a rank's share of the samples of both kinds.
+
+        Divided by their number they are the validation MSE of the paper: boundary data of unit
+        amplitude, errors not divided by the scale of the remainder.
+
+        Parameters
+        ----------
+        everywhere
+            Whether at all nodes, or at the sampled ones.
+        """
+        nodes = self._nodes(everywhere)
+        return [
+            _squared_errors(network, samples, ranks.share(len(samples)), self.points, nodes)
+            for samples in (self.validation, self.windows)
+        ]
+
+    def means(self, sums: list[float], everywhere: bool) -> list[float]:
+        """Divide the sums over all ranks by the number of values in them."""
+        count = len(self._nodes(everywhere))
+        kinds = (self.validation, self.windows)
+        return [total / (len(samples) * count) for total, samples in zip(sums, kinds, strict=True)]
+
+    def _nodes(self, everywhere: bool) -> torch.Tensor:
+        if everywhere:
+            return torch.arange(len(self.points), device=self.points.device)
+        return self.sampled
+
+
+@torch.no_grad()
+def _squared_errors(
+    network: torch.nn.Module,
+    samples: LiftedSamples,
+    part: slice,
+    points: torch.Tensor,
+    nodes: torch.Tensor,
+) -> float:
+    """Return the sum of squared errors of some samples' solutions at some interior nodes."""
+    total = 0.0
+    prepared = network.prepare(points[nodes])
+    # Activations that stay in a processor's cache; a linear network has none.
+    width = getattr(network.settings, "width", 64)
+    chunk = _CHUNK if network.linear else max(1, 2**20 // (len(nodes) * width))
+    for start in range(part.start, part.stop, chunk):
+        some = slice(start, min(start + chunk, part.stop))
+        values = network.apply_prepared(samples.remainder[some], prepared)
+        error = (values - samples.target[some][:, nodes]) * samples.scale[some]
+        total += error.double().square().sum().item()
+    return total
