@@ -89,7 +89,7 @@ class Objective(torch.nn.Module):
         position = SIGNALS.index("data_loss" if labelled else "pde_loss")
         tell = flags.clone()
         tell[position] = loss.detach()
-        return _Complete.apply(loss + (self.signals * tell).sum(), *self.parameters())
+        return _Complete.apply(loss, tell, self.signals, *self.network.parameters())
 
     def kept(self, part: Pass) -> KeptBytes:
         """Measure what a pass like this one, of at least 4 samples, keeps for its backward pass."""
@@ -138,16 +138,19 @@ def require_trainable(
 
 
 class _Complete(torch.autograd.Function):
-    """Make every weight a part of the loss's graph, without a gradient.
+    """Make the signals and every weight a part of the loss's graph.
 
-    The PDE loss does not see a last bias; a wrapper that waits for all gradients would wait on.
+    The gradient of the signals is what is to be told, that of the weights nothing more: the PDE loss
+    does not see a last bias, and a wrapper that waits for all gradients would wait on.
     """
 
     @staticmethod
-    def forward(ctx, loss, *weights):
+    def forward(ctx, loss, tell, signals, *weights):
+        ctx.save_for_backward(tell)
         ctx.count = len(weights)
         return loss.clone()
 
     @staticmethod
     def backward(ctx, grad):
-        return grad, *([None] * ctx.count)
+        (tell,) = ctx.saved_tensors
+        return grad, None, grad * tell, *([None] * ctx.count)
