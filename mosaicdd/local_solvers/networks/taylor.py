@@ -126,7 +126,7 @@ def _hidden_layer(
     streams: torch.Tensor, layer: torch.nn.Linear, a: Coefficients, second_only: bool
 ) -> torch.Tensor:
     """Propagate streams through a linear layer and GELU."""
-    return _Gelu.apply(streams @ layer.weight.T, layer.bias, a, second_only)
+    return _LinearGelu.apply(streams, layer.weight, layer.bias, a, second_only)
 
 
 def _gelu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -173,25 +173,29 @@ def _backward(grad, x, first, second, slope, density, a: Coefficients, second_on
     return gradient
 
 
-class _Gelu(torch.autograd.Function):
-    """GELU of streams ``(4, ..., D)`` to whose value a bias ``(D,)`` is added."""
+class _LinearGelu(torch.autograd.Function):
+    """A linear layer, whose bias moves the value only, and GELU of streams ``(4, ..., D)``."""
 
     @staticmethod
-    def forward(ctx, streams, bias, a, second_only):
-        x = streams[0] + bias
-        out, slope, density = _forward(x, streams[1:3], streams[3], a, second_only)
-        ctx.save_for_backward(streams, x, slope, density)
+    def forward(ctx, streams, weight, bias, a, second_only):
+        entering = (streams.flatten(0, -2) @ weight.T).view(*streams.shape[:-1], -1)
+        x = entering[0].add_(bias)
+        out, slope, density = _forward(x, entering[1:3], entering[3], a, second_only)
+        ctx.save_for_backward(streams, weight, entering, slope, density)
         ctx.a, ctx.second_only = a, second_only
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
-        streams, x, slope, density = ctx.saved_tensors
+        streams, weight, entering, slope, density = ctx.saved_tensors
         gradient = _backward(
-            grad, x, streams[1:3], streams[3], slope, density, ctx.a, ctx.second_only
+            grad, entering[0], entering[1:3], entering[3], slope, density, ctx.a, ctx.second_only
         )
-        return gradient, gradient[0].flatten(0, -2).sum(0), None, None
+        rows = gradient.flatten(0, -2)
+        before = (rows @ weight).view_as(streams) if ctx.needs_input_grad[0] else None
+        bias = gradient[0].flatten(0, -2).sum(0)
+        return before, rows.T @ streams.flatten(0, -2), bias, None, None
 
 
 class _EnteringGelu(torch.autograd.Function):
