@@ -1,5 +1,7 @@
 """``solve`` on the command line: its JSON, its file, its exit codes."""
 
+import json
+
 import numpy as np
 import pytest
 
