@@ -11,10 +11,10 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.agreement import on_root
-from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import History
@@ -60,6 +60,7 @@ class Checkpoints:
         self._path = Path(f"{output}.checkpoint")
         self._grid = grid
         self._lattice = lattice
+        self._movement = InterfaceMovement(grid, lattice, settings.halo_depth)
         ny, nx = lattice.grid.shape
         edges = hashlib.sha256(b"".join(getattr(boundary, e).tobytes() for e in boundary.EDGES))
         self._problem = {
@@ -77,13 +78,11 @@ class Checkpoints:
         root = self._grid.is_root
         writing = writing_checkpoint(self._path, self._problem) if root else nullcontext()
         with writing as writer:
-            for axis, lines in enumerate(v.lines):
-                name, dtype = line_name(axis), self._problem["dtype"]
+            for axis in (0, 1):
+                name = line_name(axis)
                 if root:
-                    writer.create(name, self._lattice.line_shape(axis), dtype)
-                part = lines[0, *v.block.owned(axis)].cpu().numpy()
-                parts = [(part, v.block.owned_place(axis))]
-                collect(self._grid, parts, dtype, 2, writer.into(name) if root else None)
+                    writer.create(name, self._lattice.line_shape(axis), self._problem["dtype"])
+                self._movement.gather(v, axis, writer.into(name) if root else None)
             if root:
                 writer.history(asdict(history))
 

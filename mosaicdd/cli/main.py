@@ -22,6 +22,7 @@ _COMMANDS = {
     "solve": "Solve a boundary value problem on a large domain.",
     "compare": "Compare a solution with a reference.",
     "plot": "Draw a solution, a reference and their difference.",
+    "info": "Show what a file holds and how it was made.",
     "doctor": "Say what is installed and started, and what to do about what is wrong.",
 }
 

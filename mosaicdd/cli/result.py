@@ -59,6 +59,7 @@ def report_of(
         "rtol": settings.stopping.rtol,
         "device": device,
         "dtype": str(settings.dtype).removeprefix("torch."),
+        "layout": str(solution.layout),
     }
 
 

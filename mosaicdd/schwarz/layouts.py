@@ -45,12 +45,10 @@ def block_of(grid: ProcessGrid, lattice: Lattice, rank: int, halo: int = 1) -> B
     return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
 
 
-def lines_layout(
-    grid: ProcessGrid, lattice: Lattice, axis: int, *, halo: int, problems: int = 1
-) -> Layout:
-    """Return the layout of the lines constant in an axis, ``(n, lines, nodes)``.
+def lines_layout(grid: ProcessGrid, lattice: Lattice, axis: int, *, halo: int) -> Layout:
+    """Return the layout of the lines constant in an axis, ``(lines, nodes)``.
 
-    The values on the edge of the domain count as the outermost blocks'.
+    Each block holds those of its region. Values on the edge of the domain are the outermost blocks'.
     """
     s, cells = lattice.spacing, lattice.cells
     placements = []
@@ -67,9 +65,9 @@ def lines_layout(
             else:
                 owned.append(tuple(min(b * s, count * s + 1) for b in bounds))
                 held.append((low * s, high * s + 1))
-        array_axis = 1 if mesh_axis == axis else 2
+        array_axis = 0 if mesh_axis == axis else 1
         placements.append(Overlapping(array_axis, tuple(owned), tuple(held)))
-    return Layout((problems, *lattice.line_shape(axis)), grid.dims, tuple(placements))
+    return Layout(lattice.line_shape(axis), grid.dims, tuple(placements))
 
 
 def nodes_layout(grid: ProcessGrid, lattice: Lattice, *, halo: int) -> Layout:
@@ -87,22 +85,13 @@ def nodes_layout(grid: ProcessGrid, lattice: Lattice, *, halo: int) -> Layout:
     return Layout(lattice.subdomains, grid.dims, tuple(placements))
 
 
-def at_root(layout: Layout) -> Layout:
-    """Return the layout of the same array that lies on the first rank as a whole."""
-    placements = tuple(
-        Shard(placement.axis, (layout.shape[placement.axis], *[0] * (parts - 1)))
-        for placement, parts in zip(layout.placements, layout.mesh, strict=True)
-    )
-    return Layout(layout.shape, layout.mesh, placements)
-
-
-def field_layout(grid: ProcessGrid, lattice: Lattice, problems: int = 1) -> Layout:
-    """Return the layout of the field, ``(n, ny + 1, nx + 1)``: every node has one owner."""
+def field_layout(grid: ProcessGrid, lattice: Lattice) -> Layout:
+    """Return the layout of the field, ``(ny + 1, nx + 1)``: every node has one owner."""
     placements = []
     for axis in (0, 1):
         places = [b.owned_nodes()[1][axis] for b in _blocks_along(grid, lattice, axis, 1)]
-        placements.append(Shard(axis + 1, tuple(part.stop - part.start for part in places)))
-    return Layout((problems, *lattice.grid.nodes), grid.dims, tuple(placements))
+        placements.append(Shard(axis, tuple(part.stop - part.start for part in places)))
+    return Layout(lattice.grid.nodes, grid.dims, tuple(placements))
 
 
 def _blocks_along(grid: ProcessGrid, lattice: Lattice, axis: int, halo: int) -> list[Block]:

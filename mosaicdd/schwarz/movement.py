@@ -1,4 +1,4 @@
-"""Moving whole interfaces between the ranks: from the root, and to a wider halo."""
+"""Moving whole interfaces between the ranks: to and from the root, and to a wider halo."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,11 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.layouts.root import rows_from_root, rows_to_root
 from mosaicdd.parallel.process_grid import ProcessGrid
-from mosaicdd.schwarz.layouts import at_root, block_of, lines_layout
+from mosaicdd.schwarz.layouts import block_of, lines_layout
+
+_PORTION = 2**20  # values that the root takes or gives at a time
 
 
 class InterfaceMovement:
@@ -18,56 +21,70 @@ class InterfaceMovement:
 
     Parameters
     ----------
-    problems
-        Problems that an interface holds.
     halo
         Lattice cells.
     """
 
-    def __init__(self, grid: ProcessGrid, lattice: Lattice, problems: int, halo: int):
+    def __init__(self, grid: ProcessGrid, lattice: Lattice, halo: int):
         self._grid = grid
         self._lattice = lattice
-        self._problems = problems
         self._halo = halo
 
-    def _layout(self, axis: int, halo: int) -> Layout:
-        return lines_layout(self._grid, self._lattice, axis, halo=halo, problems=self._problems)
+    def _layout(self, axis: int) -> Layout:
+        return lines_layout(self._grid, self._lattice, axis, halo=self._halo)
 
     def scatter(self, lines: tuple[np.ndarray, np.ndarray] | None, v: Interface) -> None:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
+        for axis in (0, 1):
+            layout = self._layout(axis)
+            part = rows_from_root(
+                lambda place, axis=axis: lines[axis][place],
+                layout,
+                self._grid.comm,
+                np.float64,
+                rows=_rows(layout),
+            )
+            v.lines[axis].copy_(torch.from_numpy(part))
 
-        def given(axis: int, layout: Layout) -> np.ndarray:
-            if not self._grid.is_root:
-                return np.empty(layout.local_shape(self._grid.rank))
-            return np.ascontiguousarray(lines[axis], float).reshape(layout.shape)
+    def gather(
+        self, v: Interface, axis: int, sink: Callable[[np.ndarray, tuple[slice, slice]], None]
+    ) -> None:
+        """Hand the whole domain's lines constant in an axis to the root, portion by portion.
 
-        self._move(lambda axis: at_root(self._layout(axis, self._halo)), given, self._halo, v)
+        Parameters
+        ----------
+        sink
+            ``sink(lines, place)``, called on the root only.
+        """
+        layout = self._layout(axis)
+        everything = slice(0, layout.shape[1])
+        rows_to_root(
+            _host(v.lines[axis][0]),
+            layout,
+            self._grid.comm,
+            lambda lines, rows: sink(lines, (rows, everything)),
+            rows=_rows(layout),
+        )
 
     def widen(self, v: Interface, halo: int) -> Interface:
-        """Return the same values on blocks with another halo; ``v`` itself where that is the same."""
-        block = block_of(self._grid, self._lattice, self._grid.rank, halo)
-        if (block.first, block.last) == (v.block.first, v.block.last) and self._grid.size == 1:
+        """Return the same values on blocks with another halo; ``v`` itself on a single rank."""
+        if self._grid.size == 1:
             return v
+        block = block_of(self._grid, self._lattice, self._grid.rank, halo)
         kind = {"device": v.flat.device, "dtype": v.flat.dtype}
-        wide = Interface(block, problems=self._problems, **kind)
-        self._move(
-            lambda axis: self._layout(axis, self._halo),
-            lambda axis, layout: np.ascontiguousarray(v.lines[axis].cpu().numpy()),
-            halo,
-            wide,
-        )
+        wide = Interface(block, problems=v.problems, **kind)
+        for axis in (0, 1):
+            target = lines_layout(self._grid, self._lattice, axis, halo=halo)
+            given = _host(v.lines[axis])
+            move = Redistribution(self._layout(axis), target, self._grid.comm, given.dtype)
+            for mine, lines in zip(given, wide.lines[axis], strict=True):
+                lines.copy_(torch.from_numpy(move(mine)))
         return wide
 
-    def _move(
-        self,
-        source: Callable[[int], Layout],
-        given: Callable[[int, Layout], np.ndarray],
-        halo: int,
-        v: Interface,
-    ) -> None:
-        """Move both families of lines into ``v``."""
-        for axis, lines in enumerate(v.lines):
-            layout = source(axis)
-            array = given(axis, layout)
-            move = Redistribution(layout, self._layout(axis, halo), self._grid.comm, array.dtype)
-            lines.copy_(torch.from_numpy(move(array)))
+
+def _host(lines: torch.Tensor) -> np.ndarray:
+    return np.ascontiguousarray(lines.cpu().numpy())
+
+
+def _rows(layout: Layout) -> int:
+    return max(1, _PORTION // layout.shape[1])

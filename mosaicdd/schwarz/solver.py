@@ -155,8 +155,8 @@ class SchwarzSolver:
         self._exact = self._exact_method(local_solver)
         self._filling = self._exact if settings.certify is not None else self.method
         self._fill = self._filling.plan_fill()
-        self._movement = InterfaceMovement(grid, lattice, problems, settings.halo_depth)
-        self.layout = field_layout(grid, lattice, problems)
+        self.movement = InterfaceMovement(grid, lattice, settings.halo_depth)
+        self.layout = field_layout(grid, lattice)
         self._discrete_residual = DiscreteResidual(
             grid, lattice.grid, local_solver.equation, problems
         )
@@ -181,12 +181,8 @@ class SchwarzSolver:
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
         v = Interface(self.block, problems=self.problems, **self._kind)
-        self._movement.scatter(lines, v)
+        self.movement.scatter(lines, v)
         return v
-
-    def lines_of_interface(self, v: Interface) -> tuple[np.ndarray, np.ndarray] | None:
-        """Hand the whole domain's lines to the root."""
-        return self._movement.gather(v)
 
     def solve(self, boundary: Boundary, **options) -> Solution:
         """Solve for boundary data; options as those of `solve_many`."""
@@ -311,7 +307,7 @@ class SchwarzSolver:
     def _strips(self, v: Interface, line_residual: LineResidual | None = None) -> Iterator[Strip]:
         """Fill the field strip by strip, and measure it by the way."""
         measuring = self.clock.part("check")
-        for strip in self._fill.strips(self._movement.widen(v, FILL_HALO)):
+        for strip in self._fill.strips(self.movement.widen(v, FILL_HALO)):
             with measuring:
                 self._discrete_residual.add(strip)
                 if line_residual is not None:

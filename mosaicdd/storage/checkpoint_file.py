@@ -1,7 +1,6 @@
 """Checkpoints of an iteration: the interface of the whole domain, and which problem it belongs to.
 
-``/lines/0`` and ``/lines/1`` are the lines constant in y and in x; values on the edge of the domain
-are zero, since the boundary data are given anew. It does not depend on the number of ranks.
+``/lines/0`` and ``/lines/1`` are all lines constant in y and in x, whatever the number of ranks.
 """
 
 import json

@@ -7,7 +7,7 @@ import pytest
 
 import mosaicdd as package
 
-COMMANDS = ("generate", "train", "solve", "compare", "plot", "doctor")
+COMMANDS = ("generate", "train", "solve", "compare", "plot", "info", "doctor")
 
 # Stands in for a machine without MPI: mpi4py is not there, or finds no library to load.
 BLOCKER = """

@@ -1,0 +1,42 @@
+"""``mosaicdd info``: what a file holds and how it was made."""
+
+import json
+
+import click
+
+from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.json_line import json_line
+from mosaicdd.cli.launch import on_first_rank
+from mosaicdd.storage.inspection import Contents, inspect_file
+
+_WIDTH = 100  # characters of a value that people are shown
+
+
+@click.command()
+@click.argument("file", metavar="FILE.h5")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@on_first_rank
+def info(file: str, as_json: bool):
+    """Show what a solution, model, dataset or checkpoint holds and how it was made.
+
+    Of a solution this includes its layout: how the field lay over the ranks that solved it.
+    """
+    with bad_input():
+        contents = inspect_file(file)
+    if as_json:
+        arrays = {name: {"shape": shape, "dtype": kind} for name, shape, kind in contents.arrays}
+        click.echo(json_line(contents.attributes | {"kind": contents.kind, "arrays": arrays}))
+    else:
+        click.echo(_for_people(file, contents))
+
+
+def _for_people(file: str, contents: Contents) -> str:
+    lines = [f"{file}: {contents.kind}"]
+    for name, shape, kind in contents.arrays:
+        lines.append(f"  {name:28} {'x'.join(map(str, shape)) or 'one value':>14}  {kind}")
+    width = max(map(len, contents.attributes), default=0)
+    for name, value in contents.attributes.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        shown = text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
+        lines.append(f"  {name:{width}}  {shown}")
+    return "\n".join(lines)
