@@ -126,7 +126,7 @@ _OPTIONS = (
     click.option(
         "--halo-dtype",
         type=click.Choice(["float64", "float32"]),
-        help="Precision of values on their way between ranks; float32 limits --rtol to 1e-6. "
+        help="Precision of values on their way between ranks; float32 limits --rtol to 1e-8. "
         "[default: --dtype]",
     ),
     click.option(

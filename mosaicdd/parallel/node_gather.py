@@ -21,12 +21,24 @@ class NodeGather:
         Problems ``n`` that are solved at once.
     sums
         Numbers, at most, to add up over the ranks.
+    device
+        Of the nodes of a single rank, which need not leave it; those of several are on the host.
     """
 
-    def __init__(self, grid: ProcessGrid, counts: Dims, *, problems: int = 1, sums: int = 0):
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        counts: Dims,
+        *,
+        problems: int = 1,
+        sums: int = 0,
+        device: torch.device | None = None,
+    ):
         self._grid = grid
-        self.nodes = torch.empty(problems, *counts, dtype=torch.float64)
-        if grid.size == 1:
+        alone = grid.size == 1
+        kind = {"dtype": torch.float64, "device": device if alone else None}
+        self.nodes = torch.empty(problems, *counts, **kind)
+        if alone:
             return
         blocks, sizes = [], []
         for rank in range(grid.size):

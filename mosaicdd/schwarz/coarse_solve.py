@@ -47,7 +47,7 @@ class ReplicatedSolve:
     ):
         counts = block.lattice.subdomains
         self._inside = inside
-        self._gather = NodeGather(grid, counts, problems=problems, sums=sums)
+        self._gather = NodeGather(grid, counts, problems=problems, sums=sums, device=device)
         y, x = (np.arange(1, n + 1) for n in counts)
         self._inverse = torch.from_numpy(1.0 / symbol(y[:, None], x)).to(device)
         self._communicating = clock.part("communication")

@@ -7,6 +7,7 @@ import torch
 from mosaicdd.parallel.halo import BUFFERS
 from mosaicdd.schwarz.stopping import StoppingRule
 
+_FLOAT32_HALOS = 1e-8  # relative update that is above what rounding on the way leaves of it
 _FLOAT32 = 1e-5  # relative discrete residual that is safely above float32 rounding
 
 
@@ -73,6 +74,12 @@ class SolveSettings:
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if self.batch_subdomains < 1:
             raise ValueError(f"batch_subdomains must be at least 1, got {self.batch_subdomains}")
+        single = self.halo_dtype == torch.float32 and self.dtype == torch.float64
+        if single and self.stopping.rtol < _FLOAT32_HALOS:
+            raise ValueError(
+                f"rtol {self.stopping.rtol:g} is below what halos in float32 allow "
+                f"({_FLOAT32_HALOS:g}); use --halo-dtype float64"
+            )
         if self.halo_depth < 1:
             raise ValueError(f"halo_depth must be at least 1, got {self.halo_depth}")
         if self.halo_depth > 1 and self.sweep == "phases":
