@@ -6,40 +6,12 @@ Everything else receives it and is written as if serial; with one rank it is the
 import numpy as np
 from mpi4py import MPI
 
-Dims = tuple[int, int]
+from mosaicdd.parallel.partition import Dims, fitting_dims, require_fitting, share
 
 
 def choose_dims(size: int, counts: Dims) -> Dims:
-    """Choose the dims with the shortest block edges among those that fit.
-
-    Parameters
-    ----------
-    size
-        Number of ranks.
-    counts
-        Items to distribute per axis, (y, x).
-
-    Raises
-    ------
-    ValueError
-        If no dims fit.
-    """
-    fitting = [
-        (size // px, px)
-        for px in range(1, size + 1)
-        if size % px == 0 and size // px <= counts[0] and px <= counts[1]
-    ]
-    if not fitting:
-        raise ValueError(
-            f"{size} ranks do not fit: the lattice has {counts[1]}x{counts[0]} subdomains, each "
-            f"rank needs one at least; use at most {_most_ranks(size, counts)} ranks"
-        )
-    return min(fitting, key=lambda dims: counts[0] / dims[0] + counts[1] / dims[1])
-
-
-def _most_ranks(size: int, counts: Dims) -> int:
-    """Return the largest number of ranks, at most ``size``, that fit the lattice."""
-    return max(y * min(size // y, counts[1]) for y in range(1, min(size, counts[0]) + 1))
+    """Choose the dims with the shortest block edges among those that fit (`fitting_dims`)."""
+    return fitting_dims(size, counts)[0]
 
 
 class ProcessGrid:
@@ -87,19 +59,10 @@ class ProcessGrid:
         ValueError
             If an axis has fewer items than ranks.
         """
-        for name, dim, count in zip("yx", self.dims, counts, strict=True):
-            if dim > count:
-                raise ValueError(
-                    f"dims {self.dims[1]}x{self.dims[0]}: {dim} ranks along {name}, but the "
-                    f"lattice has only {count} subdomains there"
-                )
+        require_fitting(self.dims, counts)
         coords = self.coords if rank is None else self.comm.Get_coords(rank)
-        start, stop = [], []
-        for dim, coord, count in zip(self.dims, coords, counts, strict=True):
-            base, more = divmod(count, dim)
-            start.append(coord * base + min(coord, more))
-            stop.append(start[-1] + base + (coord < more))
-        return tuple(start), tuple(stop)
+        shares = map(share, counts, self.dims, coords)
+        return tuple(zip(*shares, strict=True))
 
     def neighbour(self, direction: Dims) -> int | None:
         """Return the rank in a direction ``(dy, dx)``, or None beyond the edge."""
