@@ -22,6 +22,10 @@ ALLOWED = {
     },
     "storage": {"lattice", "problems"},
     "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
+    "planning": {
+        *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
+        *("storage.atomic", "storage.solution_file"),
+    },
     "report": {"storage"},
 }
 # Outside library: the folders or modules it may be imported in.

@@ -24,6 +24,8 @@ _COMMANDS = {
     "plot": "Draw a solution, a reference and their difference.",
     "info": "Show what a file holds and how it was made.",
     "doctor": "Say what is installed and started, and what to do about what is wrong.",
+    "plan": "Say what a solve will cost on any number of ranks.",
+    "bench": "Measure the rates of this machine, for plan.",
 }
 
 

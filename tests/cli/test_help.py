@@ -7,7 +7,7 @@ import pytest
 
 import mosaicdd as package
 
-COMMANDS = ("generate", "train", "solve", "compare", "plot", "info", "doctor")
+COMMANDS = ("generate", "train", "solve", "compare", "plot", "info", "bench", "plan", "doctor")
 
 # Stands in for a machine without MPI: mpi4py is not there, or finds no library to load.
 BLOCKER = """

@@ -1,0 +1,93 @@
+"""``mosaicdd bench``: measure the rates that ``plan`` computes with."""
+
+from pathlib import Path
+
+import click
+import torch
+
+from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.json_line import json_line
+from mosaicdd.cli.launch import threads_per_rank, world
+from mosaicdd.cli.show import stage
+from mosaicdd.storage.atomic import require_writable
+
+
+@click.command()
+@click.option("-o", "--output", required=True, metavar="RATES.json", help="File of rates to write.")
+@click.option(
+    "--local-solver",
+    default="laplace",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A shipped model (laplace, laplace-sdnet), a model file, or 'exact'.",
+)
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="Precision of the iteration.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool):
+    """Measure this machine: solves of several sizes, memory, file and messages, in seconds.
+
+    All ranks work at the same time, as in a solve. Start it as the solves will be started: with as
+    many ranks per node, and on two nodes at least to measure the network.
+
+    Example: mpiexec -n 2 mosaicdd bench -o rates.json
+    """
+    comm = world()  # with its one line where there is no MPI; the imports below need it
+    from dataclasses import asdict
+
+    from mosaicdd.lattice.subdomain import Subdomain
+    from mosaicdd.local_solvers.exact import ExactSolver
+    from mosaicdd.local_solvers.loading import load_local_solver
+    from mosaicdd.parallel.agreement import agree, on_root
+    from mosaicdd.parallel.devices import device_of_rank
+    from mosaicdd.planning.measure import Measurement
+    from mosaicdd.planning.rates import write_rates
+    from mosaicdd.problems.equations import LAPLACE
+    from mosaicdd.schwarz.settings import SolveSettings
+
+    def load():
+        if local_solver == "exact":
+            return ExactSolver(LAPLACE, Subdomain())
+        return load_local_solver(local_solver)
+
+    torch.set_num_threads(threads_per_rank())
+    with bad_input("-o"):
+        path = on_root(comm, lambda: require_writable(output))
+    with bad_input():
+        settings = SolveSettings(
+            device=agree(comm, lambda: device_of_rank(comm, device)), dtype=getattr(torch, dtype)
+        )
+    with bad_input("--local-solver"):
+        measurement = agree(comm, lambda: Measurement(load, settings))
+    with stage("measuring", quiet=as_json or comm.rank > 0) as show:
+        rates = measurement(comm, Path(path).absolute().parent, show)
+    if comm.rank == 0:
+        write_rates(path, rates)
+        click.echo(json_line(asdict(rates)) if as_json else _for_people(asdict(rates), output))
+
+
+def _for_people(rates: dict, output: str) -> str:
+    """Say in a few lines what was measured."""
+    ranks, largest = rates["ranks"], rates["sweep"]["amounts"][-1]
+    swept, filled = (largest / rates[name]["seconds"][-1] for name in ("sweep", "fill"))
+    what = f"{rates['machine']}, {rates['local_solver']}, {rates['dtype']} on {rates['device']}"
+    lines = [
+        f"{what}, {ranks} rank{'s' * (ranks > 1)} at the same time",
+        f"{largest:.0f} subdomains per rank: {swept:.3g} swept and {filled:.3g} filled per second",
+        f"vector operations {rates['copy'] / 1e9:.1f} GB/s, file {rates['write'] / 1e6:.0f} MB/s",
+    ]
+    for name in ("within_node", "between_nodes", "gather"):
+        link = rates[name]
+        text = "not measured with these ranks"
+        if link is not None:
+            text = f"{1e6 * link['latency']:.1f} us, {link['bandwidth'] / 1e9:.2f} GB/s"
+        lines.append(f"{name.replace('_', ' ')}: {text}")
+    return "\n".join([*lines, f"wrote {output}"])

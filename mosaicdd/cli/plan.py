@@ -1,0 +1,137 @@
+"""``mosaicdd plan``: what a solve will cost on any number of ranks, on paper."""
+
+from dataclasses import asdict
+
+import click
+
+from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.json_line import json_line
+from mosaicdd.cli.launch import on_first_rank
+from mosaicdd.cli.types import SIZE_PAIR
+
+_MOST_RANKS = 10**6
+
+
+@click.command()
+@click.option(
+    "--cells", type=SIZE_PAIR, required=True, help="Grid cells along x and y, as 2048x2048."
+)
+@click.option(
+    "--ranks", type=click.IntRange(1, _MOST_RANKS), required=True, help="Number of ranks."
+)
+@click.option(
+    "--ranks-per-node",
+    type=click.IntRange(1, _MOST_RANKS),
+    default=32,
+    show_default=True,
+    help="Ranks that share a node.",
+)
+@click.option(
+    "--dims", type=SIZE_PAIR, help="Ranks along x and y, as 2x3. [default: those of least time]"
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(1),
+    default=12,
+    show_default=True,
+    help="Iterations of a solve; with two levels they do not grow with the domain.",
+)
+@click.option(
+    "--problems",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Problems on this lattice, for which replicas are suggested.",
+)
+@click.option(
+    "--rates",
+    default="default",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="Measured by 'mosaicdd bench', or 'default' (a CPU core), or assumed from published "
+    "figures: 'a30', 'h100'.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="Precision of the iteration.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@on_first_rank
+def plan(
+    cells: tuple[int, int],
+    ranks: int,
+    ranks_per_node: int,
+    dims: tuple[int, int] | None,
+    iterations: int,
+    problems: int,
+    rates: str,
+    dtype: str,
+    as_json: bool,
+):
+    """Say what a solve will cost: messages, bytes, memory and time.
+
+    Counts are exact; times follow from rates. Needs no MPI library.
+
+    Example: mosaicdd plan --cells 16384x16384 --ranks 1024 --ranks-per-node 64
+    """
+    from mosaicdd.cli.plan_table import plan_table
+    from mosaicdd.lattice.grid import Grid
+    from mosaicdd.lattice.lattice import Lattice
+    from mosaicdd.lattice.subdomain import Subdomain
+    from mosaicdd.planning.assumed import completed
+    from mosaicdd.planning.plan import Job, make_plan
+    from mosaicdd.planning.shipped import rates_of_name
+
+    with bad_input("--rates"):
+        known, assumed_links = completed(rates_of_name(rates, dtype))
+    subdomain = Subdomain()
+    with bad_input(f"--cells {cells[1]}x{cells[0]}"):
+        lattice = Lattice(Grid(cells, subdomain.spacing), subdomain)
+    with bad_input("--dims"):
+        if dims is not None and dims[0] * dims[1] != ranks:
+            raise ValueError(
+                f"{dims[1]}x{dims[0]} are {dims[0] * dims[1]} ranks, --ranks says {ranks}"
+            )
+    with bad_input():
+        made = make_plan(Job(lattice, ranks, ranks_per_node, iterations, problems), known, dims)
+    report = _report(cells, ranks, ranks_per_node, iterations, problems, made)
+    report["rates"] = {
+        "name": rates,
+        "machine": known.machine,
+        "assumed": known.assumed,
+        "assumed_links": assumed_links,
+        "device": known.device,
+        "dtype": known.dtype,
+        "local_solver": known.local_solver,
+        "measured_ranks": known.ranks,
+    }
+    click.echo(json_line(report) if as_json else plan_table(report))
+
+
+def _report(cells, ranks, ranks_per_node, iterations, problems, made) -> dict:
+    """Collect what ``--json`` prints; pairs are x before y, as on the command line."""
+    suggestion = asdict(made.suggestion)
+    return {
+        "cells": list(cells[::-1]),
+        "ranks": ranks,
+        "ranks_per_node": ranks_per_node,
+        "iterations": iterations,
+        "problems": problems,
+        "dims": list(made.dims[::-1]),
+        "subdomains_per_rank": {"least": made.subdomains[0], "most": made.subdomains[1]},
+        "coarse_solve": "replicated" if made.replicated else "shared",
+        "memory_bytes_per_rank": asdict(made.memory) | {"total": made.memory.total},
+        "per_iteration": asdict(made.counts),
+        "orders": [
+            asdict(order)
+            | {"iteration": asdict(order.iteration) | {"total": order.iteration.total}}
+            for order in made.orders
+        ],
+        "best_order": made.best.name,
+        "efficiency": made.efficiency,
+        "seconds": asdict(made.cost) | {"total": made.cost.total},
+        "suggestion": suggestion | {"dims": list(made.suggestion.dims[::-1])},
+    }

@@ -1,0 +1,120 @@
+"""Rates that were not measured: derived from published figures, for machines one does not have.
+
+A sweep is one matrix product and copies, so a rank's time is the larger of its arithmetic and its
+memory traffic, plus the launches of its kernels. Every result of such rates says that they are
+assumed.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mosaicdd.planning.rates import Curve, Link, Rates
+
+SHARED_MEMORY = Link(latency=1e-6, bandwidth=5e9)
+"""Within a node: what MPI libraries reach between two cores of one processor."""
+
+NETWORK = Link(latency=2e-6, bandwidth=25e9)
+"""Between nodes: InfiniBand HDR, 200 Gbit/s per port (NVIDIA), with the usual latency of MPI."""
+
+_M = 32  # cells per side of the subdomains of the shipped networks
+_ACHIEVED = 0.7  # of the published memory bandwidth and arithmetic, by such kernels
+_LAUNCH = 5e-6  # seconds per kernel, called from Python
+_SWEEP_KERNELS, _TRANSFORM_KERNELS = 30, 40
+_SWEEP_WORDS = 3 * 4 * _M + 8 * 2 * (_M - 1)  # read and written per subdomain: perimeter, lines
+_FILL_WORDS = 3 * 4 * _M + 8 * (_M - 1) ** 2
+_TRANSFORM_BYTES = 4 * 14 * 8  # per node: 4 transforms of odd extensions, in doubles
+_SUBDOMAINS = (1, 10**3, 10**4, 10**5, 10**6)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Published figures of a GPU and of the way to its host.
+
+    Parameters
+    ----------
+    memory
+        Bandwidth in bytes per second.
+    float64, float32
+        Operations per second, without tensor cores.
+    host
+        Bytes per second to the host and back, one way.
+    network
+        Between nodes.
+    """
+
+    name: str
+    memory: float
+    float64: float
+    float32: float
+    host: float
+    network: Link
+
+
+GPUS = {
+    # NVIDIA A30 datasheet (2021): 933 GB/s HBM2; 5.2 and 10.3 TFLOPS; PCIe 4.0 x16, 64 GB/s both
+    # ways. Network: InfiniBand HDR.
+    "a30": Gpu("NVIDIA A30", 933e9, 5.2e12, 10.3e12, 25e9, NETWORK),
+    # NVIDIA H100 SXM datasheet (2022): 3.35 TB/s HBM3; 34 and 67 TFLOPS; PCIe 5.0 x16, 128 GB/s
+    # both ways. Network: InfiniBand NDR, 400 Gbit/s.
+    "h100": Gpu("NVIDIA H100 SXM", 3.35e12, 34e12, 67e12, 50e9, Link(2e-6, 50e9)),
+}
+
+
+def assumed_rates(name: str, dtype: str) -> Rates:
+    """Return the rates of a GPU by its published figures.
+
+    Raises
+    ------
+    KeyError
+        If there are none of this name; `GPUS` lists them.
+    """
+    gpu = GPUS[name]
+    return Rates(
+        machine=gpu.name,
+        assumed=True,
+        device="cuda",
+        dtype=dtype,
+        local_solver="laplace",
+        ranks=1,
+        sweep=_roofline(gpu, dtype, 2 * (_M - 1), _SWEEP_WORDS),
+        transform=_curve(
+            lambda nodes: nodes * _TRANSFORM_BYTES / (_ACHIEVED * gpu.memory), _TRANSFORM_KERNELS
+        ),
+        setup=Curve(_SUBDOMAINS, (0.2,) * len(_SUBDOMAINS)),  # on the host
+        # One more iteration, with norms over the edge.
+        estimate=_roofline(gpu, dtype, 2 * (_M - 1), 2 * _SWEEP_WORDS),
+        fill=_roofline(gpu, dtype, (_M - 1) ** 2, _FILL_WORDS),
+        write=5e8,  # HDF5 with its checksum on one core, to a local solid-state disk
+        copy=_ACHIEVED * gpu.memory,
+        pack=4 * _LAUNCH,
+        within_node=SHARED_MEMORY,  # between the hosts' buffers
+        between_nodes=gpu.network,
+        gather=Link(gpu.network.latency, SHARED_MEMORY.bandwidth),
+        staging=Link(1e-5, gpu.host),  # of a copy that the host waits for
+        base_bytes=2**29,  # of the device: the CUDA context and libraries
+    )
+
+
+def completed(rates: Rates) -> tuple[Rates, list[str]]:
+    """Fill in links that were not measured; return which of them are assumed."""
+    assumed = {
+        "within_node": SHARED_MEMORY,
+        "between_nodes": NETWORK,
+        "gather": rates.within_node or SHARED_MEMORY,
+    }
+    missing = {name: link for name, link in assumed.items() if getattr(rates, name) is None}
+    return replace(rates, **missing), list(missing)
+
+
+def _roofline(gpu: Gpu, dtype: str, values: int, words: int) -> Curve:
+    """Return the seconds for subdomains with so many values each, ``words`` read and written."""
+    operations = 2 * 4 * _M * values / getattr(gpu, dtype)
+    traffic = words * np.dtype(dtype).itemsize / gpu.memory
+    each = max(operations, traffic) / _ACHIEVED
+    return _curve(lambda subdomains: subdomains * each, _SWEEP_KERNELS)
+
+
+def _curve(seconds, kernels: int) -> Curve:
+    amounts = np.array(_SUBDOMAINS, dtype=float)
+    return Curve(tuple(amounts), tuple(kernels * _LAUNCH + seconds(amounts)))

@@ -1,0 +1,231 @@
+"""The seconds of a solve, from counts and rates.
+
+One iteration of the two-level method on the slowest rank: its subdomains swept, one all-gather of
+the lattice nodes, the coarse solve that every rank does, and the halo exchange, of which the
+subdomains inside of the block hide a part. With more than `REPLICATED_NODES` lattice nodes the
+coarse solve is shared: three redistributions, in each of which a rank sends its nodes once, from
+blocks to rows, to columns, and back to blocks.
+
+A halo of depth k is exchanged in every k-th iteration; in between, the rings of subdomains beyond
+the own ones are computed twice, k - 1 rings after the exchange and none before the next.
+
+All links of the rates must be known; `assumed.completed` sees to that.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.planning.decomposition import Decomposition
+from mosaicdd.planning.memory import REPLICATED_NODES
+from mosaicdd.planning.rank_order import RankOrder, traffic
+from mosaicdd.planning.rates import Rates
+
+NORMS = 4
+"""Sums that travel with the lattice nodes: of the update, the size, the residual, and a flag."""
+
+_DOUBLE = 8
+_REDISTRIBUTIONS = 3
+
+
+@dataclass(frozen=True)
+class IterationCost:
+    """Seconds of one iteration on the slowest rank.
+
+    Parameters
+    ----------
+    sweep
+        Local solves, the coarse correction swept, and norms.
+    coarse
+        Sine transforms.
+    gather
+        The all-gather, or the redistributions of a shared coarse solve.
+    halo
+        The halo exchange.
+    hidden
+        The part of it during which the rank sweeps.
+    """
+
+    sweep: float
+    coarse: float
+    gather: float
+    halo: float
+    hidden: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.sweep + self.coarse + self.gather + self.halo - self.hidden
+
+
+@dataclass(frozen=True)
+class SolveCost:
+    """Seconds of a whole solve on the slowest rank, without the start of the program.
+
+    Parameters
+    ----------
+    setup
+        Planning.
+    iterate
+        All iterations.
+    estimate
+        The error estimate.
+    fill
+        The field at all nodes.
+    write
+        The solution file, by the first rank.
+    """
+
+    setup: float
+    iterate: float
+    estimate: float
+    fill: float
+    write: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.setup + self.iterate + self.estimate + self.fill + self.write
+
+
+def coarse_is_replicated(decomposition: Decomposition) -> bool:
+    """Say whether every rank solves the whole coarse problem."""
+    return math.prod(decomposition.lattice.subdomains) <= REPLICATED_NODES
+
+
+def gathered_bytes(decomposition: Decomposition) -> int:
+    """Count the bytes that the coarse solve moves per rank and iteration.
+
+    Replicated: what arrives at every rank from the all-gather, the nodes and sums of all. Shared:
+    what the rank that owns most sends in the redistributions, and the sums that arrive.
+    """
+    if decomposition.ranks == 1:
+        return 0
+    norms = decomposition.ranks * NORMS * _DOUBLE
+    if coarse_is_replicated(decomposition):
+        return math.prod(decomposition.lattice.subdomains) * _DOUBLE + norms
+    return _REDISTRIBUTIONS * int(decomposition.subdomains.max()) * _DOUBLE + norms
+
+
+def iteration_cost(
+    decomposition: Decomposition, order: RankOrder, rates: Rates, halo: int = 1
+) -> IterationCost:
+    """Return the seconds of one iteration.
+
+    Parameters
+    ----------
+    halo
+        Depth in lattice cells.
+
+    Raises
+    ------
+    ValueError
+        If a block is narrower than the halo is deep.
+    """
+    _require_wide_blocks(decomposition, halo)
+    sweep = np.mean([rates.sweep(_with_rings(decomposition, k)) for k in range(halo)], axis=0)
+    exchange = _halo_seconds(decomposition, order, rates, halo) / halo
+    inner = [
+        np.maximum(0, n - ends)
+        for n, ends in zip(decomposition.sides, decomposition.open_ends, strict=True)
+    ]
+    inside = inner[0] * inner[1] / decomposition.subdomains
+    hidden = np.minimum(exchange, sweep * inside)
+    slowest = np.unravel_index(np.argmax(sweep + exchange - hidden), sweep.shape)
+    coarse, gather = _coarse_seconds(decomposition, order, rates)
+    return IterationCost(
+        sweep=float(sweep[slowest]),
+        coarse=coarse,
+        gather=gather,
+        halo=float(exchange[slowest]),
+        hidden=float(hidden[slowest]),
+    )
+
+
+def solve_cost(
+    decomposition: Decomposition, iteration: IterationCost, rates: Rates, iterations: int
+) -> SolveCost:
+    """Return the seconds of a whole solve with so many iterations."""
+    most = decomposition.subdomains.max()
+    field = math.prod(decomposition.lattice.grid.nodes) * rates.word
+    foreign = field * (1 - 1 / decomposition.ranks)  # collected by the rank that writes
+    return SolveCost(
+        setup=float(rates.setup(most)),
+        iterate=iterations * iteration.total,
+        estimate=float(rates.estimate(most)) + iteration.coarse + iteration.gather,
+        fill=float(rates.fill(most)),
+        write=field / rates.write + foreign / rates.within_node.bandwidth,
+    )
+
+
+def _require_wide_blocks(decomposition: Decomposition, halo: int) -> None:
+    for name, sides, dim in zip("yx", decomposition.sides, decomposition.dims, strict=True):
+        if dim > 1 and sides.min() < halo:
+            raise ValueError(
+                f"a halo of depth {halo} needs blocks of {halo} subdomains at least, there are "
+                f"some of {sides.min()} along {name}; use fewer ranks or a halo of depth 1"
+            )
+
+
+def _with_rings(decomposition: Decomposition, rings: int) -> np.ndarray:
+    """Count the subdomains of every rank with rings of its neighbours' around, ``(py, px)``."""
+    y, x = (
+        n + rings * ends
+        for n, ends in zip(decomposition.sides, decomposition.open_ends, strict=True)
+    )
+    return y * x
+
+
+def _halo_seconds(
+    decomposition: Decomposition, order: RankOrder, rates: Rates, halo: int
+) -> np.ndarray:
+    """Return the seconds of one exchange for every rank, ``(py, px)``."""
+    sent = traffic(decomposition, order, halo)
+    network = rates.between_nodes
+    messages = sent.messages + sent.messages_leaving
+    size = (sent.words + sent.words_leaving) * rates.word
+    seconds = rates.within_node.seconds(sent.messages, sent.words * rates.word)
+    seconds = seconds + network.seconds(sent.messages_leaving, 0)
+    # The ranks of a node share its network.
+    seconds += np.where(
+        sent.messages_leaving > 0, sent.words_leaving_node * rates.word / network.bandwidth, 0.0
+    )
+    seconds += rates.pack * messages + 4 * size / rates.copy  # read and written, there and back
+    if rates.staging is not None:
+        seconds += rates.staging.seconds(2 * (messages > 0), 2 * size)
+    return seconds
+
+
+def _coarse_seconds(
+    decomposition: Decomposition, order: RankOrder, rates: Rates
+) -> tuple[float, float]:
+    """Return the seconds of the transforms and of the messages of a coarse solve."""
+    nodes = math.prod(decomposition.lattice.subdomains)
+    transform = float(rates.transform(nodes))
+    if decomposition.ranks == 1:
+        return transform, 0.0
+    several_nodes = order.node.max() > 0
+    link = rates.between_nodes
+    latency = max(rates.gather.latency, link.latency if several_nodes else 0.0)
+    bandwidth = min(rates.gather.bandwidth, link.bandwidth if several_nodes else np.inf)
+    stages = math.ceil(math.log2(decomposition.ranks))
+    if coarse_is_replicated(decomposition):
+        size = gathered_bytes(decomposition)
+        return transform, stages * latency + size / bandwidth + _staged(rates, size)
+    # Solved by rows, then by columns: no more ranks work than there are of these.
+    workers = min(decomposition.ranks, *decomposition.lattice.subdomains)
+    share = math.ceil(nodes / workers) * _DOUBLE
+    own = max(*(int(side.max()) for side in decomposition.sides), *decomposition.dims)
+    messages = (_REDISTRIBUTIONS - 1) * min(own, workers) + workers - 1
+    one = link if several_nodes else rates.within_node
+    sharing = np.bincount(order.node.ravel()).max() if several_nodes else 1
+    seconds = one.latency * messages
+    seconds += _REDISTRIBUTIONS * (sharing * share / one.bandwidth + _staged(rates, share))
+    norms = decomposition.ranks * NORMS * _DOUBLE
+    return transform / workers, seconds + stages * latency + norms / bandwidth
+
+
+def _staged(rates: Rates, size: float) -> float:
+    """Return the seconds from the device to the host and back."""
+    return 0.0 if rates.staging is None else rates.staging.seconds(2, 2 * size)

@@ -1,0 +1,242 @@
+"""Measures the rates of this machine, on all ranks at the same time.
+
+What a rank computes is measured by solves on a process grid of one rank, so that it is what a solve
+does. All ranks do it together: they share the memory's bandwidth as in a solve. Of several runs
+the fastest counts, and of the ranks the slowest: what other programs take is no rate.
+"""
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.parallel.measure import alone, measure_gather, measure_links, slowest
+from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.planning.rates import Curve, Link, Rates
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.sine_transform import sine_transform
+from mosaicdd.schwarz.solver import SchwarzSolver, Solution
+from mosaicdd.schwarz.stopping import StoppingRule
+from mosaicdd.storage.solution_file import writing_solution
+
+SIZES = (2, 4, 8, 16, 32, 64)
+"""Sides of the measured squares, in subdomains that do not overlap."""
+
+_ITERATIONS = 10
+_RUNS = 3
+_VECTOR = 2**21  # values: larger than the caches of a core
+_LEAST = 0.1  # of an iteration is its sweep, whatever was measured of the transforms
+_WRITTEN = 2048  # cells per side of the field that is written
+_STEPS = ("setup", "sweep", "transform", "estimate", "fill")
+
+
+class Measurement:
+    """Measures, step by step; all ranks call it together.
+
+    Parameters
+    ----------
+    load
+        Returns the local solver; a part of the set-up.
+    settings
+        Of which device and precision count.
+    """
+
+    def __init__(self, load: Callable[[], LocalSolver], settings: SolveSettings):
+        self.base_bytes = resident_bytes()
+        self._load = load
+        self._local_solver = load()
+        self._device, self._dtype = settings.device, settings.dtype
+
+    def __call__(self, comm, folder: Path, progress: Callable[[float], None]) -> Rates:
+        """Measure everything.
+
+        Parameters
+        ----------
+        comm
+            Ranks that work at the same time.
+        folder
+            Where a file is written and removed.
+        progress
+            Called with the fraction that is done.
+        """
+        self._comm = comm
+        self._grid = ProcessGrid(alone(comm), (1, 1))
+        solves, total = [], sum(size**2 for size in SIZES)
+        for number, size in enumerate(SIZES):
+            solves.append(self._solve(size))
+            progress(sum(size**2 for size in SIZES[: number + 1]) / total)
+        nodes = [(2 * size - 1) ** 2 for size in SIZES]
+        within, between = measure_links(comm)
+        return Rates(
+            machine=processor(self._device),
+            assumed=False,
+            device=self._device.type,
+            dtype=str(self._dtype).removeprefix("torch."),
+            local_solver=self._local_solver.name,
+            ranks=comm.size,
+            **{step: _curve(nodes, [seconds[step] for seconds in solves]) for step in _STEPS},
+            write=self._write_rate(folder),
+            copy=self._copy_rate(),
+            pack=self._pack_seconds(),
+            within_node=Link(*within) if within else None,
+            between_nodes=Link(*between) if between else None,
+            gather=self._gather() if comm.size > 1 else None,
+            staging=self._staging(),
+            base_bytes=self.base_bytes,
+        )
+
+    def _solve(self, size: int) -> dict[str, float]:
+        """Return the seconds of the steps of a solve on a square of ``size`` subdomains' sides."""
+        subdomain = self._local_solver.subdomain
+        lattice = Lattice(Grid((size * subdomain.cells,) * 2, subdomain.spacing), subdomain)
+        settings = SolveSettings(
+            stopping=StoppingRule(rtol=0.0, max_iterations=_ITERATIONS),
+            device=self._device,
+            dtype=self._dtype,
+        )
+        transform = self._transform_seconds(lattice.subdomains)
+        runs = []
+        for _ in range(_RUNS):
+            self._comm.Barrier()
+            with _timed(self._device) as setup:
+                boundary = Boundary.of_gaussian_process(lattice.grid, seed=0)
+                solver = SchwarzSolver(self._grid, lattice, self._load(), settings)
+            self._comm.Barrier()
+            runs.append(_steps(solver.solve(boundary), setup[0], transform))
+        return {step: slowest(self._comm, min(run[step] for run in runs)) for step in _STEPS}
+
+    def _transform_seconds(self, counts: tuple[int, int]) -> float:
+        """Return the seconds of the sine transforms of a coarse solve."""
+        values = torch.ones(counts, dtype=torch.float64, device=self._device)
+
+        def there_and_back() -> None:
+            for _ in range(2):
+                sine_transform(sine_transform(values, 0), 1)
+
+        return self._repeat(there_and_back)
+
+    def _copy_rate(self) -> float:
+        """Return the bytes per second that vector operations read and write."""
+        one = torch.ones(_VECTOR, dtype=self._dtype, device=self._device)
+        other, result = one.clone(), torch.empty_like(one)
+        seconds = self._repeat(lambda: torch.sub(one, other, out=result))
+        return 3 * _VECTOR * one.element_size() / slowest(self._comm, seconds)
+
+    def _pack_seconds(self) -> float:
+        """Return the seconds for packing and adding one short message, of two parts."""
+        lines = torch.ones(4, 64, dtype=self._dtype, device=self._device)
+        buffer = torch.ones(32, dtype=self._dtype, device=self._device)
+
+        def pack_and_add() -> None:
+            for _ in range(2):
+                buffer.copy_(lines[1, 1:33])
+                lines[2, 1:33] += buffer
+
+        return slowest(self._comm, self._repeat(pack_and_add))
+
+    def _gather(self) -> Link:
+        """Return the all-gather's rates, per doubling of the ranks."""
+        latency, bandwidth = measure_gather(self._comm)
+        return Link(latency / math.ceil(math.log2(self._comm.size)), bandwidth)
+
+    def _staging(self) -> Link | None:
+        """Return the way from a GPU to pinned memory of the host."""
+        if self._device.type == "cpu":
+            return None
+        seconds = []
+        for values in (1, _VECTOR):
+            there = torch.ones(values, dtype=self._dtype, device=self._device)
+            here = torch.empty(values, dtype=self._dtype, pin_memory=True)
+            copied = self._repeat(lambda here=here, there=there: here.copy_(there))
+            seconds.append(slowest(self._comm, copied))
+        return Link(seconds[0], _VECTOR * self._dtype.itemsize / (seconds[1] - seconds[0]))
+
+    def _write_rate(self, folder: Path) -> float:
+        """Return the bytes per second into a solution file, as one rank writes it."""
+        spacing = self._local_solver.subdomain.spacing
+        grid = Grid((_WRITTEN, _WRITTEN), spacing)
+        field = np.ones(grid.nodes, dtype=str(self._dtype).removeprefix("torch."))
+        seconds = 1.0
+        if self._comm.rank == 0:
+            boundary = Boundary.of_field(field)
+            with TemporaryDirectory(dir=folder) as temporary:
+                start = time.perf_counter()
+                path = Path(temporary) / "field.h5"
+                with writing_solution(path, grid, boundary, str(field.dtype)) as writer:
+                    writer.into("solution")(field, tuple(slice(0, n) for n in grid.nodes))
+                seconds = time.perf_counter() - start
+        self._comm.Barrier()
+        return field.nbytes / self._comm.bcast(seconds)
+
+    def _repeat(self, call: Callable[[], object]) -> float:
+        """Return the seconds of a call, the fastest of several rounds."""
+        call()
+        with _timed(self._device) as once:
+            call()
+        calls = max(1, int(0.005 / max(once[0], 1e-7)))
+        rounds = []
+        self._comm.Barrier()
+        for _ in range(7):
+            with _timed(self._device) as spent:
+                for _ in range(calls):
+                    call()
+            rounds.append(spent[0] / calls)
+        return min(rounds)
+
+
+def processor(device: torch.device) -> str:
+    """Return the name of the processor that computes."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process takes now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _steps(solution: Solution, setup: float, transform: float) -> dict[str, float]:
+    """Split a solve of one rank into steps, the transforms taken out of sweep and estimate."""
+    iteration = np.diff(solution.history.seconds).min()
+    estimate = solution.seconds["estimate"]
+    return {
+        "setup": setup,
+        "sweep": max(iteration - transform, _LEAST * iteration),
+        "transform": transform,
+        "estimate": max(estimate - transform, _LEAST * estimate),
+        "fill": solution.seconds["assemble"],
+    }
+
+
+def _curve(amounts: list[int], seconds: list[float]) -> Curve:
+    """Return a curve that does not fall: less work was never slower for its own sake."""
+    return Curve(tuple(amounts), tuple(np.minimum.accumulate(seconds[::-1])[::-1]))
+
+
+@contextmanager
+def _timed(device: torch.device) -> Iterator[list[float]]:
+    """Yield a list that holds the seconds afterwards, a GPU's work included."""
+    result: list[float] = []
+    start = time.perf_counter()
+    yield result
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    result.append(time.perf_counter() - start)

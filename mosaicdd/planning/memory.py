@@ -1,0 +1,65 @@
+"""Memory of a rank, in bytes, from what the solver keeps."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.planning.decomposition import Decomposition
+from mosaicdd.planning.rates import Rates
+
+REPLICATED_NODES = 1_000_000
+"""Lattice nodes up to which every rank solves the whole coarse problem."""
+
+_VECTORS = 3  # interfaces: old, new, and the scratch of the norms
+_COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work in
+_BATCH = 1024  # subdomains per call of the local solver
+_FILL_BATCH = 256  # and of the fill, whose values are more
+_DOUBLE = 8
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of the rank that needs most.
+
+    Parameters
+    ----------
+    base
+        The process itself: interpreter and libraries.
+    interface
+        Interface vectors.
+    coarse
+        Arrays over the lattice nodes, replicated or this rank's share.
+    buffers
+        Perimeters and values of a batch of subdomains.
+    strip
+        A row of subdomains of the filled field.
+    """
+
+    base: int
+    interface: int
+    coarse: int
+    buffers: int
+    strip: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.base + self.interface + self.coarse + self.buffers + self.strip
+
+
+def memory_of_rank(decomposition: Decomposition, rates: Rates) -> Memory:
+    """Return the memory of the rank that needs most."""
+    lattice = decomposition.lattice
+    m, word = lattice.subdomain.cells, rates.word
+    owned = int(decomposition.subdomains.max())
+    nodes = int(np.prod(lattice.subdomains))
+    coarse_nodes = nodes if nodes <= REPLICATED_NODES else owned
+    swept = min(_BATCH, owned) * (4 * m + 2 * (m - 1))
+    filled = min(_FILL_BATCH, owned) * (4 * m + (m - 1) ** 2)
+    return Memory(
+        base=rates.base_bytes,
+        interface=_VECTORS * int(decomposition.interface.max()) * word,
+        coarse=_COARSE_ARRAYS * coarse_nodes * _DOUBLE,
+        buffers=(swept + filled) * word,
+        strip=m * int(decomposition.region[1].max()) * word,
+    )

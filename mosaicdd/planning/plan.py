@@ -1,0 +1,272 @@
+"""A plan: what a solve on so many ranks counts, takes and needs, and what would be better."""
+
+import math
+from dataclasses import dataclass
+
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.sharing import DIRECTIONS
+from mosaicdd.parallel.partition import Dims, fitting_dims
+from mosaicdd.planning.cost import (
+    IterationCost,
+    SolveCost,
+    coarse_is_replicated,
+    gathered_bytes,
+    iteration_cost,
+    solve_cost,
+)
+from mosaicdd.planning.decomposition import Decomposition
+from mosaicdd.planning.memory import Memory, memory_of_rank
+from mosaicdd.planning.rank_order import RankOrder, best_bricks, row_wise, traffic
+from mosaicdd.planning.rates import Rates
+
+HALOS = (1, 2, 3, 4)
+_DIMS_TRIED = 16  # the most compact ones
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be solved, on what.
+
+    Parameters
+    ----------
+    ranks_per_node
+        Ranks on a node.
+    iterations
+        That a solve takes; they do not grow with the domain.
+    problems
+        To be solved on the same lattice.
+
+    Raises
+    ------
+    ValueError
+        If a number is not positive.
+    """
+
+    lattice: Lattice
+    ranks: int
+    ranks_per_node: int
+    iterations: int = 12
+    problems: int = 1
+
+    def __post_init__(self):
+        for name in ("ranks", "ranks_per_node", "iterations", "problems"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class OrderPlan:
+    """One order of the ranks: what leaves a node, and the seconds of an iteration.
+
+    Parameters
+    ----------
+    messages_leaving, bytes_leaving
+        Per iteration, over all nodes.
+    most_bytes_leaving_a_node
+        Of the node that sends most.
+    """
+
+    name: str
+    messages_leaving: int
+    bytes_leaving: int
+    most_bytes_leaving_a_node: int
+    iteration: IterationCost
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What is sent in one iteration; exact.
+
+    Parameters
+    ----------
+    messages, bytes
+        Of the halo exchange, over all ranks.
+    most_messages, most_bytes
+        Of the rank that sends most.
+    gathered_bytes
+        That arrive at every rank from the all-gather; where the coarse solve is shared, that a rank
+        sends in its redistributions.
+    """
+
+    messages: int
+    bytes: int
+    most_messages: int
+    most_bytes: int
+    gathered_bytes: int
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What takes the least time.
+
+    Parameters
+    ----------
+    dims
+        Ranks per axis, (y, x).
+    order
+        Of the ranks.
+    halo
+        Depth in lattice cells.
+    halo_seconds
+        Of an iteration at each depth that fits, by depth.
+    replicas
+        Groups of ranks that solve problems side by side.
+    seconds
+        For all problems.
+    """
+
+    dims: Dims
+    order: str
+    halo: int
+    halo_seconds: dict[int, float]
+    replicas: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All about one job on given dims."""
+
+    dims: Dims
+    subdomains: tuple[int, int]
+    replicated: bool
+    counts: Counts
+    orders: tuple[OrderPlan, ...]
+    memory: Memory
+    cost: SolveCost
+    serial: IterationCost
+    suggestion: Suggestion
+
+    @property
+    def best(self) -> OrderPlan:
+        """The order of ranks with the shortest iteration."""
+        return min(self.orders, key=lambda order: order.iteration.total)
+
+    @property
+    def efficiency(self) -> float:
+        """The iteration on one rank over that on all, per rank."""
+        return self.serial.total / (math.prod(self.dims) * self.best.iteration.total)
+
+
+def make_plan(job: Job, rates: Rates, dims: Dims | None = None) -> Plan:
+    """Plan a job.
+
+    Parameters
+    ----------
+    rates
+        All of its links known.
+    dims
+        Ranks per axis, (y, x); by default those that take the least time.
+
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice.
+    """
+    candidates = fitting_dims(job.ranks, job.lattice.subdomains)[:_DIMS_TRIED]
+    decompositions = [Decomposition(job.lattice, candidate) for candidate in candidates]
+    fastest = min(
+        decompositions,
+        key=lambda d: iteration_cost(d, row_wise(d.dims, job.ranks_per_node), rates).total,
+    )
+    given = fastest if dims is None else Decomposition(job.lattice, dims)
+    orders = _order_plans(given, job, rates)
+    best = min(orders, key=lambda order: order.iteration.total)
+    alone = Decomposition(job.lattice, (1, 1))
+    return Plan(
+        dims=given.dims,
+        subdomains=(int(given.subdomains.min()), int(given.subdomains.max())),
+        replicated=coarse_is_replicated(given),
+        counts=_counts(given, rates),
+        orders=orders,
+        memory=memory_of_rank(given, rates),
+        cost=solve_cost(given, best.iteration, rates, job.iterations),
+        serial=iteration_cost(alone, row_wise((1, 1), 1), rates),
+        suggestion=_suggest(fastest, job, rates),
+    )
+
+
+def _orders(decomposition: Decomposition, ranks_per_node: int) -> tuple[RankOrder, ...]:
+    return (
+        row_wise(decomposition.dims, ranks_per_node),
+        best_bricks(decomposition, ranks_per_node),
+    )
+
+
+def _order_plans(decomposition: Decomposition, job: Job, rates: Rates) -> tuple[OrderPlan, ...]:
+    plans = []
+    for order in _orders(decomposition, job.ranks_per_node):
+        sent = traffic(decomposition, order)
+        plans.append(
+            OrderPlan(
+                name=order.name,
+                messages_leaving=int(sent.messages_leaving.sum()),
+                bytes_leaving=int(sent.words_leaving.sum()) * rates.word,
+                most_bytes_leaving_a_node=int(sent.words_leaving_node.max()) * rates.word,
+                iteration=iteration_cost(decomposition, order, rates),
+            )
+        )
+    return tuple(plans)
+
+
+def _counts(decomposition: Decomposition, rates: Rates) -> Counts:
+    words = [decomposition.words(direction) for direction in DIRECTIONS]
+    messages = sum((sent > 0).astype(int) for sent in words)
+    size = sum(words) * rates.word
+    return Counts(
+        messages=int(messages.sum()),
+        bytes=int(size.sum()),
+        most_messages=int(messages.max()),
+        most_bytes=int(size.max()),
+        gathered_bytes=gathered_bytes(decomposition),
+    )
+
+
+def _suggest(decomposition: Decomposition, job: Job, rates: Rates) -> Suggestion:
+    narrowest = min(
+        (
+            int(sides.min())
+            for sides, dim in zip(decomposition.sides, decomposition.dims, strict=True)
+            if dim > 1
+        ),
+        default=1,
+    )
+    orders = _orders(decomposition, job.ranks_per_node)
+    seconds = {
+        (order.name, halo): iteration_cost(decomposition, order, rates, halo).total
+        for order in orders
+        for halo in HALOS
+        if halo <= narrowest
+    }
+    name, halo = min(seconds, key=seconds.get)
+    replicas, total = _replicas(job, rates)
+    return Suggestion(
+        dims=decomposition.dims,
+        order=name,
+        halo=halo,
+        halo_seconds={depth: s for (order, depth), s in seconds.items() if order == name},
+        replicas=replicas,
+        seconds=total,
+    )
+
+
+def _replicas(job: Job, rates: Rates) -> tuple[int, float]:
+    """Return how many groups of ranks solve the problems soonest, and in which time."""
+    best = None
+    for groups in range(1, min(job.ranks, job.problems) + 1):
+        if job.ranks % groups:
+            continue
+        try:
+            dims = fitting_dims(job.ranks // groups, job.lattice.subdomains)[0]
+        except ValueError:
+            continue
+        decomposition = Decomposition(job.lattice, dims)
+        order = row_wise(dims, job.ranks_per_node)
+        cost = solve_cost(
+            decomposition, iteration_cost(decomposition, order, rates), rates, job.iterations
+        )
+        rounds = math.ceil(job.problems / groups)
+        seconds = cost.setup + rounds * (cost.total - cost.setup)
+        if best is None or seconds < best[1]:
+            best = groups, seconds
+    return best

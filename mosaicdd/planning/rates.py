@@ -1,0 +1,200 @@
+"""Rates: what a machine needs for the parts of a solve, measured or assumed; a small JSON file."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from mosaicdd.storage.atomic import atomic_file
+
+_FORMAT = "mosaicdd rates 1"
+
+
+@dataclass(frozen=True)
+class Link:
+    """How messages travel.
+
+    Parameters
+    ----------
+    latency
+        Seconds per message.
+    bandwidth
+        Bytes per second.
+
+    Raises
+    ------
+    ValueError
+        If one is not a positive number.
+    """
+
+    latency: float
+    bandwidth: float
+
+    def __post_init__(self):
+        _require_positive(self)
+
+    def seconds(self, messages, size):
+        """Return the seconds for messages of ``size`` bytes together; numbers or arrays."""
+        return self.latency * messages + size / self.bandwidth
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds over an amount of work, measured at a few amounts.
+
+    Linear in between, the first value below, proportional to the last beyond.
+
+    Raises
+    ------
+    ValueError
+        If there are no points, they do not rise, or a time is not positive.
+    """
+
+    amounts: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    def __post_init__(self):
+        for name in ("amounts", "seconds"):
+            object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
+        if not self.amounts or len(self.amounts) != len(self.seconds):
+            raise ValueError(
+                f"a curve needs as many seconds as amounts, got {len(self.seconds)} for "
+                f"{len(self.amounts)}"
+            )
+        if not np.all(np.diff(self.amounts, prepend=0.0) > 0):
+            raise ValueError(f"the amounts of a curve must rise from above 0, got {self.amounts}")
+        if not (np.min(self.seconds) > 0 and np.isfinite(self.seconds).all()):
+            raise ValueError(f"the seconds of a curve must be positive, got {self.seconds}")
+
+    def __call__(self, amount):
+        """Return the seconds for an amount; numbers or arrays."""
+        beyond = np.maximum(1.0, np.divide(amount, self.amounts[-1]))
+        return np.interp(amount, self.amounts, self.seconds) * beyond
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one rank needs while all ranks of its node work.
+
+    Parameters
+    ----------
+    machine
+        Its processor.
+    assumed
+        Whether the numbers were not measured, but derived from published figures.
+    device, dtype, local_solver
+        What they are for.
+    ranks
+        How many ranks were measured at the same time.
+    sweep
+        Seconds over the subdomains of a rank: an iteration but for the coarse solve and messages.
+    transform
+        Seconds over the lattice nodes: the coarse solve's sine transforms, there and back.
+    setup, estimate, fill
+        Seconds over the subdomains of a rank: before and after the iterations, the estimate's
+        coarse solve left out.
+    write
+        Bytes per second into a solution file.
+    copy
+        Bytes per second of vector operations, read and written bytes together.
+    pack
+        Seconds for packing one message and adding one that arrived, beside their bytes.
+    within_node, between_nodes
+        Messages between two ranks.
+    gather
+        The all-gather: seconds per doubling of the ranks, and bytes per second that arrive. This
+        and the two before are None where they were not measured.
+    staging
+        The way of a message from a device to the host; None where there is none.
+    base_bytes
+        Memory of a process that has imported everything.
+
+    Raises
+    ------
+    ValueError
+        If a number is not positive.
+    """
+
+    machine: str
+    assumed: bool
+    device: str
+    dtype: str
+    local_solver: str
+    ranks: int
+    sweep: Curve
+    transform: Curve
+    setup: Curve
+    estimate: Curve
+    fill: Curve
+    write: float
+    copy: float
+    pack: float
+    within_node: Link | None
+    between_nodes: Link | None
+    gather: Link | None
+    staging: Link | None
+    base_bytes: int
+
+    def __post_init__(self):
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype must be float32 or float64, got {self.dtype!r}")
+        _require_positive(self)
+
+    @property
+    def word(self) -> int:
+        """Bytes per interface value."""
+        return np.dtype(self.dtype).itemsize
+
+
+def write_rates(path: str | os.PathLike, rates: Rates) -> None:
+    """Write rates to a JSON file, whole or not at all."""
+    content = {"format": _FORMAT} | asdict(rates)
+    with atomic_file(path) as temporary:
+        Path(temporary).write_text(json.dumps(content, indent=1) + "\n")
+
+
+def read_rates(path: str | os.PathLike) -> Rates:
+    """Read rates from a JSON file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is no rates file, or a number in it is missing or impossible.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file; mosaicdd bench -o {path} makes it")
+    try:
+        content = json.loads(path.read_text())
+        if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
+            raise ValueError("not a rates file of this version; mosaicdd bench makes one")
+        return _rates_of(content)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _rates_of(content: dict) -> Rates:
+    """Build rates from JSON; what is missing or unknown is refused."""
+    known = {field.name for field in fields(Rates)}
+    if wrong := sorted(known ^ content.keys()):
+        raise ValueError(f"rates need the entries {sorted(known)}; missing or unknown: {wrong}")
+    made = dict(content)
+    for field in fields(Rates):
+        value = content[field.name]
+        if field.type is Curve:
+            made[field.name] = Curve(**value)
+        elif field.type in (Link, Link | None):
+            made[field.name] = value if value is None else Link(**value)
+    return Rates(**made)
+
+
+def _require_positive(settings) -> None:
+    """Check that the numbers of a dataclass are positive and finite."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.type in (int, float) and not 0 < value < float("inf"):
+            raise ValueError(f"{field.name} must be a positive number, got {value}")

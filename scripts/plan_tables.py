@@ -1,0 +1,116 @@
+"""Plans for machines one does not have: the paper's 32 GPUs, and up to 1024 ranks.
+
+Usage: plan_tables.py [RATES.json]; the rates of the CPU, by default those of the package.
+"""
+
+import sys
+from collections.abc import Iterable
+
+from tables import publish, table
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.planning.assumed import completed
+from mosaicdd.planning.plan import Job, Plan, make_plan
+from mosaicdd.planning.rates import Rates
+from mosaicdd.planning.shipped import rates_of_name
+
+_GPUS = (1, 2, 4, 8, 16, 32)
+_RANKS = (1, 4, 16, 64, 256, 1024)
+_GPUS_PER_NODE, _CORES_PER_NODE = 4, 64
+_COLUMNS = (
+    "Columns: microseconds of an iteration and their parts (`hidden`: of the halo exchange, under "
+    "the sweep); messages and megabytes of an iteration over all ranks, and what leaves the nodes in "
+    "row-wise order and in bricks; MiB per rank; the suggested depth of the halo; seconds of a solve."
+)
+_PAPER_SECONDS, _PAPER_ITERATIONS, _PAPER_EFFICIENCY = 880, 3200, 0.31
+
+
+def main(name: str) -> None:
+    """Plan everything, print the tables and write them to ``benchmarks/``."""
+    gpu, _ = completed(rates_of_name("a30", "float64"))
+    cpu, links = completed(rates_of_name(name, "float64"))
+    strong = [(2048, ranks) for ranks in _GPUS]
+    large = [(16384, ranks) for ranks in _GPUS]
+    weak = [(1024 * round(ranks**0.5), ranks) for ranks in _RANKS]
+    sections = [
+        "## Strong scaling of 2048 x 2048 on A30 GPUs (assumed rates)",
+        _table(strong, gpu, _GPUS_PER_NODE),
+        _about_the_paper(),
+        "## Strong scaling of 16384 x 16384 on A30 GPUs (assumed rates)",
+        _table(large, gpu, _GPUS_PER_NODE),
+        f"## Weak scaling, 1024 x 1024 per rank, {_CORES_PER_NODE} ranks per node (CPU)",
+        _table(weak, cpu, _CORES_PER_NODE, weak=True),
+        f"## Strong scaling of 16384 x 16384, {_CORES_PER_NODE} ranks per node (CPU)",
+        _table([(16384, ranks) for ranks in _RANKS], cpu, _CORES_PER_NODE),
+        _about_the_cpu(cpu, links),
+        _COLUMNS,
+    ]
+    publish("plan", "Plans for up to 1024 ranks", "\n\n".join(sections))
+
+
+def _about_the_paper() -> str:
+    seconds = _PAPER_SECONDS / 32 / _PAPER_EFFICIENCY
+    return (
+        f"The paper (measured, {_PAPER_ITERATIONS} to 3500 iterations): {_PAPER_SECONDS} s on 1 GPU, "
+        f"efficiency {_PAPER_EFFICIENCY:.0%} on 32, that is about {seconds:.0f} s. Here a solve "
+        "takes 12 iterations, and most of one is the launching of kernels, which more GPUs do not "
+        "shorten: this job is too small for a second GPU. Rates: from the datasheet of the A30 and "
+        "of its network (`mosaicdd/planning/assumed.py`); nothing of it was measured."
+    )
+
+
+def _about_the_cpu(cpu: Rates, links: list[str]) -> str:
+    assumed = ", ".join(link.replace("_", " ") for link in links) or "nothing"
+    return (
+        f"CPU: {cpu.machine}, measured with {cpu.ranks} ranks working at the same time; assumed, "
+        f"not measured: {assumed}. A node full of ranks may leave each of them less of the memory's "
+        "bandwidth than it had in the measurement."
+    )
+
+
+def _table(
+    jobs: Iterable[tuple[int, int]], rates: Rates, per_node: int, *, weak: bool = False
+) -> str:
+    """Plan jobs of so many cells per side on so many ranks."""
+    header = ["cells", "ranks", "dims", "us/iteration", "sweep", "coarse", "gather", "halo"]
+    header += ["hidden", "efficiency", "messages", "MB", "MB leaving, row-wise", "bricks"]
+    header += ["MiB per rank", "halo depth", "solve, s"]
+    rows, first = [], None
+    for cells, ranks in jobs:
+        made = _plan(cells, ranks, rates, per_node)
+        total = made.best.iteration.total
+        first = first or total
+        efficiency = first / total if weak else made.efficiency
+        rows.append(_row(cells, ranks, made, efficiency))
+    return table(header, rows)
+
+
+def _plan(cells: int, ranks: int, rates: Rates, per_node: int) -> Plan:
+    subdomain = Subdomain()
+    lattice = Lattice(Grid((cells, cells), subdomain.spacing), subdomain)
+    return make_plan(Job(lattice, ranks, per_node), rates)
+
+
+def _row(cells: int, ranks: int, made: Plan, efficiency: float) -> list[str]:
+    iteration, (rows, bricks) = made.best.iteration, made.orders
+    parts = ("total", "sweep", "coarse", "gather", "halo", "hidden")
+    return [
+        f"{cells}",
+        f"{ranks}",
+        f"{made.dims[1]}x{made.dims[0]}",
+        *(f"{1e6 * getattr(iteration, part):.0f}" for part in parts),
+        f"{efficiency:.0%}",
+        f"{made.counts.messages}",
+        f"{made.counts.bytes / 1e6:.2f}",
+        f"{rows.bytes_leaving / 1e6:.2f}",
+        f"{bricks.bytes_leaving / 1e6:.2f}",
+        f"{made.memory.total / 2**20:.0f}",
+        f"{made.suggestion.halo}",
+        f"{made.cost.total:.2f}",
+    ]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "default")

@@ -1,0 +1,83 @@
+"""``plan`` and ``bench`` as a user calls them."""
+
+import pytest
+
+from mosaicdd.planning.assumed import assumed_rates
+from mosaicdd.planning.rates import read_rates, write_rates
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_plan_in_json_is_complete(mosaicdd, strict_json):
+    ended = mosaicdd("plan", "--cells", "2048x1024", "--ranks", "6", "--problems", "12", "--json")
+    assert ended.code == 0
+    report = strict_json(ended.out)  # printed by the first rank alone
+    assert report["cells"] == [2048, 1024]
+    assert report["dims"][0] * report["dims"][1] == report["ranks"] == 6
+    assert set(report) == {
+        *("cells", "ranks", "ranks_per_node", "iterations", "problems", "dims"),
+        *("subdomains_per_rank", "coarse_solve", "memory_bytes_per_rank", "per_iteration"),
+        *("orders", "best_order", "efficiency", "seconds", "suggestion", "rates"),
+    }
+    memory = report["memory_bytes_per_rank"]
+    assert memory.pop("total") == sum(memory.values())
+    seconds = report["seconds"]
+    assert seconds.pop("total") == pytest.approx(sum(seconds.values()), rel=1e-12)
+    assert [order["name"].split()[0] for order in report["orders"]] == ["row-wise", "bricks"]
+
+
+def test_a_plan_for_people_says_what_is_assumed(mosaicdd):
+    arguments = ("plan", "--cells", "2048x2048", "--ranks", "32", "--ranks-per-node", "4")
+    measured = mosaicdd(*arguments)
+    assert "measured on" in measured.out
+    assert "ASSUMED, not measured: between nodes" in measured.out
+    assert "ASSUMED from published figures" in mosaicdd(*arguments, "--rates", "a30").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--cells", "2050x2048"), "--cells 2050x2048: nx must be a multiple of 16"),
+        (("--ranks", "100"), "100 ranks do not fit: the lattice has 7x7 subdomains"),
+        (("--dims", "3x2"), "--dims: 3x2 are 6 ranks, --ranks says 4"),
+        (("--dims", "1x4", "--cells", "128x48"), "dims 1x4: 4 ranks along y"),
+        (("--rates", "none.json"), "--rates: none.json: neither a file nor one of default, a30"),
+        (("--rates", "bad.json"), "--rates: bad.json: not a rates file"),
+        (("--rates", "single.json"), "single.json was measured in float32, --dtype is float64"),
+    ],
+)
+def test_bad_input_gives_one_line(mosaicdd, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text("{}")
+    write_rates("single.json", assumed_rates("a30", "float32"))
+    ended = mosaicdd("plan", "--cells", "128x128", "--ranks", "4", *arguments)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.err.startswith("Error: ")
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.ranks(1, 2)
+def test_bench_measures_what_plan_reads(mosaicdd, comm, common_path):
+    path = common_path / "rates.json"
+    assert mosaicdd("bench", "-o", path, "--dtype", "float32", "--json").code == 0
+    comm.Barrier()
+    rates = read_rates(path)
+    assert (rates.ranks, rates.dtype, rates.assumed) == (comm.size, "float32", False)
+    assert (rates.within_node is None) == (comm.size == 1)
+    assert rates.between_nodes is None
+    ended = mosaicdd(
+        *("plan", "--cells", "1024x1024", "--ranks", "2", "--rates", path, "--dtype", "float32")
+    )
+    assert ended.code == 0
+
+
+@pytest.mark.ranks(1, 2)
+def test_bench_refuses_what_it_cannot_write_or_load(mosaicdd, common_path):
+    missing = mosaicdd("bench", "-o", common_path / "no" / "rates.json")
+    assert missing.code == 2
+    assert "create it first" in missing.err
+    unknown = mosaicdd("bench", "-o", common_path / "rates.json", "--local-solver", "nothing")
+    assert unknown.code == 2
+    assert "neither a model file nor a shipped model" in unknown.err
+    assert not (common_path / "rates.json").exists()

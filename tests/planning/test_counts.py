@@ -1,0 +1,109 @@
+"""What a plan counts, against what the ranks of a process grid really plan and own."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.sharing import DIRECTIONS, interface_received, interface_sent
+from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.planning.decomposition import Decomposition
+from mosaicdd.planning.rank_order import best_bricks, bricks, row_wise, traffic
+
+SIZES = (1, 2, 3, 4, 6)
+# Subdomains more than ranks, per axis: one per rank, uneven, large.
+MORE = [(0, 0), (1, 0), (0, 1), (2, 3), (7, 5)]
+
+
+@pytest.fixture
+def cases(all_dims, make_grid, make_lattice):
+    """Return process grids and lattices, for all dims."""
+    return [
+        (make_grid(dims), make_lattice([d + m + 1 for d, m in zip(dims, more, strict=True)]))
+        for dims in all_dims
+        for more in MORE
+    ]
+
+
+def block_of(grid, lattice):
+    start, stop = grid.partition(lattice.subdomains)
+    return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop))
+
+
+@pytest.mark.ranks(*SIZES)
+def test_messages_and_words_are_those_that_the_halo_exchange_plans(cases):
+    for grid, lattice in cases:
+        block = block_of(grid, lattice)
+        like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
+        exchange = HaloExchange(
+            grid,
+            like.lines,
+            lambda direction, block=block: interface_sent(block, direction),
+            lambda direction, block=block: interface_received(block, direction),
+        )
+        words = [Decomposition(lattice, grid.dims).words(d)[grid.coords] for d in DIRECTIONS]
+        assert exchange.words == sum(words)
+        assert exchange.messages == np.count_nonzero(words)
+
+
+@pytest.mark.ranks(*SIZES)
+def test_blocks_are_those_of_the_process_grid(cases):
+    for grid, lattice in cases:
+        block, planned = block_of(grid, lattice), Decomposition(lattice, grid.dims)
+        like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
+        assert tuple(side[grid.coords] for side in planned.sides) == block.subdomains
+        assert planned.interface[grid.coords] == len(like.flat)
+        assert planned.subdomains.sum() == math.prod(lattice.subdomains)
+
+
+@pytest.mark.parametrize("halo", [1, 2, 3, 4])
+def test_what_a_rank_sends_is_what_its_neighbour_awaits_at_any_depth(make_lattice, halo):
+    # By symmetry: of equal blocks, both sides of a border send the same.
+    planned = Decomposition(make_lattice((25, 25)), (4, 4))
+    for direction in DIRECTIONS:
+        opposite = tuple(-d for d in direction)
+        there = planned.words(opposite, halo)
+        assert planned.words(direction, halo).sum() == there.sum()
+    edge, corner = planned.words((0, 1), halo), planned.words((1, 1), halo)
+    assert edge[1, 1] == halo * planned.words((0, 1))[1, 1]
+    assert corner[1, 1] == halo**2 * planned.words((1, 1))[1, 1]
+
+
+@pytest.mark.parametrize("dims", [(4, 6), (1, 7), (5, 3)])
+@pytest.mark.parametrize("per_node", [1, 4, 7, 100])
+def test_every_message_stays_on_its_node_or_leaves_it_once(make_lattice, dims, per_node):
+    planned = Decomposition(make_lattice((20, 20)), dims)
+    order = best_bricks(planned, per_node)
+    sent = traffic(planned, order)
+    y, x = dims
+    pairs = 2 * (y * (x - 1) + (y - 1) * x + 2 * (y - 1) * (x - 1))  # along, across, diagonal
+    assert (sent.messages + sent.messages_leaving).sum() == pairs
+    # The same by looking at every pair of ranks.
+    leaving = 0
+    for here in itertools.product(range(y), range(x)):
+        for d in DIRECTIONS:
+            there = tuple(a + b for a, b in zip(here, d, strict=True))
+            inside = all(0 <= c < n for c, n in zip(there, dims, strict=True))
+            leaving += inside and order.node[here] != order.node[there]
+    assert sent.messages_leaving.sum() == leaving
+
+
+@pytest.mark.parametrize("dims", [(4, 6), (9, 8), (5, 3)])
+def test_an_order_gives_every_node_its_number_of_ranks(dims):
+    for order in (row_wise(dims, 4), bricks(dims, 4, (2, 2)), bricks(dims, 4, (4, 1))):
+        filled = np.bincount(order.node.ravel())
+        assert (filled[:-1] == 4).all()
+        assert filled.sum() == math.prod(dims)
+
+
+def test_bricks_that_fit_send_less_between_nodes_than_rows(make_lattice):
+    planned = Decomposition(make_lattice((129, 129)), (16, 16))
+    rows, compact = traffic(planned, row_wise((16, 16), 16)), None
+    compact = traffic(planned, best_bricks(planned, 16))
+    # A brick of 4x4 ranks has 16 sides on its border, a row of 16 has 32.
+    assert compact.words_leaving.sum() < 0.6 * rows.words_leaving.sum()
+    assert compact.words_leaving_node.max() < rows.words_leaving_node.max()
