@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.planning.memory import REPLICATED_NODES
+from mosaicdd.planning.memory import coarse_is_replicated, coarse_workers
 from mosaicdd.planning.rank_order import RankOrder, traffic
 from mosaicdd.planning.rates import Rates
 
@@ -56,7 +56,7 @@ class IterationCost:
     @property
     def total(self) -> float:
         """All of it."""
-        return self.sweep + self.coarse + self.gather + self.halo - self.hidden
+        return self.sweep + self.coarse + self.gather + (self.halo - self.hidden)
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,6 @@ class SolveCost:
     def total(self) -> float:
         """All of it."""
         return self.setup + self.iterate + self.estimate + self.fill + self.write
-
-
-def coarse_is_replicated(decomposition: Decomposition) -> bool:
-    """Say whether every rank solves the whole coarse problem."""
-    return math.prod(decomposition.lattice.subdomains) <= REPLICATED_NODES
 
 
 def gathered_bytes(decomposition: Decomposition) -> int:
@@ -213,8 +208,7 @@ def _coarse_seconds(
     if coarse_is_replicated(decomposition):
         size = gathered_bytes(decomposition)
         return transform, stages * latency + size / bandwidth + _staged(rates, size)
-    # Solved by rows, then by columns: no more ranks work than there are of these.
-    workers = min(decomposition.ranks, *decomposition.lattice.subdomains)
+    workers = coarse_workers(decomposition)
     share = math.ceil(nodes / workers) * _DOUBLE
     own = max(*(int(side.max()) for side in decomposition.sides), *decomposition.dims)
     messages = (_REDISTRIBUTIONS - 1) * min(own, workers) + workers - 1

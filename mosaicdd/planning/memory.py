@@ -1,8 +1,7 @@
 """Memory of a rank, in bytes, from what the solver keeps."""
 
+import math
 from dataclasses import dataclass
-
-import numpy as np
 
 from mosaicdd.planning.decomposition import Decomposition
 from mosaicdd.planning.rates import Rates
@@ -47,13 +46,24 @@ class Memory:
         return self.base + self.interface + self.coarse + self.buffers + self.strip
 
 
+def coarse_is_replicated(decomposition: Decomposition) -> bool:
+    """Say whether every rank solves the whole coarse problem."""
+    return math.prod(decomposition.lattice.subdomains) <= REPLICATED_NODES
+
+
+def coarse_workers(decomposition: Decomposition) -> int:
+    """Count the ranks that share a coarse solve: there are rows and columns for no more."""
+    return min(decomposition.ranks, *decomposition.lattice.subdomains)
+
+
 def memory_of_rank(decomposition: Decomposition, rates: Rates) -> Memory:
     """Return the memory of the rank that needs most."""
     lattice = decomposition.lattice
     m, word = lattice.subdomain.cells, rates.word
     owned = int(decomposition.subdomains.max())
-    nodes = int(np.prod(lattice.subdomains))
-    coarse_nodes = nodes if nodes <= REPLICATED_NODES else owned
+    coarse_nodes = math.prod(lattice.subdomains)
+    if not coarse_is_replicated(decomposition):
+        coarse_nodes = max(owned, math.ceil(coarse_nodes / coarse_workers(decomposition)))
     swept = min(_BATCH, owned) * (4 * m + 2 * (m - 1))
     filled = min(_FILL_BATCH, owned) * (4 * m + (m - 1) ** 2)
     return Memory(

@@ -9,13 +9,12 @@ from mosaicdd.parallel.partition import Dims, fitting_dims
 from mosaicdd.planning.cost import (
     IterationCost,
     SolveCost,
-    coarse_is_replicated,
     gathered_bytes,
     iteration_cost,
     solve_cost,
 )
 from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.planning.memory import Memory, memory_of_rank
+from mosaicdd.planning.memory import Memory, coarse_is_replicated, memory_of_rank
 from mosaicdd.planning.rank_order import RankOrder, best_bricks, row_wise, traffic
 from mosaicdd.planning.rates import Rates
 
@@ -125,7 +124,21 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Plan:
-    """All about one job on given dims."""
+    """All about one job on given dims.
+
+    Parameters
+    ----------
+    dims
+        Ranks per axis, (y, x).
+    subdomains
+        Of the rank that owns the fewest, and the most.
+    replicated
+        Whether every rank solves the whole coarse problem.
+    best
+        Of the orders of ranks, that with the shortest iteration; ``cost`` is for it.
+    serial
+        The iteration on one rank.
+    """
 
     dims: Dims
     subdomains: tuple[int, int]
@@ -133,14 +146,10 @@ class Plan:
     counts: Counts
     orders: tuple[OrderPlan, ...]
     memory: Memory
+    best: OrderPlan
     cost: SolveCost
     serial: IterationCost
     suggestion: Suggestion
-
-    @property
-    def best(self) -> OrderPlan:
-        """The order of ranks with the shortest iteration."""
-        return min(self.orders, key=lambda order: order.iteration.total)
 
     @property
     def efficiency(self) -> float:
@@ -170,8 +179,8 @@ def make_plan(job: Job, rates: Rates, dims: Dims | None = None) -> Plan:
         key=lambda d: iteration_cost(d, row_wise(d.dims, job.ranks_per_node), rates).total,
     )
     given = fastest if dims is None else Decomposition(job.lattice, dims)
-    orders = _order_plans(given, job, rates)
-    best = min(orders, key=lambda order: order.iteration.total)
+    orders = tuple(_order_plan(given, order, rates) for order in _orders(given, job))
+    best = min(orders, key=_preference)
     alone = Decomposition(job.lattice, (1, 1))
     return Plan(
         dims=given.dims,
@@ -180,33 +189,34 @@ def make_plan(job: Job, rates: Rates, dims: Dims | None = None) -> Plan:
         counts=_counts(given, rates),
         orders=orders,
         memory=memory_of_rank(given, rates),
+        best=best,
         cost=solve_cost(given, best.iteration, rates, job.iterations),
         serial=iteration_cost(alone, row_wise((1, 1), 1), rates),
         suggestion=_suggest(fastest, job, rates),
     )
 
 
-def _orders(decomposition: Decomposition, ranks_per_node: int) -> tuple[RankOrder, ...]:
+def _orders(decomposition: Decomposition, job: Job) -> tuple[RankOrder, ...]:
     return (
-        row_wise(decomposition.dims, ranks_per_node),
-        best_bricks(decomposition, ranks_per_node),
+        row_wise(decomposition.dims, job.ranks_per_node),
+        best_bricks(decomposition, job.ranks_per_node),
     )
 
 
-def _order_plans(decomposition: Decomposition, job: Job, rates: Rates) -> tuple[OrderPlan, ...]:
-    plans = []
-    for order in _orders(decomposition, job.ranks_per_node):
-        sent = traffic(decomposition, order)
-        plans.append(
-            OrderPlan(
-                name=order.name,
-                messages_leaving=int(sent.messages_leaving.sum()),
-                bytes_leaving=int(sent.words_leaving.sum()) * rates.word,
-                most_bytes_leaving_a_node=int(sent.words_leaving_node.max()) * rates.word,
-                iteration=iteration_cost(decomposition, order, rates),
-            )
-        )
-    return tuple(plans)
+def _preference(order: OrderPlan) -> tuple[float, int]:
+    """Rank orders by time; where all of an exchange is hidden, by what leaves the nodes."""
+    return order.iteration.total, order.bytes_leaving
+
+
+def _order_plan(decomposition: Decomposition, order: RankOrder, rates: Rates) -> OrderPlan:
+    sent = traffic(decomposition, order)
+    return OrderPlan(
+        name=order.name,
+        messages_leaving=int(sent.messages_leaving.sum()),
+        bytes_leaving=int(sent.words_leaving.sum()) * rates.word,
+        most_bytes_leaving_a_node=int(sent.words_leaving_node.max()) * rates.word,
+        iteration=iteration_cost(decomposition, order, rates),
+    )
 
 
 def _counts(decomposition: Decomposition, rates: Rates) -> Counts:
@@ -231,20 +241,21 @@ def _suggest(decomposition: Decomposition, job: Job, rates: Rates) -> Suggestion
         ),
         default=1,
     )
-    orders = _orders(decomposition, job.ranks_per_node)
+    order = min(
+        _orders(decomposition, job),
+        key=lambda order: _preference(_order_plan(decomposition, order, rates)),
+    )
     seconds = {
-        (order.name, halo): iteration_cost(decomposition, order, rates, halo).total
-        for order in orders
+        halo: iteration_cost(decomposition, order, rates, halo).total
         for halo in HALOS
         if halo <= narrowest
     }
-    name, halo = min(seconds, key=seconds.get)
     replicas, total = _replicas(job, rates)
     return Suggestion(
         dims=decomposition.dims,
-        order=name,
-        halo=halo,
-        halo_seconds={depth: s for (order, depth), s in seconds.items() if order == name},
+        order=order.name,
+        halo=min(seconds, key=seconds.get),
+        halo_seconds=seconds,
         replicas=replicas,
         seconds=total,
     )

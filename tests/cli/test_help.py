@@ -55,6 +55,13 @@ def test_help_and_version_need_no_mpi(blocked, error):
 
 
 @NO_MPI
+def test_plan_needs_no_mpi(blocked, error):
+    ended = without_mpi(blocked, error, ("plan", "--cells", "256x256", "--ranks", "4", "--json"))
+    assert ended.stderr == ""
+    assert ended.stdout.endswith("exit code 0\n")
+
+
+@NO_MPI
 def test_solve_without_mpi_says_how_to_get_it(blocked, error, tmp_path):
     ended = without_mpi(
         blocked, error, ("solve", "-o", str(tmp_path / "out.h5"), "--cells", "64x64")
