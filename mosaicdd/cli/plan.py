@@ -126,11 +126,16 @@ def _report(cells, ranks, ranks_per_node, iterations, problems, made) -> dict:
         "memory_bytes_per_rank": asdict(made.memory) | {"total": made.memory.total},
         "per_iteration": asdict(made.counts),
         "orders": [
-            asdict(order)
-            | {"iteration": asdict(order.iteration) | {"total": order.iteration.total}}
-            for order in made.orders
+            {
+                "name": plan.order.name,
+                "messages_leaving": plan.messages_leaving,
+                "bytes_leaving": plan.bytes_leaving,
+                "most_bytes_leaving_a_node": plan.most_bytes_leaving_a_node,
+                "iteration": asdict(plan.iteration) | {"total": plan.iteration.total},
+            }
+            for plan in made.orders
         ],
-        "best_order": made.best.name,
+        "best_order": made.best.order.name,
         "efficiency": made.efficiency,
         "seconds": asdict(made.cost) | {"total": made.cost.total},
         "suggestion": suggestion | {"dims": list(made.suggestion.dims[::-1])},

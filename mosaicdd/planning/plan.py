@@ -1,6 +1,7 @@
 """A plan: what a solve on so many ranks counts, takes and needs, and what would be better."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mosaicdd.lattice.lattice import Lattice
@@ -20,6 +21,7 @@ from mosaicdd.planning.rates import Rates
 
 HALOS = (1, 2, 3, 4)
 _DIMS_TRIED = 16  # the most compact ones
+_EQUAL = 1.01  # a model of cost does not tell times apart that are closer than this
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class OrderPlan:
         Of the node that sends most.
     """
 
-    name: str
+    order: RankOrder
     messages_leaving: int
     bytes_leaving: int
     most_bytes_leaving_a_node: int
@@ -173,14 +175,14 @@ def make_plan(job: Job, rates: Rates, dims: Dims | None = None) -> Plan:
         If the ranks do not fit the lattice.
     """
     candidates = fitting_dims(job.ranks, job.lattice.subdomains)[:_DIMS_TRIED]
-    decompositions = [Decomposition(job.lattice, candidate) for candidate in candidates]
-    fastest = min(
-        decompositions,
-        key=lambda d: iteration_cost(d, row_wise(d.dims, job.ranks_per_node), rates).total,
+    fastest = _cheapest(
+        [Decomposition(job.lattice, candidate) for candidate in candidates],
+        lambda d: iteration_cost(d, row_wise(d.dims, job.ranks_per_node), rates).total,
+        lambda d: sum(int(d.words(direction).sum()) for direction in DIRECTIONS),
     )
     given = fastest if dims is None else Decomposition(job.lattice, dims)
-    orders = tuple(_order_plan(given, order, rates) for order in _orders(given, job))
-    best = min(orders, key=_preference)
+    orders = _order_plans(given, job, rates)
+    best = _best_order(orders)
     alone = Decomposition(job.lattice, (1, 1))
     return Plan(
         dims=given.dims,
@@ -196,22 +198,30 @@ def make_plan(job: Job, rates: Rates, dims: Dims | None = None) -> Plan:
     )
 
 
-def _orders(decomposition: Decomposition, job: Job) -> tuple[RankOrder, ...]:
-    return (
+def _cheapest(candidates: Sequence, seconds: Callable, burden: Callable):
+    """Choose what takes the least time, and of equals what has the least burden."""
+    times = [seconds(candidate) for candidate in candidates]
+    equals = [c for c, s in zip(candidates, times, strict=True) if s <= _EQUAL * min(times)]
+    return min(equals, key=burden)
+
+
+def _best_order(orders: Sequence[OrderPlan]) -> OrderPlan:
+    """Choose the order with the shortest iteration, of equals the one that leaves nodes least."""
+    return _cheapest(orders, lambda order: order.iteration.total, lambda order: order.bytes_leaving)
+
+
+def _order_plans(decomposition: Decomposition, job: Job, rates: Rates) -> tuple[OrderPlan, ...]:
+    orders = (
         row_wise(decomposition.dims, job.ranks_per_node),
         best_bricks(decomposition, job.ranks_per_node),
     )
-
-
-def _preference(order: OrderPlan) -> tuple[float, int]:
-    """Rank orders by time; where all of an exchange is hidden, by what leaves the nodes."""
-    return order.iteration.total, order.bytes_leaving
+    return tuple(_order_plan(decomposition, order, rates) for order in orders)
 
 
 def _order_plan(decomposition: Decomposition, order: RankOrder, rates: Rates) -> OrderPlan:
     sent = traffic(decomposition, order)
     return OrderPlan(
-        name=order.name,
+        order=order,
         messages_leaving=int(sent.messages_leaving.sum()),
         bytes_leaving=int(sent.words_leaving.sum()) * rates.word,
         most_bytes_leaving_a_node=int(sent.words_leaving_node.max()) * rates.word,
@@ -241,10 +251,7 @@ def _suggest(decomposition: Decomposition, job: Job, rates: Rates) -> Suggestion
         ),
         default=1,
     )
-    order = min(
-        _orders(decomposition, job),
-        key=lambda order: _preference(_order_plan(decomposition, order, rates)),
-    )
+    order = _best_order(_order_plans(decomposition, job, rates)).order
     seconds = {
         halo: iteration_cost(decomposition, order, rates, halo).total
         for halo in HALOS
@@ -254,7 +261,7 @@ def _suggest(decomposition: Decomposition, job: Job, rates: Rates) -> Suggestion
     return Suggestion(
         dims=decomposition.dims,
         order=order.name,
-        halo=min(seconds, key=seconds.get),
+        halo=_cheapest(list(seconds), seconds.get, int),
         halo_seconds=seconds,
         replicas=replicas,
         seconds=total,

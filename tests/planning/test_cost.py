@@ -106,15 +106,15 @@ def test_suggested_replicas_keep_all_ranks_busy_where_messages_cost(make_lattice
     assert make_plan(Job(lattice, 64, 8), rates).suggestion.replicas == 1
 
 
-def test_suggested_dims_and_halo_are_the_fastest_of_those_tried(make_lattice, rates):
+def test_suggested_dims_and_halo_are_within_a_hundredth_of_the_fastest(make_lattice, rates):
     lattice = make_lattice((257, 65))
     made = make_plan(Job(lattice, 16, 16), rates)
     for dims in fitting_dims(16, lattice.subdomains):
         other = make_plan(Job(lattice, 16, 16), rates, dims)
         row = other.orders[0].iteration.total
-        assert made.orders[0].iteration.total <= row * (1 + 1e-12)
+        assert made.orders[0].iteration.total <= 1.01 * row
     by_depth = made.suggestion.halo_seconds
-    assert by_depth[made.suggestion.halo] == min(by_depth.values())
+    assert by_depth[made.suggestion.halo] <= 1.01 * min(by_depth.values())
 
 
 def test_a_hundred_thousand_ranks_are_all_counted(make_lattice, rates):
