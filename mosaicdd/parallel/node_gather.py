@@ -40,24 +40,26 @@ class NodeGather:
         self.nodes = torch.empty(problems, *counts, **kind)
         if alone:
             return
-        blocks, sizes = [], []
-        for rank in range(grid.size):
-            start, stop = grid.partition(counts, rank)
-            blocks.append(tuple(slice(a, b) for a, b in zip(start, stop, strict=True)))
-            sizes.append(problems * int(np.prod([b - a for a, b in zip(start, stop, strict=True)])))
-        lengths = [size + sums for size in sizes]
-        own = sizes[grid.rank]
-        self._mine = torch.zeros(lengths[grid.rank], dtype=torch.float64)
-        self._my_nodes = self._mine[:own].view(self.nodes[..., *blocks[grid.rank]].shape)
+        numbers = np.arange(self.nodes.numel()).reshape(self.nodes.shape)
+        blocks = [self._block(counts, rank) for rank in range(grid.size)]
+        lengths = [numbers[..., *block].size + sums for block in blocks]
+        starts = np.cumsum([0, *lengths[:-1]])
+        mine, own = numbers[..., *blocks[grid.rank]], lengths[grid.rank] - sums
+        self._mine = torch.zeros(own + sums, dtype=torch.float64)
+        self._my_nodes = self._mine[:own].view(mine.shape)
         self._my_sums = self._mine[own:].numpy()
-        everything = torch.empty(sum(lengths), dtype=torch.float64)
-        self._request = (self._mine.numpy(), (everything.numpy(), lengths))
-        self._placed = []  # what arrives from each rank, and where it belongs
-        self._sums = []
-        for block, size, part in zip(blocks, sizes, everything.split(lengths), strict=True):
-            place = self.nodes[..., *block]
-            self._placed.append((place, part[:size].view(place.shape)))
-            self._sums.append(part[size:].numpy())
+        self._everything = torch.empty(sum(lengths), dtype=torch.float64)
+        self._request = (self._mine.numpy(), (self._everything.numpy(), lengths))
+        origin = np.empty(self.nodes.numel(), np.int64)  # where in what arrives each node stands
+        for start, block in zip(starts, blocks, strict=True):
+            places = numbers[..., *block].ravel()
+            origin[places] = start + np.arange(len(places))
+        self._origin = torch.from_numpy(origin)
+        ends = starts + lengths
+        self._sums = np.stack([np.arange(end - sums, end) for end in ends])  # (ranks, sums)
+
+    def _block(self, counts: Dims, rank: int) -> tuple[slice, slice]:
+        return tuple(map(slice, *self._grid.partition(counts, rank)))
 
     def __call__(self, mine: torch.Tensor, sums: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
         """Return all nodes, ``(n, *counts)`` in a buffer of this object, and the sums over the ranks.
@@ -76,6 +78,5 @@ class NodeGather:
         self._my_nodes.copy_(mine)
         self._my_sums[:count] = sums
         self._grid.comm.Allgatherv(*self._request)
-        for place, part in self._placed:
-            place.copy_(part)
-        return self.nodes, np.sum([part[:count] for part in self._sums], axis=0)
+        torch.index_select(self._everything, 0, self._origin, out=self.nodes.view(-1))
+        return self.nodes, self._everything.numpy()[self._sums[:, :count]].sum(axis=0)

@@ -5,6 +5,9 @@ The first ranks of an axis get one item more where it does not divide.
 
 Dims = tuple[int, int]
 
+REPLICATED_NODES = 2**20
+"""Lattice nodes up to which every rank solves the whole coarse problem."""
+
 
 def share(count: int, ranks: int, coordinate: int) -> tuple[int, int]:
     """Return start and stop of what one rank of an axis gets of ``count`` items."""

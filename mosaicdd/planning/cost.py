@@ -3,8 +3,8 @@
 One iteration of the two-level method on the slowest rank: its subdomains swept, one all-gather of
 the lattice nodes, the coarse solve that every rank does, and the halo exchange, of which the
 subdomains inside of the block hide a part. With more than `REPLICATED_NODES` lattice nodes the
-coarse solve is shared: three redistributions, in each of which a rank sends its nodes once, from
-blocks to rows, to columns, and back to blocks.
+coarse solve is shared: four redistributions, in each of which a rank sends its nodes once, from
+blocks to rows, to columns, to rows, and back to blocks.
 
 A halo of depth k is exchanged in every k-th iteration; in between, the rings of subdomains beyond
 the own ones are computed twice, k - 1 rings after the exchange and none before the next.
@@ -22,11 +22,11 @@ from mosaicdd.planning.memory import coarse_is_replicated, coarse_workers
 from mosaicdd.planning.rank_order import RankOrder, traffic
 from mosaicdd.planning.rates import Rates
 
-NORMS = 4
-"""Sums that travel with the lattice nodes: of the update, the size, the residual, and a flag."""
+NORMS = 6
+"""Sums that travel with the lattice nodes: of update, size, residual and error, and two calls."""
 
 _DOUBLE = 8
-_REDISTRIBUTIONS = 3
+_REDISTRIBUTIONS = 4
 
 
 @dataclass(frozen=True)

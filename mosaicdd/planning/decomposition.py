@@ -6,6 +6,7 @@ that plans the halo exchange, and handed to all ranks of the kind. Arrays over r
 ``dims``, ``(py, px)``; row-wise, that is the order of the ranks.
 """
 
+import dataclasses
 import functools
 import math
 
@@ -79,11 +80,11 @@ class Decomposition:
         Parameters
         ----------
         halo
-            Depth in lattice cells: towards a neighbour, as many times the lines, and the nodes of
-            the lines across, are sent. Zero where there is no neighbour.
+            Depth in lattice cells. Zero words where there is no neighbour.
         """
-        deeper = halo ** sum(d != 0 for d in direction)
-        return deeper * self._of_ranks(lambda block: _words(block, direction))
+        return self._of_ranks(
+            lambda block: _words(dataclasses.replace(block, halo=halo), direction)
+        )
 
     def _of_ranks(self, number) -> np.ndarray:
         """Evaluate ``number(block)`` once per kind of block, for all ranks ``(py, px)``."""
@@ -101,9 +102,11 @@ def _kinds(count: int, ranks: int) -> tuple[list[tuple[int, int]], np.ndarray]:
 
 def _words(block: Block, direction: Direction) -> int:
     """Count the values of the message of a block to its neighbour in a direction."""
-    ends = zip(direction, (block.at_edge(0), block.at_edge(1)), strict=True)
-    if any(d and at[d > 0] for d, at in ends):
-        return 0
+    for d, start, stop, cells in zip(
+        direction, block.start, block.stop, block.lattice.cells, strict=True
+    ):
+        if (d < 0 and start == 1) or (d > 0 and stop == cells):
+            return 0
     return sum(
         math.prod(
             len(range(*part.indices(n)))

@@ -3,16 +3,15 @@
 import math
 from dataclasses import dataclass
 
+from mosaicdd.parallel.partition import REPLICATED_NODES
 from mosaicdd.planning.decomposition import Decomposition
 from mosaicdd.planning.rates import Rates
 
-REPLICATED_NODES = 1_000_000
-"""Lattice nodes up to which every rank solves the whole coarse problem."""
-
-_VECTORS = 3  # interfaces: old, new, and the scratch of the norms
+_VECTORS = 3  # interfaces: the last two, whose difference is measured, and the next
+_WIDENED = 1  # interface of the fill, with a halo of its own, where there are neighbours
 _COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work in
 _BATCH = 1024  # subdomains per call of the local solver
-_FILL_BATCH = 256  # and of the fill, whose values are more
+_FILL_BATCH = 128  # and of the fill, whose values are more
 _DOUBLE = 8
 
 
@@ -64,11 +63,12 @@ def memory_of_rank(decomposition: Decomposition, rates: Rates) -> Memory:
     coarse_nodes = math.prod(lattice.subdomains)
     if not coarse_is_replicated(decomposition):
         coarse_nodes = max(owned, math.ceil(coarse_nodes / coarse_workers(decomposition)))
+    vectors = _VECTORS + (_WIDENED if decomposition.ranks > 1 else 0)
     swept = min(_BATCH, owned) * (4 * m + 2 * (m - 1))
     filled = min(_FILL_BATCH, owned) * (4 * m + (m - 1) ** 2)
     return Memory(
         base=rates.base_bytes,
-        interface=_VECTORS * int(decomposition.interface.max()) * word,
+        interface=vectors * int(decomposition.interface.max()) * word,
         coarse=_COARSE_ARRAYS * coarse_nodes * _DOUBLE,
         buffers=(swept + filled) * word,
         strip=m * int(decomposition.region[1].max()) * word,
