@@ -1,5 +1,6 @@
 """What a plan counts, against what the ranks of a process grid really plan and own."""
 
+import dataclasses
 import itertools
 import math
 
@@ -35,9 +36,12 @@ def block_of(grid, lattice):
 
 
 @pytest.mark.ranks(*SIZES)
-def test_messages_and_words_are_those_that_the_halo_exchange_plans(cases):
+@pytest.mark.parametrize("halo", [1, 2, 3])
+def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
     for grid, lattice in cases:
-        block = block_of(grid, lattice)
+        block = dataclasses.replace(block_of(grid, lattice), halo=halo)
+        if min(block.subdomains) < halo:
+            continue
         like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
         exchange = HaloExchange(
             grid,
@@ -45,7 +49,7 @@ def test_messages_and_words_are_those_that_the_halo_exchange_plans(cases):
             lambda direction, block=block: interface_sent(block, direction),
             lambda direction, block=block: interface_received(block, direction),
         )
-        words = [Decomposition(lattice, grid.dims).words(d)[grid.coords] for d in DIRECTIONS]
+        words = [Decomposition(lattice, grid.dims).words(d, halo)[grid.coords] for d in DIRECTIONS]
         assert exchange.words == sum(words)
         assert exchange.messages == np.count_nonzero(words)
 
