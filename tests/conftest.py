@@ -160,13 +160,14 @@ def interface_of():
 def make_solver(make_grid):
     """Return a factory of solvers on a lattice: exact local solver, this rank alone, rtol 1e-10."""
 
-    def make(lattice, *, grid=None, local_solver=None, **settings):
+    def make(lattice, *, grid=None, local_solver=None, window=None, **settings):
         given = {name: settings.pop(name) for name in _STOPPING if name in settings}
         return SchwarzSolver(
             grid or make_grid(alone=True),
             lattice,
             local_solver or ExactSolver(LAPLACE, lattice.subdomain),
             SolveSettings(stopping=StoppingRule(**{"rtol": 1e-10} | given), **settings),
+            window=window,
         )
 
     return make

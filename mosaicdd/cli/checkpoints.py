@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
+from mosaicdd.cli.parts import write_lines
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
@@ -18,7 +19,7 @@ from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.storage.checkpoint_file import line_name, read_checkpoint, writing_checkpoint
+from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
@@ -78,11 +79,7 @@ class Checkpoints:
         root = self._grid.is_root
         writing = writing_checkpoint(self._path, self._problem) if root else nullcontext()
         with writing as writer:
-            for axis in (0, 1):
-                name = line_name(axis)
-                if root:
-                    writer.create(name, self._lattice.line_shape(axis), self._problem["dtype"])
-                self._movement.gather(v, axis, writer.into(name) if root else None)
+            write_lines(self._movement, v, writer, self._problem["dtype"])
             if root:
                 writer.history(asdict(history))
 

@@ -9,7 +9,7 @@ from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
 
 def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
-    """Return the reference field, ``(ny + 1, nx + 1)``, for a stored problem, and its name.
+    """Return the reference for the nodes of a stored field, and its name.
 
     Parameters
     ----------
@@ -19,12 +19,12 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, 
     Raises
     ------
     ValueError
-        If an expression is not allowed or not finite on the grid, or the grids differ.
+        If an expression is not allowed or not finite on the grid, the grids differ, or the other
+        file does not hold all of the nodes.
     """
     if spec in REFERENCES:
-        return REFERENCES[spec](
-            equation(str(solution.attributes.get("pde"))), solution.boundary
-        ), spec
+        pde = equation(str(solution.attributes.get("pde")))
+        return REFERENCES[spec](pde, solution.boundary)[solution.window.place], spec
     if spec.startswith("expr:"):
         return _evaluate(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
     other = read_solution(spec)
@@ -34,12 +34,20 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, 
             f"{spec} has {other_x}x{other_y} cells with a spacing of {other.grid.spacing:g}, the "
             f"solution {nx}x{ny} with {solution.grid.spacing:g}; they must be equal"
         )
-    return other.field, other.attributes.get("local_solver", spec)
+    if other.window.clip(solution.window.place) != solution.window.place:
+        raise ValueError(
+            f"{spec} holds another window of the domain, not all of the solution's nodes"
+        )
+    field = other.field[other.window.within(solution.window.place)]
+    return field, other.attributes.get("local_solver", spec)
 
 
 def _evaluate(text: str, solution: StoredSolution) -> np.ndarray:
     grid = solution.grid
-    y, x = (np.linspace(0.0, s, n) for s, n in zip(grid.size, grid.nodes, strict=True))
+    y, x = (
+        np.linspace(0.0, s, n)[part]
+        for s, n, part in zip(grid.size, grid.nodes, solution.window.place, strict=True)
+    )
     field = Expression(text)(y=y[:, None], x=x)
     if not np.isfinite(field).all():
         count = int((~np.isfinite(field)).sum())

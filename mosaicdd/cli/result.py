@@ -3,7 +3,7 @@
 import math
 import resource
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Self
@@ -11,18 +11,22 @@ from typing import Self
 import numpy as np
 import torch
 
+from mosaicdd.cli.parts import write_lines, write_shards
 from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solution
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.storage.solution_file import writing_solution
+from mosaicdd.storage.solution_file import writing_interface, writing_solution
 
 
 def report_of(
@@ -83,8 +87,17 @@ def parts_of_ranks(grid: ProcessGrid, clock: Stopwatch) -> dict[str, dict[str, f
 class Output:
     """The solution file, written strip by strip while the field is filled; all ranks take part.
 
-    The root opens it when the first strip is there. It appears under its name when the ``with``
-    block that this object guards ends well.
+    The root opens it when the first strip is there, or when all shards are. It appears under its
+    name when the ``with`` block that this object guards ends well.
+
+    Parameters
+    ----------
+    dtype
+        Of the field, or of the lines.
+    window, place
+        Which part of the field is written, and where this rank's part of that belongs in the whole.
+    shards
+        Whether each rank writes its part of the field to a file of its own.
     """
 
     def __init__(
@@ -95,12 +108,20 @@ class Output:
         boundary: Boundary,
         dtype: str,
         clock: Stopwatch,
+        *,
+        window: Window,
+        place: Slices,
+        shards: bool,
     ):
+        self._path = path
         self._grid = grid
         self._lattice = lattice
+        self._boundary = boundary
         self._dtype = dtype
+        self._window = window
+        self._place = place
+        self._shards = shards
         self._writing = clock.part("write")
-        self._new_file = writing_solution(path, lattice.grid, boundary, dtype)
         self._open = ExitStack()
         self._writer = None
 
@@ -112,10 +133,25 @@ class Output:
 
     def field(self, strips: Iterator[Strip]) -> None:
         """Write the field."""
+        parts = ((s.owned[0].cpu().numpy(), self._window.within(s.place)) for s in strips)
+        shards = None
+        if self._shards:
+            place = self._window.within(self._place)
+            shards = write_shards(self._path, self._grid, parts, place, self._dtype, self._writing)
+        self._begin(writing_solution, self._dtype, self._window, shards)
+        if shards is None:
+            self._collect("solution", parts, self._dtype)
+
+    def interface(self, movement: InterfaceMovement, v: Interface) -> None:
+        """Write the interface instead of the field."""
+        self._begin(writing_interface)
+        write_lines(movement, v, self._writer, self._dtype)
+
+    def _begin(self, new_file: Callable, *arguments) -> None:
+        """Open the file on the root."""
         if self._grid.is_root:
-            self._writer = self._open.enter_context(self._new_file)
-        parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in strips)
-        self._collect("solution", parts, self._dtype)
+            new = new_file(self._path, self._lattice.grid, self._boundary, *arguments)
+            self._writer = self._open.enter_context(new)
 
     def maps(self, solution: Solution) -> None:
         """Write what is known per lattice node."""
@@ -150,7 +186,11 @@ def for_people(report: dict, output: str) -> str:
     ranks = f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({px}x{py})"
     problem = f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}"
     numbers = ("update", "discrete_residual", "error_estimate")
-    reached = ", ".join(f"{name.replace('_', ' ')} {report[name]:.1e}" for name in numbers)
+    reached = ", ".join(
+        f"{name.replace('_', ' ')} {report[name]:.1e}"
+        for name in numbers
+        if report[name] is not None
+    )
     lines = [
         f"{problem}, {ranks}, {report['dtype']} on {report['device']}",
         f"{report['status']} after {report['iterations']} iterations: {reached}",

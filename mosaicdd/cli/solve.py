@@ -14,6 +14,7 @@ from mosaicdd.cli.solve_options import solve_options
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.guarded import GuardedSolver
@@ -25,6 +26,7 @@ from mosaicdd.problems.equations import Equation, equation
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.boundary_file import read_boundary
+from mosaicdd.storage.shards import require_shard_folder
 
 _RTOL = {"float64": 1e-7, "float32": 1e-5}
 _MAX_ITERATIONS = {1: 100_000, 2: 100}
@@ -59,6 +61,9 @@ def solve(
     trace: str | None,
     device: str,
     dtype: str,
+    fields: str,
+    extent: tuple[tuple[float, float], ...] | None,
+    shards: bool,
     as_json: bool,
 ):
     """Solve a boundary value problem on a large domain.
@@ -91,6 +96,11 @@ def solve(
     if trace is not None:
         with bad_input("--trace"):
             on_root(comm, lambda: require_writable(trace))
+    with bad_input("--fields interface"):
+        _require_field(fields, window=extent is not None, shards=shards)
+    with bad_input("--shards"):
+        if shards:
+            on_root(comm, lambda: require_shard_folder(output))
     with bad_input("--pde"):
         needed = equation(pde)
     with bad_input("--local-solver"):
@@ -102,6 +112,8 @@ def solve(
         )
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
+    with bad_input("--window"):
+        window = None if extent is None else Window.of_extent(lattice.grid, extent)
     with bad_input():
         settings = SolveSettings(
             levels=int(levels),
@@ -132,7 +144,8 @@ def solve(
         data = on_root(comm, lambda: _boundary(boundary, lattice.grid))
     with bad_input():
         clock = Stopwatch(traced=trace is not None)
-        schwarz = SchwarzSolver(grid, lattice, solver, settings, clock=clock)
+        wanted = {"fill": fields == "solution", "window": window}
+        schwarz = SchwarzSolver(grid, lattice, solver, settings, **wanted, clock=clock)
     truth = None
     if until_mae is not None:
         field = REFERENCES[reference](solver.equation, data) if grid.is_root else None
@@ -145,8 +158,9 @@ def solve(
     watch = Watch(checkpoints.save, 60 * checkpoint_minutes)
     comm.Barrier()
     setup = time.perf_counter() - start
+    form = {"window": window or Window.whole(lattice.grid), "place": schwarz.place}
     with (
-        Output(output, grid, lattice, data, dtype, clock) as file,
+        Output(output, grid, lattice, data, dtype, clock, **form, shards=shards) as file,
         stage("solving", quiet=as_json or not grid.is_root) as show,
         listening(watch),
     ):
@@ -159,8 +173,11 @@ def solve(
             watch=watch,
             sink=file.field,
         )
+        if fields == "interface":
+            file.interface(schwarz.movement, solution.interface)
         file.maps(solution)
         report = report_of(grid, lattice, solver, settings, solution, device)
+        report |= {"fields": fields, "window": _extent_for_people(window, lattice.grid)}
         report["seconds"] = _seconds(setup, solution.seconds, clock, start)
         report["parts"] = parts_of_ranks(grid, clock)
         file.describe(report, solution.history)
@@ -179,6 +196,18 @@ def _seconds(setup: float, solved: dict[str, float], clock, start: float) -> dic
     parts = {"setup": setup} | solved | {"write": write}
     parts["assemble"] -= write
     return parts | {"total": time.perf_counter() - start}
+
+
+def _require_field(fields: str, *, window: bool, shards: bool) -> None:
+    """Check that nothing is said of a field that is not to be written."""
+    for name, given in (("--window", window), ("--shards", shards)):
+        if given and fields == "interface":
+            raise ValueError(f"{name} is about the field, which is left out; leave out one of them")
+
+
+def _extent_for_people(window: Window | None, grid: Grid) -> list[list[float]] | None:
+    """Return the ends of a window along x and along y."""
+    return window and [list(ends) for ends in window.extent(grid)[::-1]]
 
 
 def _bytes_of_rank(lattice: Lattice, dtype: torch.dtype, ranks: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import click
 
-from mosaicdd.cli.types import SIZE_PAIR
+from mosaicdd.cli.types import EXTENT, SIZE_PAIR
 from mosaicdd.problems.references import REFERENCES
 
 _OPTIONS = (
@@ -154,6 +154,24 @@ _OPTIONS = (
         default="float64",
         show_default=True,
         help="Precision of the iteration and of the file.",
+    ),
+    click.option(
+        "--fields",
+        type=click.Choice(["solution", "interface"]),
+        default="solution",
+        show_default=True,
+        help="interface: write the values on the lattice lines only, and skip the fill.",
+    ),
+    click.option(
+        "--window",
+        "extent",
+        type=EXTENT,
+        help="Fill and write this part of the domain only, snapped outwards to grid nodes.",
+    ),
+    click.option(
+        "--shards",
+        is_flag=True,
+        help="Every rank writes its part of the field to OUT.h5.shards, which OUT.h5 presents as one.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
 )

@@ -1,5 +1,7 @@
 """Parameter types that several commands share."""
 
+import math
+
 import click
 
 _MOST = 2**26
@@ -23,3 +25,24 @@ class SizePair(click.ParamType):
 
 
 SIZE_PAIR = SizePair()
+
+
+class Extent(click.ParamType):
+    """A rectangle as ``X0:X1,Y0:Y1`` in domain coordinates; gives ``((y0, y1), (x0, x1))``."""
+
+    name = "X0:X1,Y0:Y1"
+
+    def convert(self, value, param, ctx) -> tuple[tuple[float, float], ...]:
+        """Read the text; what is a rectangle already stays as it is."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            (x0, x1), (y0, y1) = (map(float, axis.split(":")) for axis in str(value).split(","))
+        except ValueError:
+            x0 = x1 = y0 = y1 = math.nan
+        if not all(map(math.isfinite, (x0, x1, y0, y1))):
+            self.fail(f"{value!r} is not of the form {self.name}, as in 0.5:2,0:1.5", param, ctx)
+        return (y0, y1), (x0, x1)
+
+
+EXTENT = Extent()

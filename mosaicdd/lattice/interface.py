@@ -53,6 +53,17 @@ class Interface:
         kind = {"device": self.flat.device, "dtype": self.flat.dtype}
         return Interface(self.block, problems=self.problems, flat=flat, **kind)
 
+    def part(self, block: Block) -> "Interface":
+        """Return a copy of the values in the region of a block within this one."""
+        kind = {"device": self.flat.device, "dtype": self.flat.dtype}
+        part = Interface(block, problems=self.problems, **kind)
+        for axis, (own, lines) in enumerate(zip(part.lines, self.lines, strict=True)):
+            across = block.first[axis] - self.block.first[axis]
+            along = block.origin[1 - axis] - self.block.origin[1 - axis]
+            count, nodes = own.shape[1:]
+            own.copy_(lines[:, across : across + count, along : along + nodes])
+        return part
+
     def like_boundary(self) -> "Interface":
         """Return another interface with the values on the edge of the domain, zero elsewhere."""
         other = self.like()

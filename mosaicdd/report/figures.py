@@ -21,7 +21,7 @@ def solution_figure(
     Parameters
     ----------
     reference
-        ``(ny + 1, nx + 1)``, of the same problem.
+        Of the same problem, at the nodes of the solution's field.
     """
     difference = np.abs(solution.field - reference)
     figure = Figure(figsize=(15, 3.9), layout="constrained")
@@ -42,9 +42,9 @@ def _draw_field(
     figure: Figure, axes: Axes, solution: StoredSolution, field: np.ndarray, title: str, **style
 ) -> None:
     step = max(1, max(field.shape) // _PIXELS)
-    height, width = solution.grid.size
+    (bottom, top), (left, right) = solution.window.extent(solution.grid)
     image = axes.imshow(
-        field[::step, ::step], origin="lower", extent=(0, width, 0, height), **style
+        field[::step, ::step], origin="lower", extent=(left, right, bottom, top), **style
     )
     figure.colorbar(image, ax=axes, shrink=0.8)
     axes.set(title=title, xlabel="x", ylabel="y")
@@ -58,7 +58,9 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
         s / (n - 1) for s, n in zip(solution.grid.size, solution.outside.shape, strict=True)
     ]
     y, x = (index * d for index, d in zip(np.nonzero(solution.outside), distance, strict=True))
+    limits = axes.axis()  # those of the field, which may be a window
     axes.plot(x, y, "c.", markersize=2)
+    axes.axis(limits)
     axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)")
 
 

@@ -51,12 +51,12 @@ class Method:
             coarse_space = CoarseSpace(grid, block, plan, local_solver.equation, *shared)
         self.iterate = AdditiveIteration(grid, block, plan, *shared, coarse_space)
 
-    def plan_fill(self) -> Fill:
-        """Plan the fill of the nodes that the block owns."""
+    def plan_fill(self, part: Block | None = None) -> Fill:
+        """Plan the fill of the nodes that a part of the block owns, by default the block."""
         settings = self._settings
         kind = {"device": settings.device, "dtype": settings.dtype}
         plan = self.local_solver.plan(self.block.lattice.subdomain.interior, **kind)
         batch = max(1, settings.batch_subdomains // _FILL_BATCH)
-        wide = dataclasses.replace(self.block, halo=FILL_HALO)
+        wide = dataclasses.replace(part or self.block, halo=FILL_HALO)
         shared = (settings, self._problems, self._clock)
         return Fill(wide, plan, *shared, batch_subdomains=batch)

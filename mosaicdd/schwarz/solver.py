@@ -11,6 +11,7 @@ import torch
 from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.layouts.layout import Layout
@@ -32,6 +33,7 @@ from mosaicdd.schwarz.range_check import subdomains_outside
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.window_fill import WindowFill
 
 _DRIVERS = {"none": stationary, "gmres": gmres, "anderson": anderson}
 _PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
@@ -55,7 +57,8 @@ class Solution:
         Root mean square over the interface of the last change, and of ``T v - v`` at the result.
         On the lattice lines, the field is ``T v``.
     discrete_residual
-        Relative residual of the discrete equation, ``|A u| / |b|``, in the 2-norm.
+        Relative residual of the discrete equation, ``|A u| / |b|``, in the 2-norm. Like ``residual``
+        it is measured on the field, and None where not all of that was filled.
     error_estimate
         Distance to the discrete solution, the local solver's own error included.
     certificate
@@ -65,17 +68,17 @@ class Solution:
         the local solver has no such range. ``error_estimate.place`` says where they belong.
     interface, field
         This rank's interface, and its part of the field, ``(rows, columns)``, unless it went to a
-        sink; ``place`` says where that belongs.
+        sink or was not wanted; ``place`` says where that belongs.
     layout
-        How the field lies over the ranks.
+        How the field of the whole domain lies over the ranks.
     seconds
         Of this rank: ``iterate``, ``estimate`` and ``assemble``; of several problems, for all.
     """
 
     status: str
     update: float
-    residual: float
-    discrete_residual: float
+    residual: float | None
+    discrete_residual: float | None
     error_estimate: ErrorEstimate
     certificate: Certificate | None
     outside: torch.Tensor | None
@@ -111,6 +114,10 @@ class SchwarzSolver:
         The ranks; every rank constructs its own solver with the same arguments.
     problems
         Problems that are solved at once.
+    fill
+        Whether the field is wanted, not the interface only.
+    window
+        Part of the field to fill; all of it by default.
     clock
         Adds up where the time goes.
 
@@ -131,6 +138,8 @@ class SchwarzSolver:
         settings: SolveSettings,
         *,
         problems: int = 1,
+        fill: bool = True,
+        window: Window | None = None,
         clock: Stopwatch | None = None,
     ):
         if settings.accelerate == "gmres" and not local_solver.linear:
@@ -154,7 +163,14 @@ class SchwarzSolver:
         self.method = self._plan(local_solver, settings)
         self._exact = self._exact_method(local_solver)
         self._filling = self._exact if settings.certify is not None else self.method
-        self._fill = self._filling.plan_fill()
+        self._window = window
+        self._fill = self._window_fill = None
+        if settings.certify is not None or (fill and window is None):
+            self._fill = self._filling.plan_fill()
+        if fill and window is not None:
+            self._window_fill = WindowFill(self._filling, window)
+        self._wanted = fill
+        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
         self.movement = InterfaceMovement(grid, lattice, settings.halo_depth)
         self.layout = field_layout(grid, lattice)
         self._discrete_residual = DiscreteResidual(
@@ -213,8 +229,8 @@ class SchwarzSolver:
         watch
             What may interrupt the iteration, and keeps checkpoints of it.
         sink
-            Takes the field strip by strip, so that no rank ever holds its part of it; by default it
-            is kept.
+            Takes the field, if it is wanted, strip by strip, so that no rank ever holds its part of
+            it; by default it is kept.
 
         Raises
         ------
@@ -259,15 +275,15 @@ class SchwarzSolver:
             Solution(
                 status=statuses[i],
                 update=histories[i].update[-1],
-                residual=float(residuals[i]),
-                discrete_residual=float(discrete_residuals[i]),
+                residual=residuals[i],
+                discrete_residual=discrete_residuals[i],
                 error_estimate=estimates[i],
                 certificate=certificate,
                 outside=None if outside is None else outside[i],
                 history=histories[i],
                 interface=v,
                 field=None if fields is None else fields[i],
-                place=self.block.owned_nodes()[1],
+                place=self.place,
                 layout=self.layout,
                 seconds=dict(zip(("iterate", "estimate", "assemble"), seconds, strict=True)),
             )
@@ -284,25 +300,35 @@ class SchwarzSolver:
 
     def _assemble(
         self, v: Interface, boundaries: Sequence[Boundary], sink: Sink | None
-    ) -> tuple[torch.Tensor | None, np.ndarray, np.ndarray]:
-        """Fill the field; return it, or None, and both residuals of each problem."""
-        line_residual, fields = LineResidual(self._grid, v), None
+    ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
+        """Fill what is wanted of the field; return it, or None, and both residuals, if measured."""
+        unknown, line_residual = [None] * self.problems, None
+        if not self._wanted:
+            return None, unknown, unknown
+        if self._window is None:
+            line_residual = LineResidual(self._grid, v)
+            strips = self._strips(v, line_residual)
+        else:
+            strips = self._window_fill.strips(self.movement.widen(v, FILL_HALO))
+        fields = None
         if sink is None:
-            shape = [part.stop - part.start for part in self.block.owned_nodes()[1]]
-            fields = torch.empty(self.problems, *shape, **self._kind)
-        strips = self._strips(v, line_residual)
-        if sink is None:
-            first = self.block.owned_nodes()[1][0].start
-            for strip in strips:
-                rows = strip.place[0]
-                fields[:, rows.start - first : rows.stop - first] = strip.owned
+            fields = self._kept(strips)
         else:
             sink(strips)
-        return (
-            fields,
-            line_residual.root_mean_square(),
-            self._discrete_residual.relative(boundaries),
-        )
+        if line_residual is None:
+            return fields, unknown, unknown
+        discrete_residuals = self._discrete_residual.relative(boundaries)
+        return fields, line_residual.root_mean_square().tolist(), discrete_residuals.tolist()
+
+    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
+        """Return this rank's part of the field."""
+        shape = [part.stop - part.start for part in self.place]
+        fields = torch.empty(self.problems, *shape, **self._kind)
+        first = self.place[0].start
+        for strip in strips:
+            rows = strip.place[0]
+            fields[:, rows.start - first : rows.stop - first] = strip.owned
+        return fields
 
     def _strips(self, v: Interface, line_residual: LineResidual | None = None) -> Iterator[Strip]:
         """Fill the field strip by strip, and measure it by the way."""

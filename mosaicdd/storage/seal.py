@@ -28,6 +28,13 @@ def is_sealed(path: str | os.PathLike) -> bool:
         return _seal_of(file) is not None
 
 
+def digest_of_seal(path: str | os.PathLike) -> str | None:
+    """Return the checksum that a file's seal states, None if it has none."""
+    with Path(path).open("rb") as file:
+        seal = _seal_of(file)
+    return seal and seal.removeprefix(_HEAD).strip().decode()
+
+
 def require_unbroken_seal(path: str | os.PathLike) -> None:
     """Check the seal of a file that has one.
 

@@ -1,6 +1,8 @@
 """Solution files: the field, the boundary data, the history and how it was made.
 
-``/solution`` is ``(ny + 1, nx + 1)``; ``/VTKHDF`` presents the same data to ParaView as an image.
+``/solution`` is ``(ny + 1, nx + 1)``, or a window of that, whose ``first_node`` says where it lies;
+its values may lie in shards. ``/VTKHDF`` presents the same data to ParaView as an image. Instead of
+it there may be the interface alone, ``/lines/0`` and ``/lines/1``, as in a checkpoint.
 ``/error_estimate`` and ``/outside_training_range``, where the solver gave them, hold a value per
 lattice node. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
 is a boundary file, too.
@@ -16,10 +18,13 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.arrays import ArrayWriter
 from mosaicdd.storage.boundary_file import boundary_of_file, write_boundary
+from mosaicdd.storage.checkpoint_file import line_name
 from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
+from mosaicdd.storage.shards import Shard, link_shards, replacing_shards, require_shards
 
 FORMAT_VERSION = SEALED
 
@@ -31,7 +36,9 @@ class StoredSolution:
     Parameters
     ----------
     field
-        ``(ny + 1, nx + 1)``.
+        ``(ny + 1, nx + 1)``, or a window of that.
+    window
+        Which nodes these are.
     history
         Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``.
     attributes
@@ -44,6 +51,7 @@ class StoredSolution:
     grid: Grid
     boundary: Boundary
     field: np.ndarray
+    window: Window
     history: dict[str, np.ndarray]
     attributes: dict
     outside: np.ndarray | None
@@ -68,17 +76,51 @@ class SolutionWriter(ArrayWriter):
 
 @contextmanager
 def writing_solution(
-    path: str | PathLike, grid: Grid, boundary: Boundary, dtype: str
+    path: str | PathLike,
+    grid: Grid,
+    boundary: Boundary,
+    dtype: str,
+    window: Window | None = None,
+    shards: list[Shard] | None = None,
 ) -> Iterator[SolutionWriter]:
-    """Open a solution file for writing; it appears under its name when all is written."""
-    with new_file(path) as file:
+    """Open a solution file for writing; it appears under its name when all is written.
+
+    Parameters
+    ----------
+    window
+        Part of the field to write; all of it by default.
+    shards
+        Where the values are, if not in this file.
+    """
+    window = window or Window.whole(grid)
+    with _new_file(path, grid, boundary, shards or []) as file:
+        if shards is None:
+            file.create_dataset("solution", shape=window.shape, dtype=dtype)
+        else:
+            link_shards(file, "solution", window.shape, dtype, shards)
+        file["solution"].attrs["first_node"] = window.start
+        _present_to_vtk(file, grid, window)
+        yield SolutionWriter(file)
+
+
+@contextmanager
+def writing_interface(
+    path: str | PathLike, grid: Grid, boundary: Boundary
+) -> Iterator[SolutionWriter]:
+    """Open a solution file without a field for writing, as `writing_solution`."""
+    with _new_file(path, grid, boundary, []) as file:
+        yield SolutionWriter(file)
+
+
+@contextmanager
+def _new_file(
+    path: str | PathLike, grid: Grid, boundary: Boundary, shards: list[Shard]
+) -> Iterator[h5py.File]:
+    with replacing_shards(path, shards), new_file(path) as file:
         mark(file, "solution", FORMAT_VERSION)
         file.attrs["spacing"] = grid.spacing
         write_boundary(file, boundary)
-        writer = SolutionWriter(file)
-        writer.create("solution", grid.nodes, dtype)
-        _present_to_vtk(file, grid)
-        yield writer
+        yield file
 
 
 def read_solution(path: str | PathLike) -> StoredSolution:
@@ -87,16 +129,19 @@ def read_solution(path: str | PathLike) -> StoredSolution:
     Raises
     ------
     ValueError
-        If the file is not a complete solution file.
+        If the file is not a complete solution file with a field, or a shard is missing.
     """
     with open_to_read(path, "solution", FORMAT_VERSION) as file:
+        require_shards(file)
         field = _field(file)
-        grid = Grid(tuple(n - 1 for n in field.shape), float(file.attrs["spacing"]))
+        grid = _grid(file, field)
+        boundary = boundary_of_file(file, grid)
         history = {name: data[()] for name, data in file["history"].items()}
         return StoredSolution(
             grid=grid,
-            boundary=boundary_of_file(file, grid),
+            boundary=boundary,
             field=field,
+            window=_window(file, grid, field),
             history=history,
             outside=file["outside_training_range"][()]
             if "outside_training_range" in file
@@ -106,6 +151,11 @@ def read_solution(path: str | PathLike) -> StoredSolution:
 
 
 def _field(file: h5py.File) -> np.ndarray:
+    if "solution" not in file and line_name(0) in file:
+        raise ValueError(
+            f"{file.filename} holds the interface only: /solution is missing; solve without "
+            "--fields interface"
+        )
     field = np.asarray(file["solution"][()])
     if field.ndim != 2 or min(field.shape) < 2 or field.dtype.kind != "f":
         raise ValueError(
@@ -113,6 +163,25 @@ def _field(file: h5py.File) -> np.ndarray:
             f"{field.shape}"
         )
     return field
+
+
+def _grid(file: h5py.File, field: np.ndarray) -> Grid:
+    """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
+    edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
+    lengths = field.shape if any(edge is None for edge in edges) else map(len, edges)
+    return Grid(tuple(length - 1 for length in lengths), float(file.attrs["spacing"]))
+
+
+def _window(file: h5py.File, grid: Grid, field: np.ndarray) -> Window:
+    first = file["solution"].attrs.get("first_node", np.zeros(2, int))
+    start = tuple(int(node) for node in first)
+    window = Window(start, tuple(a + n for a, n in zip(start, field.shape, strict=True)))
+    if min(start) < 0 or any(b > n for b, n in zip(window.stop, grid.nodes, strict=True)):
+        raise ValueError(
+            f"{file.filename}: /solution has {field.shape} nodes from {start}, the boundary data "
+            f"are for {grid.nodes}"
+        )
+    return window
 
 
 def _attributes(file: h5py.File) -> dict:
@@ -134,14 +203,15 @@ def _decode(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _present_to_vtk(file: h5py.File, grid: Grid) -> None:
+def _present_to_vtk(file: h5py.File, grid: Grid, window: Window) -> None:
     """Describe the field as VTKHDF ImageData; the values are linked, not copied."""
-    ny, nx = grid.shape
+    ny, nx = (n - 1 for n in window.shape)
+    y, x = (node * grid.spacing for node in window.start)
     image = file.create_group("VTKHDF")
     image.attrs["Version"] = np.array([2, 0], dtype="i8")
     image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
     image.attrs["WholeExtent"] = np.array([0, nx, 0, ny, 0, 0], dtype="i8")
-    image.attrs["Origin"] = np.zeros(3)
+    image.attrs["Origin"] = np.array([x, y, 0.0])
     image.attrs["Spacing"] = np.array([grid.spacing, grid.spacing, 1.0])
     image.attrs["Direction"] = np.eye(3).ravel()
     image.create_group("PointData")["solution"] = file["solution"]

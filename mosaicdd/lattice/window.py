@@ -1,0 +1,96 @@
+"""A window: the rectangle of grid nodes that is wanted of a field."""
+
+import math
+from dataclasses import dataclass
+
+from mosaicdd.lattice.block import Block, Slices
+from mosaicdd.lattice.grid import Grid
+
+_ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
+
+
+@dataclass(frozen=True)
+class Window:
+    """The grid nodes ``start <= (i, j) < stop``, on axes (y, x)."""
+
+    start: tuple[int, int]
+    stop: tuple[int, int]
+
+    @classmethod
+    def whole(cls, grid: Grid) -> "Window":
+        """Return the window of all nodes."""
+        return cls((0, 0), grid.nodes)
+
+    @classmethod
+    def of_extent(cls, grid: Grid, extent: tuple[tuple[float, float], ...]) -> "Window":
+        """Snap a rectangle outwards to grid nodes.
+
+        Parameters
+        ----------
+        extent
+            Low and high end per axis, (y, x), in domain coordinates.
+
+        Raises
+        ------
+        ValueError
+            If it is empty or reaches beyond the domain.
+        """
+        start, stop = [], []
+        for name, (low, high), cells in zip("yx", extent, grid.shape, strict=True):
+            size = cells * grid.spacing
+            first = math.floor(low / grid.spacing + _ROUNDING)
+            last = math.ceil(high / grid.spacing - _ROUNDING)
+            if not low < high:
+                raise ValueError(
+                    f"{name} from {low:g} to {high:g} holds nothing; the first number must be less"
+                )
+            if first < 0 or last > cells:
+                raise ValueError(
+                    f"{name} from {low:g} to {high:g} reaches beyond the domain, 0 to {size:g}"
+                )
+            start.append(first)
+            stop.append(last + 1)
+        return cls(tuple(start), tuple(stop))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Nodes per axis."""
+        return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
+
+    @property
+    def place(self) -> Slices:
+        """The nodes as slices of the whole field."""
+        return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
+
+    def extent(self, grid: Grid) -> tuple[tuple[float, float], ...]:
+        """Return the low and the high end per axis, (y, x), in domain coordinates."""
+        ends = zip(self.start, self.stop, strict=True)
+        return tuple((a * grid.spacing, (b - 1) * grid.spacing) for a, b in ends)
+
+    def clip(self, place: Slices) -> Slices:
+        """Return the part of a place in the whole field that lies in the window, maybe nothing."""
+        starts = [max(a, part.start) for a, part in zip(self.start, place, strict=True)]
+        stops = [min(b, part.stop) for b, part in zip(self.stop, place, strict=True)]
+        if any(a >= b for a, b in zip(starts, stops, strict=True)):
+            return slice(0, 0), slice(0, 0)
+        return tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
+
+    def within(self, place: Slices) -> Slices:
+        """Return where a place in the whole field lies in that of the window."""
+        return tuple(
+            slice(part.start - a, part.stop - a) for part, a in zip(place, self.start, strict=True)
+        )
+
+    def part_of(self, block: Block) -> Block | None:
+        """Return the smallest part of a block that owns its nodes of the window, None if none."""
+        place = self.clip(block.owned_nodes()[1])
+        if place[0].stop == 0:
+            return None
+        s, start, stop = block.lattice.spacing, [], []
+        for axis, nodes in enumerate(place):
+            # Centre i owns the lattice cell above it; the first one also the cell below.
+            first = max(nodes.start // s, block.start[axis])
+            last = min((nodes.stop - 1) // s, block.stop[axis] - 1)
+            start.append(min(first, block.stop[axis] - 1))
+            stop.append(max(last, start[-1]) + 1)
+        return Block(block.lattice, tuple(start), tuple(stop), block.halo)

@@ -1,0 +1,155 @@
+"""Shards: the field of a solution in one file per rank, ``OUT.h5.shards/RUN-0003.h5``.
+
+``OUT.h5`` presents them as one virtual dataset, and keeps their names, relative to its own folder,
+and their checksums: where a shard is missing HDF5 gives fill values without a word. Every run names
+its shards anew, so those of the file before stay until that file is replaced.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from mosaicdd.lattice.block import Slices
+from mosaicdd.storage.arrays import ArrayWriter
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
+from mosaicdd.storage.seal import digest_of_seal, require_unbroken_seal
+
+FORMAT_VERSION = SEALED
+_DATASET = "solution"
+_FILE_NAME = re.compile(r"[0-9a-f]+-\d{4,}\.h5")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One complete shard.
+
+    Parameters
+    ----------
+    name
+        Relative to the folder of the solution file.
+    place
+        Where its values belong in the field of the file.
+    digest
+        Its seal's.
+    """
+
+    name: str
+    place: Slices
+    digest: str
+
+
+def shard_folder(output: str | PathLike) -> Path:
+    """Return the folder of a solution file's shards."""
+    return Path(f"{output}.shards")
+
+
+def require_shard_folder(output: str | PathLike) -> None:
+    """Check that shards can be written beside a solution file.
+
+    Raises
+    ------
+    OSError
+        If what should be their folder is a file, or is read-only.
+    """
+    folder = shard_folder(output)
+    if folder.exists():
+        require_writable(folder / "shard")
+
+
+@contextmanager
+def writing_shard(path: Path, shape: tuple[int, int], dtype: str) -> Iterator[ArrayWriter]:
+    """Open a shard for writing; it appears under its name when all is written."""
+    path.parent.mkdir(exist_ok=True)
+    with new_file(path) as file:
+        mark(file, "shard", FORMAT_VERSION)
+        writer = ArrayWriter(file)
+        writer.create(_DATASET, shape, dtype)
+        yield writer
+
+
+def complete_shard(path: Path, place: Slices) -> Shard:
+    """Describe a shard that has been written."""
+    return Shard(f"{path.parent.name}/{path.name}", place, digest_of_seal(path))
+
+
+def discard_shard(path: Path) -> None:
+    """Remove a shard of a run that failed, and their folder, if nothing else is in it."""
+    path.unlink(missing_ok=True)
+    with suppress(OSError):
+        path.parent.rmdir()
+
+
+def link_shards(
+    file: h5py.File, name: str, shape: tuple[int, int], dtype: str, shards: list[Shard]
+) -> None:
+    """Add a virtual dataset of all shards to an open file, and what tells whether they are there."""
+    layout = h5py.VirtualLayout(shape, dtype)
+    for shard in shards:
+        size = tuple(part.stop - part.start for part in shard.place)
+        # HDF5 replaces %b in the names of sources by numbers.
+        source = h5py.VirtualSource(shard.name.replace("%", "%%"), _DATASET, size, dtype)
+        layout[shard.place] = source
+    file.create_virtual_dataset(name, layout, fillvalue=np.nan)
+    text = h5py.string_dtype()
+    file.create_dataset("shards/name", data=[shard.name for shard in shards], dtype=text)
+    file.create_dataset("shards/crc32", data=[shard.digest for shard in shards], dtype=text)
+
+
+def require_shards(file: h5py.File) -> None:
+    """Check the shards of an open solution file, if it has any.
+
+    Raises
+    ------
+    ValueError
+        If one is missing, damaged, or not of this file.
+    """
+    if "shards" not in file:
+        return
+    path = Path(file.filename)
+    names, digests = (file[f"shards/{key}"].asstr()[()] for key in ("name", "crc32"))
+    for name, digest in zip(names, digests, strict=True):
+        shard = path.resolve().parent / name  # HDF5 follows links, too
+        if not shard.is_file():
+            raise ValueError(
+                f"{path}: its shard {name} is missing; keep the folder {Path(name).parent} beside "
+                "the file, under its name"
+            )
+        require_unbroken_seal(shard)
+        if digest_of_seal(shard) != digest:
+            raise ValueError(f"{path}: its shard {name} is of another run; solve again")
+
+
+@contextmanager
+def replacing_shards(path: str | PathLike, shards: list[Shard]) -> Iterator[None]:
+    """Remove the shards of the solution file that is replaced; at a failure, those of the new one."""
+    before = _shard_names(path)
+    try:
+        yield
+    except BaseException:
+        _remove(path, [shard.name for shard in shards])
+        raise
+    _remove(path, before)
+
+
+def _shard_names(path: str | PathLike) -> list[str]:
+    """List the shards of a solution file; a missing or damaged one has none."""
+    try:
+        with open_to_read(path, "solution", FORMAT_VERSION) as file:
+            return list(file["shards/name"].asstr()[()]) if "shards" in file else []
+    except (OSError, ValueError):
+        return []
+
+
+def _remove(path: str | PathLike, names: list[str]) -> None:
+    """Remove shards of a solution file."""
+    for name in names:
+        file = Path(name).name
+        if _FILE_NAME.fullmatch(file):  # whatever a foreign file may say
+            discard_shard(shard_folder(path) / file)

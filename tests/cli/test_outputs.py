@@ -1,0 +1,178 @@
+"""What ``solve`` writes: shards, the interface alone, a window; on any number of ranks."""
+
+import h5py
+import numpy as np
+import pytest
+
+from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.storage.shards import shard_folder
+from mosaicdd.storage.solution_file import read_solution
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+PROBLEM = ("--cells", "192x128", "--boundary", "gp:seed=3,noise=0.1", "--rtol", "1e-10")
+# Ranks add up in another order: a few units in the last place of values of order 1, per iteration.
+ROUNDING = 1e-12
+
+
+@pytest.fixture
+def solve(mosaicdd, common_path, strict_json):
+    """Return a function that runs ``solve --json`` to a named file: its path and the report."""
+
+    def run(name, *arguments):
+        path = common_path / f"{name}.h5"
+        ended = mosaicdd("solve", "-o", path, *PROBLEM, *arguments, "--json")
+        assert (ended.code, ended.err) == (0, "")
+        return path, strict_json(ended.out)
+
+    return run
+
+
+@RANKS
+def test_shards_equal_the_single_file(solve, comm):
+    single, _ = solve("single")
+    sharded, _ = solve("sharded", "--shards")
+    one, other = read_solution(single), read_solution(sharded)
+    np.testing.assert_array_equal(one.field, other.field)
+    np.testing.assert_array_equal(one.boundary.left, other.boundary.left)
+    np.testing.assert_array_equal(one.history["update"], other.history["update"])
+    assert len(list(shard_folder(sharded).iterdir())) == comm.size
+    comm.Barrier()
+
+
+@pytest.mark.ranks(2)
+def test_a_second_run_leaves_its_own_shards_only(solve, comm):
+    path, _ = solve("out", "--shards")
+    first = set(shard_folder(path).iterdir())
+    comm.Barrier()
+    solve("out", "--shards")
+    second = set(shard_folder(path).iterdir())
+    assert len(second) == comm.size
+    assert not first & second
+    comm.Barrier()
+    solve("out")
+    assert not shard_folder(path).exists()
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_rank_that_cannot_write_its_shard_ends_all_and_keeps_the_file_before(
+    solve, mosaicdd, common_path, comm, monkeypatch
+):
+    path, _ = solve("out", "--shards")
+    before = path.read_bytes()
+    names = sorted(shard_folder(path).iterdir())
+    comm.Barrier()
+    if comm.rank == comm.size - 1:
+
+        def full(*arguments):
+            raise OSError("No space left on device")
+
+        monkeypatch.setattr("mosaicdd.cli.parts.writing_shard", full)
+    ended = mosaicdd("solve", "-o", path, *PROBLEM, "--boundary", "gp:seed=4", "--shards")
+    assert ended.code != 0
+    assert "No space left" in ended.err
+    assert path.read_bytes() == before
+    assert sorted(shard_folder(path).iterdir()) == names
+    comm.Barrier()
+
+
+@RANKS
+def test_the_interface_alone_has_the_lines_of_the_field(solve, comm):
+    path, report = solve("lines", "--fields", "interface", "--rtol", "1e-13")
+    whole, _ = solve("whole", "--rtol", "1e-13")
+    field = read_solution(whole).field
+    assert report["residual"] is None
+    assert report["discrete_residual"] is None
+    assert report["error_estimate"] > 0
+    with h5py.File(path) as file:
+        assert "solution" not in file
+        assert file.attrs["status"] == report["status"]
+        assert len(file["boundary/top"]) == 193
+        rows, columns = file["lines/0"][()], file["lines/1"][()]
+    # The field is T v on the lines, v is what converged: their difference is the last residual.
+    np.testing.assert_allclose(rows[1:-1, 1:-1], field[16:-16:16, 1:-1], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(columns[1:-1, 1:-1], field[1:-1, 16:-16:16].T, rtol=0, atol=1e-11)
+    comm.Barrier()
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize("command", ["compare", "plot"])
+def test_without_a_field_commands_say_what_is_missing(command, solve, mosaicdd):
+    path, _ = solve("lines", "--fields", "interface")
+    ended = mosaicdd(command, path)
+    assert ended.code == 2
+    assert len(ended.err.splitlines()) == 1
+    assert "holds the interface only: /solution is missing" in ended.err
+
+
+@RANKS
+@pytest.mark.parametrize("extra", [(), ("--shards",), ("--certify", "1e-10")], ids=str)
+@pytest.mark.parametrize(
+    "window", ["0:3,0:2", "1.1:1.9,0.4:0.45", "2.5:3,1.6:2", "0:0.01,0:2", "2.99:3,1.99:2"]
+)
+def test_a_window_is_cut_out_of_the_field(window, extra, solve, comm):
+    path, report = solve("window", "--window", window, *extra)
+    whole, _ = solve("whole", *(extra if extra != ("--shards",) else ()))
+    part, field = read_solution(path), read_solution(whole).field
+    h = 0.5 / 32
+    (x0, x1), (y0, y1) = ([float(end) / h for end in axis.split(":")] for axis in window.split(","))
+    rows = slice(int(np.floor(y0)), int(np.ceil(y1)) + 1)
+    columns = slice(int(np.floor(x0)), int(np.ceil(x1)) + 1)
+    np.testing.assert_allclose(part.field, field[rows, columns], rtol=0, atol=ROUNDING)
+    assert report["window"] == [
+        [columns.start * h, (columns.stop - 1) * h],
+        [rows.start * h, (rows.stop - 1) * h],
+    ]
+    assert report["discrete_residual"] is None
+    comm.Barrier()
+
+
+@RANKS
+def test_a_window_compares_with_all_references(solve, mosaicdd, strict_json):
+    part, _ = solve("part", "--window", "1.1:1.9,0.4:1.3")
+    whole, _ = solve("whole")
+    for reference in ("dst", "pyamg", whole, part):
+        ended = mosaicdd("compare", part, "--reference", reference, "--json")
+        assert ended.code == 0
+        assert strict_json(ended.out)["mae"] < 1e-4
+    ended = mosaicdd("compare", whole, "--reference", part)
+    assert ended.code == 2
+    assert "holds another window" in ended.err
+
+
+@pytest.mark.ranks(1)
+def test_a_window_can_be_drawn(solve, mosaicdd):
+    path, _ = solve("part", "--window", "1.1:1.9,0.4:1.3")
+    assert mosaicdd("plot", path).code == 0
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--window", "0:4,0:1"), ("--window", "x from 0 to 4", "0 to 3")),
+        (("--window", "1:1,0:1"), ("--window", "holds nothing")),
+        (("--window", "1,2"), ("--window", "not of the form X0:X1,Y0:Y1")),
+        (("--window", "0:nan,0:1"), ("--window", "not of the form")),
+        (("--fields", "interface", "--window", "0:1,0:1"), ("--fields interface", "--window")),
+        (("--fields", "interface", "--shards"), ("--fields interface", "--shards")),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_any_work(
+    arguments, words, mosaicdd, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(SchwarzSolver, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *PROBLEM, *arguments)
+    assert ended.code == 2
+    assert all(word in ended.err for word in words), ended.err
+
+
+@pytest.mark.ranks(1)
+def test_a_file_where_the_shards_should_be_is_refused_before_any_work(
+    mosaicdd, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(SchwarzSolver, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    (tmp_path / "out.h5.shards").write_text("mine")
+    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *PROBLEM, "--shards")
+    assert ended.code == 2
+    assert "--shards" in ended.err
+    assert "is a file, a folder is needed" in ended.err

@@ -1,0 +1,35 @@
+"""The fill of a window: the values of the whole fill, for the work of the window."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.window import Window
+from mosaicdd.schwarz.fill import Fill
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_every_rank_has_its_part_of_the_window(make_lattice, make_solver, problem, make_grid):
+    lattice, window = make_lattice((9, 12)), Window((3, 30), (14, 49))
+    boundary, _ = problem(lattice)
+    whole = make_solver(lattice).solve(boundary).field.numpy()
+    solution = make_solver(lattice, grid=make_grid(), window=window).solve(boundary)
+    assert solution.place == window.clip(solution.place)
+    # Ranks add up in another order: units in the last place of values of order 1.
+    np.testing.assert_allclose(solution.field, whole[solution.place], rtol=0, atol=1e-12)
+    assert solution.residual is None
+    assert solution.discrete_residual is None
+
+
+def test_the_work_is_that_of_the_window(make_lattice, make_solver, problem, monkeypatch):
+    lattice, filled, add = make_lattice((32, 32)), [], Fill._add
+    boundary, _ = problem(lattice)
+
+    def counting(self, v, first, down):
+        filled.append(down * self.block.region_subdomains[1])
+        add(self, v, first, down)
+
+    monkeypatch.setattr(Fill, "_add", counting)
+    make_solver(lattice, window=Window((40, 40), (49, 49))).solve(boundary)
+    # Nodes 40..48 lie in the lattice cells 10, 11 and 12; with s = 4 the subdomains centred at
+    # 10..12 own these, and one ring more reaches into them.
+    assert sum(filled) == 5 * 5
