@@ -147,6 +147,14 @@ class Output:
         self._begin(writing_interface)
         write_lines(movement, v, self._writer, self._dtype)
 
+    def points(self, points: np.ndarray, values: np.ndarray) -> None:
+        """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` there."""
+        if self._grid.is_root:
+            self._writer.create("points", points.shape, "float64")
+            self._writer.write("points", points, (slice(None),))
+            self._writer.create("values", values.shape, self._dtype)
+            self._writer.write("values", values, (slice(None),))
+
     def _begin(self, new_file: Callable, *arguments) -> None:
         """Open the file on the root."""
         if self._grid.is_root:

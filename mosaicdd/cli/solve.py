@@ -4,6 +4,7 @@ import math
 import time
 
 import click
+import numpy as np
 import torch
 
 from mosaicdd.cli.bad_input import bad_input
@@ -13,6 +14,7 @@ from mosaicdd.cli.show import stage
 from mosaicdd.cli.solve_options import solve_options
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.points import on_grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.base import LocalSolver
@@ -26,6 +28,7 @@ from mosaicdd.problems.equations import Equation, equation
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.boundary_file import read_boundary
+from mosaicdd.storage.points_file import read_points
 from mosaicdd.storage.shards import require_shard_folder
 
 _RTOL = {"float64": 1e-7, "float32": 1e-5}
@@ -63,6 +66,7 @@ def solve(
     dtype: str,
     fields: str,
     extent: tuple[tuple[float, float], ...] | None,
+    points: str | None,
     shards: bool,
     as_json: bool,
 ):
@@ -114,6 +118,8 @@ def solve(
         lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
     with bad_input("--window"):
         window = None if extent is None else Window.of_extent(lattice.grid, extent)
+    with bad_input("--points"):
+        places = on_root(comm, lambda: _points(points, lattice.grid))
     with bad_input():
         settings = SolveSettings(
             levels=int(levels),
@@ -146,6 +152,8 @@ def solve(
         clock = Stopwatch(traced=trace is not None)
         wanted = {"fill": fields == "solution", "window": window}
         schwarz = SchwarzSolver(grid, lattice, solver, settings, **wanted, clock=clock)
+    with bad_input("--points"):
+        values_at = schwarz.plan_points(on_grid(places, lattice.grid)) if points else None
     truth = None
     if until_mae is not None:
         field = REFERENCES[reference](solver.equation, data) if grid.is_root else None
@@ -175,6 +183,10 @@ def solve(
         )
         if fields == "interface":
             file.interface(schwarz.movement, solution.interface)
+        if points:
+            with clock.part("points"):
+                (values,) = values_at(solution.interface, [data])
+            file.points(places, values)
         file.maps(solution)
         report = report_of(grid, lattice, solver, settings, solution, device)
         report |= {"fields": fields, "window": _extent_for_people(window, lattice.grid)}
@@ -195,6 +207,8 @@ def _seconds(setup: float, solved: dict[str, float], clock, start: float) -> dic
     write = clock.seconds.get("write", 0.0)
     parts = {"setup": setup} | solved | {"write": write}
     parts["assemble"] -= write
+    if "points" in clock.seconds:
+        parts["points"] = clock.seconds["points"]
     return parts | {"total": time.perf_counter() - start}
 
 
@@ -203,6 +217,15 @@ def _require_field(fields: str, *, window: bool, shards: bool) -> None:
     for name, given in (("--window", window), ("--shards", shards)):
         if given and fields == "interface":
             raise ValueError(f"{name} is about the field, which is left out; leave out one of them")
+
+
+def _points(path: str | None, grid: Grid) -> np.ndarray | None:
+    """Read points, (x, y) in domain coordinates, and check that they lie in the domain."""
+    if path is None:
+        return None
+    points = read_points(path)
+    on_grid(points, grid)
+    return points
 
 
 def _extent_for_people(window: Window | None, grid: Grid) -> list[list[float]] | None:

@@ -169,6 +169,12 @@ _OPTIONS = (
         help="Fill and write this part of the domain only, snapped outwards to grid nodes.",
     ),
     click.option(
+        "--points",
+        metavar="FILE",
+        help="Write the solution at these points, too, between the nodes by the network: rows 'x y', "
+        "text or .npy.",
+    ),
+    click.option(
         "--shards",
         is_flag=True,
         help="Every rank writes its part of the field to OUT.h5.shards, which OUT.h5 presents as one.",

@@ -13,6 +13,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.base import OutsideRange, Plan
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
+from mosaicdd.local_solvers.point_plan import PointPlan
 from mosaicdd.local_solvers.reflection_plan import linear_plan
 from mosaicdd.local_solvers.spectrum_range import SpectrumRange
 from mosaicdd.problems.equations import Equation
@@ -69,6 +70,11 @@ class NetworkSolver:
             operator = self.operator(points)
             return linear_plan(operator, points, self.subdomain, device=device, dtype=dtype)
         return NetworkPlan(self, points, device=device, dtype=dtype)
+
+    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
+        """Prepare the solve at points that are not fixed, one for each perimeter."""
+        most = _ACTIVATION_BYTES[torch.device(device).type]
+        return PointPlan(self, activation_bytes=most, device=device, dtype=dtype)
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if the card states one."""

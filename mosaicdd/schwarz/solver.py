@@ -29,6 +29,7 @@ from mosaicdd.schwarz.layouts import block_of, field_layout
 from mosaicdd.schwarz.line_residual import LineResidual
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.movement import InterfaceMovement
+from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.range_check import subdomains_outside
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
@@ -199,6 +200,17 @@ class SchwarzSolver:
         v = Interface(self.block, problems=self.problems, **self._kind)
         self.movement.scatter(lines, v)
         return v
+
+    def plan_points(self, points: np.ndarray) -> PointValues:
+        """Plan the evaluation of solutions at points ``(q, 2)``, (y, x) in cells of the grid.
+
+        Raises
+        ------
+        TypeError
+            If the local solver that the field is filled by has values at grid nodes only.
+        """
+        local_solver = self._filling.local_solver
+        return PointValues(self._grid, local_solver, self.movement, points, **self._kind)
 
     def solve(self, boundary: Boundary, **options) -> Solution:
         """Solve for boundary data; options as those of `solve_many`."""

@@ -13,15 +13,15 @@ class ArrayWriter:
     def __init__(self, file: h5py.File):
         self._file = file
 
-    def create(self, name: str, shape: tuple[int, int], dtype: str) -> None:
+    def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Add an array of zeros that parts can be written to."""
         self._file.create_dataset(name, shape=shape, dtype=dtype)
 
-    def write(self, name: str, part: np.ndarray, place: tuple[slice, slice]) -> None:
+    def write(self, name: str, part: np.ndarray, place: tuple[slice, ...]) -> None:
         """Write a part of an array to its place."""
         self._file[name][place] = part
 
-    def into(self, name: str) -> Callable[[np.ndarray, tuple[slice, slice]], None]:
+    def into(self, name: str) -> Callable[[np.ndarray, tuple[slice, ...]], None]:
         """Return the `write` of one array."""
         return functools.partial(self.write, name)
 

@@ -126,7 +126,7 @@ def test_a_window_is_cut_out_of_the_field(window, extra, solve, comm):
     comm.Barrier()
 
 
-@RANKS
+@pytest.mark.ranks(1)
 def test_a_window_compares_with_all_references(solve, mosaicdd, strict_json):
     part, _ = solve("part", "--window", "1.1:1.9,0.4:1.3")
     whole, _ = solve("whole")

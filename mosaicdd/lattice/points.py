@@ -1,0 +1,93 @@
+"""Points between grid nodes: where they lie on the grid, and which subdomains cover them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
+
+_ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
+
+
+def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:
+    """Turn points ``(q, 2)``, (x, y) in domain coordinates, into (y, x) in cells.
+
+    Raises
+    ------
+    ValueError
+        If one is not finite or lies outside of the domain.
+    """
+    cells = points[:, ::-1] / grid.spacing
+    nodes = np.rint(cells)
+    cells = np.where(np.abs(cells - nodes) < _ROUNDING, nodes, cells)
+    outside = ~((cells >= 0) & (cells <= grid.shape)).all(axis=1)  # NaN, too
+    if outside.any():
+        first = int(outside.argmax())
+        (x, y), (height, width) = points[first], grid.size
+        raise ValueError(
+            f"{outside.sum()} of {len(points)} points lie outside of the domain, 0 to {width:g} along "
+            f"x and 0 to {height:g} along y; the first is number {first + 1}, ({x:g}, {y:g})"
+        )
+    return cells
+
+
+@dataclass(frozen=True)
+class Cover:
+    """For some points, one of the subdomains that cover each, and its weight there.
+
+    Parameters
+    ----------
+    index
+        Which of the points, ``(B,)``.
+    centres
+        Lattice nodes in the middle of the subdomains, ``(B, 2)``.
+    local
+        The points in cells from the lower-left corners of the subdomains, ``(B, 2)``.
+    weights
+        Of the partition of unity, ``(B,)``.
+    """
+
+    index: np.ndarray
+    centres: np.ndarray
+    local: np.ndarray
+    weights: np.ndarray
+
+
+def owned_points(points: np.ndarray, block: Block) -> np.ndarray:
+    """Say which points ``(q, 2)`` on the grid lie in lattice cells that a block owns: ``(q,)``."""
+    cells = _lattice_cells(points, block)
+    owned = np.ones(len(points), bool)
+    for axis in (0, 1):
+        part = block.owned_cells(axis)
+        first = block.first[axis]
+        owned &= (cells[:, axis] >= first + part.start) & (cells[:, axis] < first + part.stop)
+    return owned
+
+
+def covers(points: np.ndarray, index: np.ndarray, block: Block) -> Iterator[Cover]:
+    """Yield up to four covers of the points ``points[index]``, whose weights add up to 1.
+
+    The weights are those of the fill, hats along both axes, at any point: in a lattice cell they
+    are bilinear, and 1 towards an edge of the domain, where no other subdomain reaches.
+    """
+    s, chosen = block.lattice.spacing, points[index]
+    cells = _lattice_cells(chosen, block)
+    fraction = chosen / s - cells
+    fraction[cells == 0] = 1.0
+    fraction[cells == np.array(block.lattice.cells) - 1] = 0.0
+    for dy in (0, 1):
+        for dx in (0, 1):
+            upper = np.array((dy, dx))
+            weights = np.where(upper == 1, fraction, 1.0 - fraction).prod(axis=1)
+            some = weights > 0
+            centres = (cells + upper)[some]
+            local = chosen[some] - (centres - 1) * s
+            yield Cover(index[some], centres, local, weights[some])
+
+
+def _lattice_cells(points: np.ndarray, block: Block) -> np.ndarray:
+    """Return the lattice cells ``(q, 2)`` that points lie in; the last ones are closed."""
+    last = np.array(block.lattice.cells) - 1
+    return np.minimum(np.floor(points / block.lattice.spacing).astype(int), last)

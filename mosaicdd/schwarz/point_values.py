@@ -1,0 +1,107 @@
+"""The solution at arbitrary points, by a network: it takes any position within its subdomain.
+
+Between the nodes the value is blended as the fill blends it at the nodes, from the up to four
+subdomains that cover a point; on the edge of the domain the boundary data are interpolated linearly.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.points import Cover, covers, owned_points
+from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.fill import FILL_HALO
+from mosaicdd.schwarz.movement import InterfaceMovement
+
+
+class PointValues:
+    """Evaluates solutions at points; every rank those that lie in its block.
+
+    Parameters
+    ----------
+    points
+        ``(q, 2)``, (y, x) in cells of the grid, the same on all ranks.
+
+    Raises
+    ------
+    TypeError
+        If the local solver has values at grid nodes only.
+    """
+
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        local_solver: LocalSolver,
+        movement: InterfaceMovement,
+        points: np.ndarray,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
+        if not isinstance(local_solver, NetworkSolver):
+            raise TypeError(
+                "an exact local solver has values at grid nodes only; points between them need a "
+                "network, without --out-of-range exact and --certify"
+            )
+        self._grid = grid
+        self._movement = movement
+        self._points = points
+        self._plan = local_solver.plan_points(device=device, dtype=dtype)
+
+    def __call__(self, v: Interface, boundaries: Sequence[Boundary]) -> np.ndarray:
+        """Return the values of each problem, ``(n, q)``, on all ranks."""
+        wide = self._movement.widen(v, FILL_HALO)
+        block, points = wide.block, self._points
+        values = np.zeros((wide.problems, len(points)))
+        ends = np.array(block.lattice.grid.shape)
+        owned = owned_points(points, block)
+        inside = ((points > 0) & (points < ends)).all(axis=1)
+        for cover in covers(points, np.flatnonzero(owned & inside), block):
+            for problem in range(wide.problems):
+                values[problem, cover.index] += cover.weights * self._predict(wide, problem, cover)
+        edge = np.flatnonzero(owned & ~inside)
+        for problem, boundary in enumerate(boundaries):
+            values[problem, edge] = _on_edge(boundary, points[edge])
+        return self._grid.sum(values)
+
+    def _predict(self, v: Interface, problem: int, cover: Cover) -> np.ndarray:
+        """Return what one subdomain per point predicts there."""
+        values, chunk = np.empty(len(cover.index)), self._plan.chunk
+        for start in range(0, len(values), chunk):
+            part = slice(start, start + chunk)
+            g = perimeters_at(v, problem, cover.centres[part])
+            values[part] = self._plan(g, cover.local[part]).cpu().numpy()
+        return values
+
+
+def perimeters_at(v: Interface, problem: int, centres: np.ndarray) -> torch.Tensor:
+    """Gather the perimeters of subdomains given by their centres, ``(B, 2)``: ``(B, P)``."""
+    block, device = v.block, v.flat.device
+    s, m = block.lattice.spacing, block.lattice.subdomain.cells
+    centres = torch.from_numpy(centres - np.array(block.first)).to(device)
+    row, column = centres[:, :1], centres[:, 1:]
+    along = torch.arange(m, device=device)
+    rows, columns = (lines[problem] for lines in v.lines)
+    sides = (
+        rows[row - 1, (column - 1) * s + along],
+        columns[column + 1, (row - 1) * s + along],
+        rows[row + 1, (column + 1) * s - along],
+        columns[column - 1, (row + 1) * s - along],
+    )
+    return torch.cat(sides, dim=1)
+
+
+def _on_edge(boundary: Boundary, points: np.ndarray) -> np.ndarray:
+    """Interpolate boundary data at points ``(q, 2)`` on the edge of the domain."""
+    values = np.empty(len(points))
+    for axis in (0, 1):
+        for end, at in ((0, 0), (-1, boundary.shape[axis])):
+            here = points[:, axis] == at
+            edge = boundary.edge(axis, end)
+            values[here] = np.interp(points[here, 1 - axis], np.arange(len(edge)), edge)
+    return values

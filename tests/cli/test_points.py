@@ -1,0 +1,182 @@
+"""``solve --points``: the solution anywhere, by the network."""
+
+import h5py
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.points import on_grid
+from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.schwarz.stopping import StoppingRule
+from mosaicdd.storage.solution_file import read_solution
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+H = 0.5 / 32
+GRID = Grid((128, 192), H)
+CELLS = ("--cells", "192x128")
+
+
+@pytest.fixture
+def solve(mosaicdd, common_path, comm):
+    """Return a function that solves for points: the path, and the values there."""
+
+    def run(points, *arguments, write=np.save, name="points.npy"):
+        file, path = common_path / name, common_path / "out.h5"
+        if comm.rank == 0:
+            write(file, points)
+        comm.Barrier()
+        ended = mosaicdd("solve", "-o", path, *CELLS, "--points", file, "--json", *arguments)
+        assert (ended.code, ended.err) == (0, "")
+        with h5py.File(path) as stored:
+            np.testing.assert_array_equal(stored["points"][()], points)
+            values = stored["values"][()]
+        comm.Barrier()
+        return path, values
+
+    return run
+
+
+def all_nodes():
+    """Return all grid nodes as rows x y, bottom row first."""
+    y, x = np.meshgrid(np.arange(129) * H, np.arange(193) * H, indexing="ij")
+    return np.stack([x.ravel(), y.ravel()], axis=1)
+
+
+def between_nodes():
+    """Return points anywhere in the domain, on its edge and on lattice lines, too."""
+    points = np.random.default_rng(0).uniform((0.0, 0.0), GRID.size[::-1], (2000, 2))
+    points[:50, 0], points[50:100, 1] = 0.0, GRID.size[0]
+    points[100:150, 0] = 1.25  # a lattice line
+    return points
+
+
+@RANKS
+@pytest.mark.parametrize("solver", ["laplace", "laplace-sdnet"])
+def test_at_grid_nodes_the_values_are_those_of_the_field(solver, solve):
+    path, values = solve(
+        all_nodes(), "--local-solver", solver, "--boundary", "gp:seed=1,noise=0.05"
+    )
+    # Products in another order: units in the last place of values of order 1.
+    np.testing.assert_allclose(values, read_solution(path).field.ravel(), rtol=0, atol=1e-12)
+
+
+@RANKS
+@pytest.mark.parametrize("solver", ["laplace", "laplace-sdnet"])
+def test_what_the_lifting_knows_is_exact_at_any_point(solver, solve):
+    points = between_nodes()
+    x, y = points.T
+    arguments = ("--local-solver", solver, "--rtol", "1e-13")
+    _, values = solve(points, *arguments, "--boundary", "expr:x*x-y*y+3*x*y-x+1")
+    error = np.abs(values - (x * x - y * y + 3 * x * y - x + 1))
+    inner = (x > 0) & (y < GRID.size[0])
+    # Harmonic polynomials up to degree 2 leave no remainder for the network, and values up to 26.
+    assert error[inner].max() <= 26 * 1e-12
+    # On the edge the data are interpolated linearly: h^2/8 of a second derivative of 2.
+    assert 0.5 * H**2 / 8 < error[~inner].max() <= 2 * H**2 / 8 * (1 + 1e-9)
+
+
+@RANKS
+def test_between_the_nodes_a_smooth_solution_is_about_as_good_as_interpolated(solve):
+    points = between_nodes()
+    x, y = points.T
+    _, values = solve(points, "--boundary", "expr:exp(x)*cos(y)/20")
+    error = np.abs(values - np.exp(x) * np.cos(y) / 20)
+    # Bilinear interpolation: h^2/8 (|u_xx| + |u_yy|), both up to exp(3)/20. A network that has seen
+    # nodes only is that good at most points, not where it folds the square.
+    bilinear = 2 * np.exp(3) / 20 * H**2 / 8
+    assert np.sqrt((error**2).mean()) <= bilinear
+    assert np.quantile(error, 0.99) <= bilinear
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("solver", ["laplace", "laplace-sdnet"])
+def test_ranks_do_not_change_the_values(solver, solve, make_grid, comm):
+    points = between_nodes()
+    arguments = ("--local-solver", solver, "--boundary", "gp:seed=1")
+    _, values = solve(points, *arguments)
+    _, turned = solve(points, *arguments, "--dims", f"1x{comm.size}")
+    # Ranks add up in another order: units in the last place of values of order 1, per iteration.
+    np.testing.assert_allclose(values, turned, rtol=0, atol=1e-12)
+    serial = comm.bcast(_alone(points, solver, make_grid) if comm.rank == 0 else None)
+    np.testing.assert_allclose(values, serial, rtol=0, atol=1e-12)
+
+
+def _alone(points, solver, make_grid):
+    """Solve on this rank alone."""
+    network = load_local_solver(solver, LAPLACE)
+    settings = SolveSettings(stopping=StoppingRule(rtol=1e-7))
+    lattice = Lattice(GRID, network.subdomain)
+    alone = SchwarzSolver(make_grid(alone=True), lattice, network, settings)
+    boundary = Boundary.of_gaussian_process(GRID, seed=1)
+    evaluate = alone.plan_points(on_grid(points, GRID))
+    return evaluate(alone.solve(boundary).interface, [boundary])[0]
+
+
+@RANKS
+def test_points_need_no_field(solve, comm):
+    path, values = solve(between_nodes(), "--fields", "interface")
+    with h5py.File(path) as file:
+        assert "solution" not in file
+    comm.Barrier()
+    _, with_field = solve(between_nodes())
+    np.testing.assert_array_equal(values, with_field)
+
+
+@pytest.mark.ranks(1)
+def test_points_can_be_a_text(solve):
+    def write(file, points):
+        np.savetxt(file, points, header="x y", fmt="%.17g")
+
+    _, values = solve(between_nodes(), write=write, name="points.txt")
+    np.testing.assert_array_equal(values, solve(between_nodes())[1])
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    "exact",
+    [("--local-solver", "exact"), ("--out-of-range", "exact"), ("--certify", "1e-6")],
+    ids=" ".join,
+)
+def test_what_is_exact_at_nodes_only_is_refused_before_any_work(
+    exact, mosaicdd, common_path, comm, monkeypatch
+):
+    monkeypatch.setattr(SchwarzSolver, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    file = common_path / "points.txt"
+    if comm.rank == 0:
+        file.write_text("0.5 0.5\n")
+    comm.Barrier()
+    ended = mosaicdd("solve", "-o", common_path / "out.h5", *CELLS, "--points", file, *exact)
+    assert ended.code == 2
+    assert "Error: --points: an exact local solver has values at grid nodes only" in ended.err
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            "0.5 0.5\n0.5 2.1\n3.5 1\n",
+            ("2 of 3 points", "0 to 3 along x", "0 to 2 along y", "number 2, (0.5, 2.1)"),
+        ),
+        ("0.5 nan\n", ("1 of 1 points",)),
+        ("0.5\n", ("rows of two numbers",)),
+        ("0.5 0.5 0.5\n", ("rows of two numbers",)),
+        ("a b\n", ("rows of two numbers",)),
+        ("", ("holds no points",)),
+        (None, ("missing",)),
+    ],
+)
+def test_points_of_no_use_are_refused_in_one_line(content, words, mosaicdd, common_path, comm):
+    file = common_path / "points.txt"
+    if comm.rank == 0 and content is not None:
+        file.write_text(content)
+    comm.Barrier()
+    ended = mosaicdd("solve", "-o", common_path / "out.h5", *CELLS, "--points", file)
+    assert ended.code == 2
+    assert all(word in ended.err for word in ("Error: --points", *words)), ended.err
+    assert all(line.startswith("Error: ") for line in ended.err.splitlines())
