@@ -153,3 +153,14 @@ def test_a_file_that_is_not_completed_leaves_the_one_before_with_its_shards(path
         write(path, "0b", FIELD + 1)
     assert names(path) == [f"0a-{rank:04d}.h5" for rank in range(4)]
     np.testing.assert_array_equal(read_solution(path).field, FIELD)
+
+
+def test_any_changed_byte_of_a_shard_is_refused(path):
+    shard = shard_folder(path) / "0a-0001.h5"
+    content, rng = shard.read_bytes(), np.random.default_rng(1)
+    for place in rng.choice(len(content), 100, replace=False):
+        changed = bytearray(content)
+        changed[place] ^= int(rng.integers(1, 256))
+        shard.write_bytes(changed)
+        with pytest.raises(ValueError, match=r"0a-0001\.h5"):
+            read_solution(path)
