@@ -143,9 +143,10 @@ def solve(
         )
         grid = ProcessGrid(comm, dims or choose_dims(comm.size, lattice.subdomains))
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
-        agree(
-            comm, lambda: require_memory(comm, _bytes_of_rank(lattice, settings.dtype, comm.size))
-        )
+        filled = window or Window.whole(lattice.grid)
+        nodes = math.prod(filled.shape) if fields == "solution" else 0
+        needed_bytes = _bytes_of_rank(lattice, nodes, settings.dtype, comm.size)
+        agree(comm, lambda: require_memory(comm, needed_bytes))
     with bad_input("--boundary"):
         data = on_root(comm, lambda: _boundary(boundary, lattice.grid))
     with bad_input():
@@ -166,7 +167,7 @@ def solve(
     watch = Watch(checkpoints.save, 60 * checkpoint_minutes)
     comm.Barrier()
     setup = time.perf_counter() - start
-    form = {"window": window or Window.whole(lattice.grid), "place": schwarz.place}
+    form = {"window": filled, "place": schwarz.place}
     with (
         Output(output, grid, lattice, data, dtype, clock, **form, shards=shards) as file,
         stage("solving", quiet=as_json or not grid.is_root) as show,
@@ -233,11 +234,10 @@ def _extent_for_people(window: Window | None, grid: Grid) -> list[list[float]] |
     return window and [list(ends) for ends in window.extent(grid)[::-1]]
 
 
-def _bytes_of_rank(lattice: Lattice, dtype: torch.dtype, ranks: int) -> int:
-    """Return what a rank needs at least: its part of the field and four interfaces."""
-    field = math.prod(lattice.grid.nodes)
-    interface = 2 * field // lattice.spacing
-    return (field + 4 * interface) * dtype.itemsize // ranks
+def _bytes_of_rank(lattice: Lattice, filled: int, dtype: torch.dtype, ranks: int) -> int:
+    """Return what a rank needs at least: its part of the ``filled`` nodes and four interfaces."""
+    interface = 2 * math.prod(lattice.grid.nodes) // lattice.spacing
+    return (filled + 4 * interface) * dtype.itemsize // ranks
 
 
 def _local_solver(name: str, needed: Equation, *, tested: bool, guarded: bool) -> LocalSolver:

@@ -140,6 +140,8 @@ def replacing_shards(path: str | PathLike, shards: list[Shard]) -> Iterator[None
 
 def _shard_names(path: str | PathLike) -> list[str]:
     """List the shards of a solution file; a missing or damaged one has none."""
+    if not shard_folder(path).is_dir():  # to open the file means to read all of it
+        return []
     try:
         with open_to_read(path, "solution", FORMAT_VERSION) as file:
             return list(file["shards/name"].asstr()[()]) if "shards" in file else []
