@@ -20,8 +20,9 @@ def local_solver(name: str) -> LocalSolver:
 
 
 def schwarz_solver(
-    solver: LocalSolver, cells: tuple[int, int], settings: SolveSettings
+    solver: LocalSolver, cells: tuple[int, int], settings: SolveSettings, *, problems: int = 1
 ) -> SchwarzSolver:
-    """Plan a solve on ``(ny, nx)`` cells on this process alone."""
+    """Plan a solve of so many problems at once, on ``(ny, nx)`` cells, on this process alone."""
     lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
-    return SchwarzSolver(ProcessGrid(MPI.COMM_SELF, (1, 1)), lattice, solver, settings)
+    grid = ProcessGrid(MPI.COMM_SELF, (1, 1))
+    return SchwarzSolver(grid, lattice, solver, settings, problems=problems)

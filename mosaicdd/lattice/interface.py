@@ -8,6 +8,7 @@ treat it as a vector. A lattice node stands in both families, with the same valu
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block
@@ -87,13 +88,14 @@ class Interface:
             other = 1 - axis
             along = slice(block.origin[other], block.origin[other] + block.cells[other] + 1)
             across = slice(block.origin[axis], block.origin[axis] + block.cells[axis] + 1, s)
-            for own, boundary in zip(lines, boundaries, strict=True):
-                for end, at in zip((0, -1), block.at_edge(axis), strict=True):
-                    if at:
-                        own[end] = torch.from_numpy(boundary.edge(axis, end)[along].copy())
-                for end, at in zip((0, -1), block.at_edge(other), strict=True):
-                    if at:
-                        own[:, end] = torch.from_numpy(boundary.edge(other, end)[across].copy())
+            for end, at in zip((0, -1), block.at_edge(axis), strict=True):
+                if at:
+                    edges = np.stack([b.edge(axis, end)[along] for b in boundaries])
+                    lines[:, end] = torch.from_numpy(edges)
+            for end, at in zip((0, -1), block.at_edge(other), strict=True):
+                if at:
+                    edges = np.stack([b.edge(other, end)[across] for b in boundaries])
+                    lines[:, :, end] = torch.from_numpy(edges)
 
     def owned_parts(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return views of the values that this block owns: every node of the interface once.

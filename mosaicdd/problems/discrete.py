@@ -4,6 +4,7 @@ Fields are arrays ``(ny + 1, nx + 1, ...)`` whose edge holds the boundary data; 
 right-hand sides. Used by the exact local solver, the datasets and the references.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -72,18 +73,23 @@ class DirichletSystem:
         edge[1:-1, 1:-1] = 0.0
         return -self.apply(edge).reshape(-1, *field.shape[2:])
 
-    def right_hand_side_norm(self, boundary: Boundary) -> float:
-        """Return the 2-norm of ``b`` from the edges alone: only the nodes next to them count."""
+    def right_hand_side_norms(self, boundaries: Sequence[Boundary]) -> np.ndarray:
+        """Return the 2-norm of each ``b`` from the edges alone: only the nodes next to them count."""
+        count = len(boundaries)
+        edges = {
+            name: np.stack([getattr(boundary, name) for boundary in boundaries], axis=-1)
+            for name in Boundary.EDGES
+        }
         strips = []
         for end, three in ((0, slice(0, 3)), (-1, slice(-3, None))):
-            rows = np.zeros((3, len(boundary.bottom)))
-            rows[:, 0], rows[:, -1] = boundary.left[three], boundary.right[three]
-            rows[end] = boundary.edge(0, end)
-            columns = np.zeros((len(boundary.left) - 2, 3))
-            columns[:, end] = boundary.edge(1, end)[1:-1]
+            rows = np.zeros((3, len(edges["bottom"]), count))
+            rows[:, 0], rows[:, -1] = edges["left"][three], edges["right"][three]
+            rows[end] = edges["top" if end else "bottom"]
+            columns = np.zeros((len(edges["left"]) - 2, 3, count))
+            columns[:, end] = edges["right" if end else "left"][1:-1]
             strips += [rows, columns]
-        values = np.concatenate([self.apply(strip).ravel() for strip in strips])
-        return float(scipy.linalg.norm(values, check_finite=False))
+        values = np.concatenate([self.apply(strip).reshape(-1, count) for strip in strips])
+        return scipy.linalg.norm(values, axis=0, check_finite=False)
 
     @cached_property
     def _factors(self):

@@ -54,5 +54,5 @@ class DiscreteResidual:
         """
         squares = self._grid.sum(self._squares)
         self._squares = np.zeros_like(squares)
-        norms = [self._system.right_hand_side_norm(boundary) or 1.0 for boundary in boundaries]
-        return np.sqrt(squares) / norms
+        norms = self._system.right_hand_side_norms(boundaries)
+        return np.sqrt(squares) / np.where(norms > 0, norms, 1.0)

@@ -19,7 +19,7 @@ from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.process_grid import ProcessGrid
 
-_BATCH = 64
+_BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache
 
 
 class EdgeError:
@@ -49,12 +49,12 @@ class EdgeError:
         total = np.zeros(v.problems)
         if not self._plans:
             return total
-        for batch in self._batches():
+        for batch in self._batches(max(1, _BATCH // v.problems)):
             total += self._square(v, batch)
         inside = math.prod(n - 1 for n in self._block.lattice.grid.shape)
         return np.sqrt(self._grid.sum(total) / inside)
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self, largest: int) -> Iterator[Batch]:
         """Yield the owned subdomains along the edge of the domain: rows, then columns."""
         block = self._block
         rows, columns = block.ring(0)
@@ -68,7 +68,7 @@ class EdgeError:
             ends = (slice(part.start, inside[along].start), slice(inside[along].stop, part.stop))
             for end in ends:
                 strip = (end, columns) if along == 0 else (inside[0], end)
-                yield from batches(strip, _BATCH)
+                yield from batches(strip, largest)
 
     def _square(self, v: Interface, batch: Batch) -> np.ndarray:
         """Return the sum of the weighted squares of the differences in a batch, ``(n,)``."""
@@ -79,7 +79,7 @@ class EdgeError:
         values = [torch.empty(count, (m - 1) ** 2, **self._tensors) for _ in self._plans]
         for plan, out in zip(self._plans, values, strict=True):
             plan(perimeters, out)
-        squares = torch.sub(*values).square_().view(-1, rows, columns, m - 1, m - 1)
+        squares = torch.sub(*values, out=values[0]).square_().view(v.problems, -1)
         hats_y, hats_x = (h[part] for h, part in zip(self._transfer.hats, batch, strict=True))
-        total = torch.einsum("nrcyx,ry,cx->n", squares, hats_y, hats_x)
-        return total.double().cpu().numpy()
+        weights = hats_y[:, None, :, None] * hats_x[:, None, :]  # (rows, columns, y, x)
+        return (squares @ weights.reshape(-1)).double().cpu().numpy()

@@ -52,12 +52,13 @@ def estimate_errors(
     on_interface = _SAFETY * monitor.distance(better, v)
     along_edge = edge_error(v)
     nodes = _SAFETY * (better.nodes() - v.nodes()).abs()
+    place = tuple(map(slice, v.block.start, v.block.stop))
     return [
         ErrorEstimate(
             rms=float(on_interface[i] + along_edge[i]),
             interface=float(on_interface[i]),
             nodes=nodes[i],
-            place=tuple(map(slice, v.block.start, v.block.stop)),
+            place=place,
         )
         for i in range(v.problems)
     ]

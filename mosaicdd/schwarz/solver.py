@@ -282,7 +282,9 @@ class SchwarzSolver:
         fields, residuals, discrete_residuals = self._assemble(v, boundaries, sink)
         outside = self._subdomains_outside(v)
         clock.append(time.perf_counter())
-        seconds = np.diff(clock).tolist()
+        parts = ("iterate", "estimate", "assemble")
+        seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
+        place = self.block.owned_nodes()[1]
         return [
             Solution(
                 status=statuses[i],
@@ -297,7 +299,7 @@ class SchwarzSolver:
                 field=None if fields is None else fields[i],
                 place=self.place,
                 layout=self.layout,
-                seconds=dict(zip(("iterate", "estimate", "assemble"), seconds, strict=True)),
+                seconds=dict(seconds),
             )
             for i in range(self.problems)
         ]

@@ -218,8 +218,9 @@ class Monitor:
             The problems that have ended by it.
         """
         called, means = totals[:_CALLS] > 0, totals[_CALLS:].reshape(_SUMS, -1) / self._unknowns
-        updates, sizes, residuals = np.sqrt(means[:3])
-        maes = means[3] if self._reference is not None else np.full(len(updates), np.nan)
+        # Python's numbers: one by one, numpy's are slow.
+        updates, sizes, residuals = np.sqrt(means[:3]).tolist()
+        maes = means[3].tolist() if self._reference is not None else [math.nan] * len(updates)
         running = [i for i, status in enumerate(self.statuses) if status is None]
         for i in running:
             self.sizes[i] = sizes[i]
@@ -277,12 +278,13 @@ class Monitor:
 
     def _cannot_go_on(self, history: History) -> str | None:
         updates = history.update
-        if not np.isfinite(updates[-1]):
+        if not math.isfinite(updates[-1]):
             return "diverged_nan"
-        if updates[-1] > _BLOW_UP * min(updates):
+        smallest = min(updates)
+        if updates[-1] > _BLOW_UP * smallest:
             return "diverged_tolerance"
         if len(updates) >= self.rule.max_iterations:
             return "diverged_max_iterations"
-        if len(updates) - int(np.argmin(updates)) > _PATIENCE:
+        if len(updates) - updates.index(smallest) > _PATIENCE:
             return "stagnated"
         return None

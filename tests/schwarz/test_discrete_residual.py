@@ -52,5 +52,5 @@ def test_it_is_the_residual_of_the_assembled_system(
 def test_the_norm_of_the_right_hand_side_needs_the_edges_alone(equation):
     field = np.random.default_rng(0).standard_normal((8, 12))
     system = DirichletSystem(equation, (7, 11))
-    norm = system.right_hand_side_norm(Boundary.of_field(field))
+    (norm,) = system.right_hand_side_norms([Boundary.of_field(field)])
     assert norm == pytest.approx(np.linalg.norm(system.right_hand_side(field)), rel=1e-14)

@@ -1,0 +1,91 @@
+"""Many problems on one core: one after the other, in batches, and by the classical methods.
+
+64 problems of 256 x 256 with boundary data of their own, in float64, by solvers planned before the
+clock starts; seconds are for everything else, the fill included. All ways take turns in one process,
+so that a busy machine is busy for all.
+
+Usage: bench_batch.py [CELLS [PROBLEMS [RUNS]]]
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+import torch
+from serial import local_solver, schwarz_solver
+from tables import publish, table
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.references import solve_by_multigrid, solve_by_sine_transform
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopping import StoppingRule
+
+_BATCHES = (8, 16, 64)
+_AMG = 4  # problems that pyAMG solves: all take it the same time
+
+
+def main(cells: int = 256, problems: int = 64, runs: int = 5) -> None:
+    """Run everything, print the table and write it to ``benchmarks/``."""
+    torch.set_num_threads(1)
+    grid = Grid((cells, cells), 0.5 / 32)
+    boundaries = [Boundary.of_gaussian_process(grid, seed=seed) for seed in range(problems)]
+    alone = "one after the other"
+    ways = {alone: _in_batches(1, boundaries)}
+    ways |= {f"batches of {n}": _in_batches(n, boundaries) for n in _BATCHES if n <= problems}
+    ways["fast sine transform, one by one"] = _one_by_one(solve_by_sine_transform, boundaries)
+    some = boundaries[:_AMG]
+    ways["pyAMG, one by one"] = _one_by_one(solve_by_multigrid, some)
+    seconds, fields = {name: [] for name in ways}, {}
+    for _ in range(runs):
+        for name, run in ways.items():
+            start = time.perf_counter()
+            fields[name] = run()
+            seconds[name].append(time.perf_counter() - start)
+    each = {name: median(taken) / len(fields[name]) for name, taken in seconds.items()}
+    truth = np.stack(fields["fast sine transform, one by one"])
+    rows = [
+        [
+            name,
+            f"{each[name] * problems:.3f}",
+            f"{each[name] * 1e3:.2f}",
+            f"{each[alone] / each[name]:.2f}",
+            f"{np.abs(np.stack(fields[name]) - truth[: len(fields[name])]).mean():.1e}",
+        ]
+        for name in ways
+    ]
+    text = table(
+        ["method", "seconds", "ms per problem", "speed-up", "MAE against sine transform"], rows
+    )
+    note = (
+        f"{problems} problems, shipped network, float64, rtol 1e-7; medians of {runs} rounds in which "
+        f"all methods take turns; pyAMG solves {len(some)} of the problems, its seconds are scaled. "
+        "The first call of each solver, which plans, is not counted."
+    )
+    publish("batch", f"{problems} problems of {cells} x {cells}, one core", f"{text}\n\n{note}")
+
+
+def _in_batches(batch: int, boundaries: list[Boundary]) -> Callable[[], list[np.ndarray]]:
+    """Return a function that solves all problems, so many at once."""
+    settings = SolveSettings(stopping=StoppingRule(rtol=1e-7))
+    solver = schwarz_solver(local_solver("laplace"), boundaries[0].shape, settings, problems=batch)
+
+    def run() -> list[np.ndarray]:
+        return [
+            solution.field.numpy()
+            for first in range(0, len(boundaries), batch)
+            for solution in solver.solve_many(boundaries[first : first + batch])
+        ]
+
+    return run
+
+
+def _one_by_one(solve: Callable, boundaries: list[Boundary]) -> Callable[[], list[np.ndarray]]:
+    return lambda: [solve(LAPLACE, boundary) for boundary in boundaries]
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
