@@ -24,8 +24,15 @@ from mosaicdd.storage.solution_file import read_solution
     metavar="SPEC",
     help="'pyamg', 'dst' (fast sine transform), 'expr:...' in x and y, or another solution file.",
 )
+@click.option(
+    "--problem",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Which of several problems of the file.",
+)
 @on_first_rank
-def plot(solution_file: str, output: str | None, reference: str):
+def plot(solution_file: str, output: str | None, reference: str, problem: int):
     """Draw a solution, a reference, their difference, and the convergence history."""
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
@@ -33,7 +40,7 @@ def plot(solution_file: str, output: str | None, reference: str):
         path = require_writable(output or Path(solution_file).with_suffix(".png"))
         if path.suffix not in (".png", ".pdf", ".svg"):
             raise ValueError(f"{path}: the name of a picture ends in .png, .pdf or .svg")
-        solution = read_solution(solution_file)
+        solution = read_solution(solution_file, problem)
         truth, name = reference_of_spec(reference, solution)
     from mosaicdd.report.figures import solution_figure
 

@@ -5,7 +5,7 @@ import numpy as np
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.references import REFERENCES
-from mosaicdd.storage.solution_file import StoredSolution, read_solution
+from mosaicdd.storage.solution_file import StoredSolution, count_problems, read_solution
 
 
 def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
@@ -14,7 +14,8 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, 
     Parameters
     ----------
     spec
-        A name of `REFERENCES`, ``expr:...``, or a solution file on the same grid.
+        A name of `REFERENCES`, ``expr:...``, or a solution file on the same grid; of a file with
+        several problems, the one of the same number.
 
     Raises
     ------
@@ -27,7 +28,7 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, 
         return REFERENCES[spec](pde, solution.boundary)[solution.window.place], spec
     if spec.startswith("expr:"):
         return _evaluate(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
-    other = read_solution(spec)
+    other = read_solution(spec, solution.problem if count_problems(spec) > 1 else 0)
     if other.grid != solution.grid:
         (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
         raise ValueError(

@@ -178,7 +178,7 @@ class Output:
             with self._writing:
                 self._writer.write(name, array, place)
 
-        collect(self._grid, parts, dtype, 2, write)
+        collect(self._grid.comm, parts, dtype, 2, write)
 
     def describe(self, report: dict, history: History) -> None:
         """Write the report and the history."""

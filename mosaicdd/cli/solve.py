@@ -23,11 +23,11 @@ from mosaicdd.local_solvers.guarded import GuardedSolver
 from mosaicdd.local_solvers.loading import load_local_solver
 from mosaicdd.local_solvers.self_test import require_self_test
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.boundary_spec import boundary_of_spec, is_file
+from mosaicdd.problems.boundary_spec import boundaries_of_spec, is_file
 from mosaicdd.problems.equations import Equation, equation
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.atomic import require_writable
-from mosaicdd.storage.boundary_file import read_boundary
+from mosaicdd.storage.boundary_file import read_boundaries
 from mosaicdd.storage.points_file import read_points
 from mosaicdd.storage.shards import require_shard_folder
 
@@ -55,6 +55,8 @@ def solve(
     until_mae: float | None,
     reference: str,
     batch_subdomains: int | None,
+    batch: int | None,
+    replicas: int,
     checkpoint_minutes: float,
     resume: bool,
     dims: tuple[int, int] | None,
@@ -80,6 +82,13 @@ def solve(
     """
     comm = world()  # with its one line where there is no MPI; the imports below need it
     from mosaicdd.cli.checkpoints import Checkpoints, listening
+    from mosaicdd.cli.many import (
+        ManyProblems,
+        default_batch,
+        require_one_problem,
+        require_replicas_fit,
+    )
+    from mosaicdd.cli.many_result import many_for_people
     from mosaicdd.cli.progress import IterationProgress
     from mosaicdd.cli.result import Output, for_people, parts_of_ranks, report_of
     from mosaicdd.cli.trace import write_trace
@@ -87,10 +96,11 @@ def solve(
     from mosaicdd.parallel.devices import device_of_rank
     from mosaicdd.parallel.memory import require_memory
     from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+    from mosaicdd.parallel.replicas import Replicas
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.schwarz.settings import SolveSettings
     from mosaicdd.schwarz.solver import SchwarzSolver
-    from mosaicdd.schwarz.stopping import StoppingRule
+    from mosaicdd.schwarz.stopping import CONVERGED, StoppingRule
     from mosaicdd.schwarz.stopwatch import Stopwatch
 
     start = time.perf_counter()
@@ -141,16 +151,39 @@ def solve(
             device=agree(comm, lambda: device_of_rank(comm, device)),
             dtype=getattr(torch, dtype),
         )
-        grid = ProcessGrid(comm, dims or choose_dims(comm.size, lattice.subdomains))
+        groups = Replicas(comm, replicas, dims)
+        ranks = groups.comm.size
+        grid = ProcessGrid(groups.comm, dims or choose_dims(ranks, lattice.subdomains))
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         filled = window or Window.whole(lattice.grid)
         nodes = math.prod(filled.shape) if fields == "solution" else 0
-        needed_bytes = _bytes_of_rank(lattice, nodes, settings.dtype, comm.size)
+        needed_bytes = _bytes_of_rank(lattice, nodes, settings.dtype, grid.size)
         agree(comm, lambda: require_memory(comm, needed_bytes))
     with bad_input("--boundary"):
-        data = on_root(comm, lambda: _boundary(boundary, lattice.grid))
+        boundaries = on_root(comm, lambda: _boundaries(boundary, lattice.grid))
+    clock = Stopwatch(traced=trace is not None)
+    if len(boundaries) > 1:
+        with bad_input():
+            given = {"resume": resume, "until_mae": until_mae is not None, "shards": shards}
+            given |= {"window": window is not None, "points": bool(points)}
+            given |= {"fields": fields != "solution"}
+            require_one_problem(len(boundaries), **given)
+            size = batch or default_batch(lattice, settings)
+            many = ManyProblems(groups, grid, lattice, solver, settings, boundaries, size, clock)
+        comm.Barrier()
+        setup = time.perf_counter() - start
+        with stage("solving", quiet=as_json or comm.rank > 0) as show:
+            report = many.run(
+                output, device, show, lambda solved: _seconds(setup, solved, clock, start)
+            )
+        if trace is not None:
+            write_trace(trace, comm, clock)
+        if comm.rank == 0:
+            click.echo(json_line(report) if as_json else many_for_people(report, output))
+        return 0 if report["status"] in CONVERGED else 1
+    (data,) = boundaries
     with bad_input():
-        clock = Stopwatch(traced=trace is not None)
+        require_replicas_fit(groups, len(boundaries))
         wanted = {"fill": fields == "solution", "window": window}
         schwarz = SchwarzSolver(grid, lattice, solver, settings, **wanted, clock=clock)
     with bad_input("--points"):
@@ -195,7 +228,7 @@ def solve(
         report["parts"] = parts_of_ranks(grid, clock)
         file.describe(report, solution.history)
     if trace is not None:
-        write_trace(trace, grid, clock)
+        write_trace(trace, comm, clock)
     if solution.status != "interrupted":
         checkpoints.remove()
     if grid.is_root:
@@ -249,5 +282,5 @@ def _local_solver(name: str, needed: Equation, *, tested: bool, guarded: bool) -
     return GuardedSolver(solver) if guarded else solver
 
 
-def _boundary(spec: str, grid: Grid) -> Boundary:
-    return read_boundary(spec, grid) if is_file(spec) else boundary_of_spec(spec, grid)
+def _boundaries(spec: str, grid: Grid) -> list[Boundary]:
+    return read_boundaries(spec, grid) if is_file(spec) else boundaries_of_spec(spec, grid)

@@ -18,7 +18,8 @@ _OPTIONS = (
         show_default=True,
         metavar="SPEC",
         help="Dirichlet data: 'gp:seed=0,length=L,amplitude=A,noise=S' (lengths in domain units; L by "
-        "default 1/16 of the perimeter), 'expr:sin(2*pi*x)', or an HDF5 file.",
+        "default 1/16 of the perimeter), 'expr:sin(2*pi*x)', or an HDF5 file. Many problems: "
+        "'gp:seed=0..63', or a file whose edges have a row for each.",
     ),
     click.option(
         "--local-solver",
@@ -100,12 +101,26 @@ _OPTIONS = (
         "[default: 1024; cuda: 65536]",
     ),
     click.option(
+        "--batch",
+        type=click.IntRange(min=1),
+        help="Problems that a group of ranks solves at once, of many. [default: up to 32768 "
+        "subdomains together; 1 with --accelerate or --certify]",
+    ),
+    click.option(
+        "--replicas",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Groups that the ranks are split into; each, of --dims ranks, solves its share of many "
+        "problems.",
+    ),
+    click.option(
         "--checkpoint-minutes",
         type=click.FloatRange(min=0.0),
         default=10.0,
         show_default=True,
         help="Minutes between checkpoints of the iteration (OUT.h5.checkpoint), which SIGTERM, SIGUSR1 "
-        "and Ctrl-C write, too; a run that ends by itself removes it.",
+        "and Ctrl-C write, too; a run that ends by itself removes it. Many problems: none.",
     ),
     click.option(
         "--resume", is_flag=True, help="Go on from OUT.h5.checkpoint, on any number of ranks."
@@ -113,7 +128,8 @@ _OPTIONS = (
     click.option(
         "--dims",
         type=SIZE_PAIR,
-        help="Ranks along x and y, as 2x3. [default: the shortest block edges]",
+        help="Ranks along x and y, as 2x3; of each group, with --replicas. [default: the shortest "
+        "block edges]",
     ),
     click.option(
         "--halo-depth",

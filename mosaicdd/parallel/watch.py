@@ -30,6 +30,11 @@ class Watch:
         """Ask for the work to stop; may be called by a signal handler."""
         self._interrupted = True
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether this rank was asked to stop."""
+        return self._interrupted
+
     def calls(self) -> tuple[float, float]:
         """Return, as numbers to add up over the ranks: stop, save."""
         due = self.save is not None and time.monotonic() - self._saved >= self._seconds

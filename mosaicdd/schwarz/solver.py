@@ -284,7 +284,6 @@ class SchwarzSolver:
         clock.append(time.perf_counter())
         parts = ("iterate", "estimate", "assemble")
         seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
-        place = self.block.owned_nodes()[1]
         return [
             Solution(
                 status=statuses[i],

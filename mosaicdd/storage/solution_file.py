@@ -4,7 +4,8 @@
 its values may lie in shards. ``/VTKHDF`` presents the same data to ParaView as an image. Instead of
 it there may be the interface alone, ``/lines/0`` and ``/lines/1``, as in a checkpoint.
 ``/error_estimate`` and ``/outside_training_range``, where the solver gave them, hold a value per
-lattice node. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
+lattice node. Of several problems, all of these have a leading axis for the problems, see
+`many_solutions`. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
 is a boundary file, too.
 """
 
@@ -24,6 +25,7 @@ from mosaicdd.storage.arrays import ArrayWriter
 from mosaicdd.storage.boundary_file import boundary_of_file, write_boundary
 from mosaicdd.storage.checkpoint_file import line_name
 from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
+from mosaicdd.storage.one_problem import OneProblem
 from mosaicdd.storage.shards import Shard, link_shards, replacing_shards, require_shards
 
 FORMAT_VERSION = SEALED
@@ -46,6 +48,8 @@ class StoredSolution:
     outside
         Per lattice node, whether its subdomain's data were outside of the training range; None if
         there was no such range.
+    problem, problems
+        Which of how many problems of its file this is.
     """
 
     grid: Grid
@@ -55,6 +59,8 @@ class StoredSolution:
     history: dict[str, np.ndarray]
     attributes: dict
     outside: np.ndarray | None
+    problem: int = 0
+    problems: int = 1
 
     @property
     def seconds(self) -> float:
@@ -123,43 +129,62 @@ def _new_file(
         yield file
 
 
-def read_solution(path: str | PathLike) -> StoredSolution:
-    """Read a solution file.
+def read_solution(path: str | PathLike, problem: int = 0) -> StoredSolution:
+    """Read a solution file, or one problem of it.
 
     Raises
     ------
     ValueError
-        If the file is not a complete solution file with a field, or a shard is missing.
+        If the file is not a complete solution file with a field, has no such problem, or a shard is
+        missing.
     """
     with open_to_read(path, "solution", FORMAT_VERSION) as file:
         require_shards(file)
-        field = _field(file)
+        _require_field(file)
+        one = OneProblem(file, problem)
+        field = _field(one)
         grid = _grid(file, field)
-        boundary = boundary_of_file(file, grid)
-        history = {name: data[()] for name, data in file["history"].items()}
+        history = {name: one.array(f"history/{name}") for name in file["history"]}
         return StoredSolution(
             grid=grid,
-            boundary=boundary,
+            boundary=boundary_of_file(file, grid, problem),
             field=field,
             window=_window(file, grid, field),
             history=history,
-            outside=file["outside_training_range"][()]
+            outside=one.array("outside_training_range")
             if "outside_training_range" in file
             else None,
-            attributes=_attributes(file),
+            attributes=_attributes(file) | one.results(),
+            problem=problem,
+            problems=one.problems,
         )
 
 
-def _field(file: h5py.File) -> np.ndarray:
+def count_problems(path: str | PathLike) -> int:
+    """Return how many problems a solution file holds.
+
+    Raises
+    ------
+    ValueError
+        As `read_solution`.
+    """
+    with open_to_read(path, "solution", FORMAT_VERSION) as file:
+        return OneProblem(file, 0).problems
+
+
+def _require_field(file: h5py.File) -> None:
     if "solution" not in file and line_name(0) in file:
         raise ValueError(
             f"{file.filename} holds the interface only: /solution is missing; solve without "
             "--fields interface"
         )
-    field = np.asarray(file["solution"][()])
+
+
+def _field(one: OneProblem) -> np.ndarray:
+    field = np.asarray(one.array("solution"))
     if field.ndim != 2 or min(field.shape) < 2 or field.dtype.kind != "f":
         raise ValueError(
-            f"{file.filename}: /solution must hold rows of real numbers, got {field.dtype} of shape "
+            f"{one.filename}: /solution must hold rows of real numbers, got {field.dtype} of shape "
             f"{field.shape}"
         )
     return field

@@ -8,7 +8,7 @@ import pytest
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.loading import SHIPPED
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.boundary_file import read_boundary
+from mosaicdd.storage.boundary_file import read_boundaries
 from mosaicdd.storage.checkpoint_file import line_name, read_checkpoint, writing_checkpoint
 from mosaicdd.storage.model_file import read_model, write_model
 from mosaicdd.storage.solution_file import read_solution, writing_solution
@@ -46,7 +46,7 @@ def write_small_model(path):
 
 KINDS = {
     "solution": (write_solution, lambda path: vars(read_solution(path))),
-    "boundary": (write_solution, lambda path: vars(read_boundary(path, GRID))),
+    "boundary": (write_solution, lambda path: vars(read_boundaries(path, GRID)[0])),
     "checkpoint": (write_checkpoint, lambda path: read_checkpoint(path, PROBLEM)),
     "model": (write_small_model, read_model),
 }

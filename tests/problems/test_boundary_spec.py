@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.boundary_spec import boundary_of_spec, is_file
+from mosaicdd.problems.boundary_spec import boundaries_of_spec, is_file
 
 GRID = Grid((16, 24), 0.1)
 
@@ -22,7 +22,17 @@ GRID = Grid((16, 24), 0.1)
 )
 def test_a_gaussian_process_takes_its_settings_from_the_text(spec, settings):
     expected = Boundary.of_gaussian_process(GRID, **settings)
-    np.testing.assert_array_equal(boundary_of_spec(spec, GRID).left, expected.left)
+    (boundary,) = boundaries_of_spec(spec, GRID)
+    np.testing.assert_array_equal(boundary.left, expected.left)
+
+
+@pytest.mark.parametrize("spec", ["gp:seed=2..4,noise=0.1", "gp:noise=0.1,seed=2..4"])
+def test_a_range_of_seeds_is_a_problem_for_each(spec):
+    boundaries = boundaries_of_spec(spec, GRID)
+    assert len(boundaries) == 3
+    for seed, boundary in zip((2, 3, 4), boundaries, strict=True):
+        expected = Boundary.of_gaussian_process(GRID, seed=seed, noise=0.1)
+        np.testing.assert_array_equal(boundary.left, expected.left)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +41,13 @@ def test_a_gaussian_process_takes_its_settings_from_the_text(spec, settings):
         ("gp:seed=1.5", "gp:seed must be a number, got '1.5'"),
         ("gp:seed", "gp:seed must be a number, got ''"),
         ("gp:seed=-1", r"gp:seed must be in \[0,"),
+        ("gp:seed=3..1", r"range as 0\.\.63, from low to high, got '3\.\.1'"),
+        ("gp:seed=0..", r"got '0\.\.'"),
+        ("gp:seed=..3", r"got '\.\.3'"),
+        ("gp:seed=-1..3", r"got '-1\.\.3'"),
+        ("gp:seed=0..1..2", r"got '0\.\.1\.\.2'"),
+        ("gp:seed=0..1,seed=3", "gp:seed is given twice"),
+        ("gp:seed=0..1000000", "at most 1000000 in a range"),
         ("gp:length=0", "gp:length must be in"),
         ("gp:length=nan", "gp:length must be in"),
         ("gp:noise=inf", "gp:noise must be in"),
@@ -42,7 +59,7 @@ def test_a_gaussian_process_takes_its_settings_from_the_text(spec, settings):
 )
 def test_a_malformed_text_is_refused_by_name(spec, message):
     with pytest.raises(ValueError, match=message):
-        boundary_of_spec(spec, GRID)
+        boundaries_of_spec(spec, GRID)
 
 
 def test_anything_else_is_a_file():

@@ -6,7 +6,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.boundary_file import read_boundary, write_boundary
+from mosaicdd.storage.boundary_file import read_boundaries, write_boundaries, write_boundary
 
 GRID = Grid((3, 5), 0.1)
 FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
@@ -26,7 +26,7 @@ def replace(path, name, values):
 
 
 def test_what_is_written_is_read_again(path):
-    boundary = read_boundary(path, GRID)
+    (boundary,) = read_boundaries(path, GRID)
     np.testing.assert_array_equal(boundary.impose(np.zeros(GRID.nodes))[0], FIELD[0])
     for axis in (0, 1):
         for end in (0, -1):
@@ -37,7 +37,7 @@ def test_whole_and_single_precision_numbers_are_accepted(path):
     for name in Boundary.EDGES:
         nodes = len(getattr(Boundary.of_field(FIELD), name))
         replace(path, name, np.ones(nodes, "f4" if name == "top" else "i2"))
-    boundary = read_boundary(path, GRID)
+    (boundary,) = read_boundaries(path, GRID)
     assert all(getattr(boundary, name).dtype == float for name in Boundary.EDGES)
 
 
@@ -56,7 +56,7 @@ def test_whole_and_single_precision_numbers_are_accepted(path):
 def test_unsound_edges_are_refused_with_file_and_edge(path, name, values, message):
     replace(path, name, values)
     with pytest.raises(ValueError, match=message) as caught:
-        read_boundary(path, GRID)
+        read_boundaries(path, GRID)
     assert str(caught.value).startswith(str(path))
 
 
@@ -65,22 +65,63 @@ def test_a_group_is_no_edge(path):
         del file["boundary/top"]
         file.create_group("boundary/top/a")
     with pytest.raises(ValueError, match="top must hold real numbers"):
-        read_boundary(path, GRID)
+        read_boundaries(path, GRID)
 
 
 def test_data_for_another_grid_are_refused_with_both_sizes(path):
     with pytest.raises(ValueError, match=r"for 5x3 cells .* has 6x3"):
-        read_boundary(path, Grid((3, 6), 0.1))
+        read_boundaries(path, Grid((3, 6), 0.1))
 
 
 def test_a_missing_edge_is_named(path):
     with h5py.File(path, "r+") as file:
         del file["boundary/right"]
     with pytest.raises(ValueError, match="/boundary/right is missing"):
-        read_boundary(path, GRID)
+        read_boundaries(path, GRID)
 
 
 def test_a_truncated_file_is_refused(path):
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(ValueError, match="not a complete boundary file"):
-        read_boundary(path, GRID)
+        read_boundaries(path, GRID)
+
+
+@pytest.fixture
+def many(tmp_path):
+    with h5py.File(tmp_path / "many.h5", "w") as file:
+        write_boundaries(file, [Boundary.of_field(factor * FIELD) for factor in (1, 2, 3)])
+    return tmp_path / "many.h5"
+
+
+def test_a_row_per_problem_is_a_problem_each(many):
+    boundaries = read_boundaries(many, GRID)
+    assert len(boundaries) == 3
+    for factor, boundary in zip((1, 2, 3), boundaries, strict=True):
+        for name in Boundary.EDGES:
+            expected = getattr(Boundary.of_field(factor * FIELD), name)
+            np.testing.assert_array_equal(getattr(boundary, name), expected)
+
+
+def test_an_unsound_edge_of_one_of_many_problems_is_named_with_its_number(many):
+    with h5py.File(many, "r+") as file:
+        file["boundary/top"][1, 2] = np.nan
+    with pytest.raises(ValueError, match=r"many.h5: problem 1: boundary edge top has 1 of 6"):
+        read_boundaries(many, GRID)
+
+
+def test_edges_with_different_numbers_of_problems_are_refused(many):
+    replace(many, "left", np.ones((2, 4)))
+    with pytest.raises(ValueError, match=r"rows are bottom 3, top 3, left 2, right 3"):
+        read_boundaries(many, GRID)
+
+
+def test_edges_without_any_problem_are_refused(many):
+    for name in Boundary.EDGES:
+        replace(many, name, np.ones((0, 6 if name in ("bottom", "top") else 4)))
+    with pytest.raises(ValueError, match="need a row per problem"):
+        read_boundaries(many, GRID)
+
+
+def test_many_problems_for_another_grid_are_refused(many):
+    with pytest.raises(ValueError, match=r"problem 0: .* for 5x3 cells .* has 6x3"):
+        read_boundaries(many, Grid((3, 6), 0.1))

@@ -9,7 +9,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.boundary_file import read_boundary
+from mosaicdd.storage.boundary_file import read_boundaries
 from mosaicdd.storage.seal import append_seal
 from mosaicdd.storage.solution_file import read_solution, writing_solution
 
@@ -74,7 +74,7 @@ def test_single_precision_is_kept_but_the_boundary_data_are_not_rounded(tmp_path
 
 
 def test_it_is_a_boundary_file_too(path):
-    boundary = read_boundary(path, GRID)
+    (boundary,) = read_boundaries(path, GRID)
     np.testing.assert_array_equal(boundary.bottom, FIELD[0])
     np.testing.assert_array_equal(boundary.right, FIELD[:, -1])
 
