@@ -10,8 +10,6 @@ import math
 import resource
 from collections.abc import Callable, Sequence
 
-from mpi4py import MPI
-
 from mosaicdd.cli.checkpoints import listening
 from mosaicdd.cli.many_output import ManyOutput
 from mosaicdd.cli.many_result import Result, merged_report, small_reports
@@ -198,7 +196,7 @@ class ManyProblems:
         world = self._replicas.world
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return merged_report(results) | {
-            "peak_memory_bytes": world.allreduce(peak, op=MPI.SUM),
+            "peak_memory_bytes": world.allreduce(peak),
             "ranks": world.size,
             "replicas": self._replicas.count,
             "batch": self.batch,

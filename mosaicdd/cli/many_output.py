@@ -7,7 +7,6 @@ from typing import Self
 
 import numpy as np
 import torch
-from mpi4py import MPI
 
 from mosaicdd.cli.many_result import Result
 from mosaicdd.lattice.lattice import Lattice
@@ -36,6 +35,7 @@ class ManyOutput:
         settings: SolveSettings,
         clock: Stopwatch,
     ):
+        self._replicas = replicas
         self._world = replicas.world
         self._maps_shape = (len(boundaries), *(n + 1 for n in lattice.cells))
         self._dtype = str(settings.dtype).removeprefix("torch.")
@@ -69,7 +69,7 @@ class ManyOutput:
             self._dtype,
         )
         has_range = any(solution.outside is not None for solution in solutions)
-        if self._world.allreduce(has_range, op=MPI.LOR):
+        if self._replicas.any(has_range):
             outside = [solution.outside.to(torch.uint8) for solution in solutions]
             self._map("outside_training_range", outside, solutions, members, "uint8")
 

@@ -30,7 +30,7 @@ def test_what_one_rank_of_one_group_says_all_ranks_hear(comm):
 
 @pytest.mark.ranks(4)
 def test_groups_that_the_ranks_do_not_make_up_are_refused(comm):
-    with pytest.raises(ValueError, match="--replicas 3 must divide .* 4 were started"):
+    with pytest.raises(ValueError, match=r"--replicas 3 must divide .* 4 were started"):
         Replicas(comm, 3)
     with pytest.raises(ValueError, match="--replicas 2 with --dims 3x1 needs 6 ranks, 4 were"):
         Replicas(comm, 2, (1, 3))
