@@ -61,7 +61,7 @@ class SpectrumRange:
 
 def _shares(remainder: torch.Tensor, frequencies: tuple[int, ...]) -> torch.Tensor:
     """Return the shares of the energy at each frequency and above: ``(B, len(frequencies))``."""
-    energy = torch.fft.rfft(remainder, dim=1).abs().square()
+    energy = torch.view_as_real(torch.fft.rfft(remainder, dim=1)).square().sum(dim=2)
     total = energy.sum(dim=1)
     total = torch.where(total > 0, total, torch.ones_like(total))
     return torch.stack([energy[:, k:].sum(dim=1) / total for k in frequencies], dim=1)

@@ -14,9 +14,11 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.base import LocalSolver, Plan
 from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.reflection_plan import linear_plan
 from mosaicdd.parallel.process_grid import ProcessGrid
 
 _BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache
@@ -39,10 +41,25 @@ class EdgeError:
         exact = ExactSolver(local_solver.equation, subdomain)
         solvers = () if type(local_solver) is ExactSolver else (local_solver, exact)
         self._plans = [solver.plan(subdomain.interior, **tensors) for solver in solvers]
+        if solvers and local_solver.linear:
+            self._plans = [self._difference(subdomain, **tensors)]
         self._grid = grid
         self._block = block
         self._transfer = Transfer(block, **tensors)
         self._tensors = tensors
+
+    def _difference(
+        self, subdomain: Subdomain, *, device: torch.device, dtype: torch.dtype
+    ) -> Plan:
+        """Plan what two linear local solvers differ by: half of the work of both."""
+        unit = torch.eye(4 * subdomain.cells, device=device, dtype=dtype)
+        values = unit.new_empty(len(unit), len(subdomain.interior))
+        operators = []
+        for plan in self._plans:
+            plan(unit, values)
+            operators.append(values.mT.cpu().numpy().copy())
+        difference = np.subtract(*operators)
+        return linear_plan(difference, subdomain.interior, subdomain, device=device, dtype=dtype)
 
     def __call__(self, v: Interface) -> np.ndarray:
         """Return the root mean square over the nodes inside the domain, ``(n,)``."""
@@ -79,7 +96,8 @@ class EdgeError:
         values = [torch.empty(count, (m - 1) ** 2, **self._tensors) for _ in self._plans]
         for plan, out in zip(self._plans, values, strict=True):
             plan(perimeters, out)
-        squares = torch.sub(*values, out=values[0]).square_().view(v.problems, -1)
+        difference = values[0] if len(values) == 1 else torch.sub(*values, out=values[0])
+        squares = difference.square_().view(v.problems, -1)
         hats_y, hats_x = (h[part] for h, part in zip(self._transfer.hats, batch, strict=True))
         weights = hats_y[:, None, :, None] * hats_x[:, None, :]  # (rows, columns, y, x)
         return (squares @ weights.reshape(-1)).double().cpu().numpy()
