@@ -6,6 +6,7 @@ a perimeter above one is outside of the training range, and the network's answer
 extrapolation.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -53,15 +54,20 @@ class SpectrumRange:
 
         Perimeters that the lifting alone describes are inside, whatever is left of them.
         """
-        remainder, scale, _ = lifting.split(g)
+        remainder, _ = lifting.remove(g)
+        norm = torch.linalg.vector_norm(remainder, dim=1, keepdim=True)
+        remainder /= torch.where(norm > 0, norm, 1.0)
         limits = torch.tensor(self.shares, device=g.device, dtype=g.dtype)
         rough = (_shares(remainder, self.frequencies) > limits).any(dim=1)
-        return rough & (scale[:, 0] > _FLAT * g.abs().amax(dim=1))
+        largest = torch.linalg.vector_norm(g, ord=torch.inf, dim=1)
+        return rough & (norm[:, 0] > _FLAT * math.sqrt(g.shape[1]) * largest)
 
 
 def _shares(remainder: torch.Tensor, frequencies: tuple[int, ...]) -> torch.Tensor:
     """Return the shares of the energy at each frequency and above: ``(B, len(frequencies))``."""
-    energy = torch.view_as_real(torch.fft.rfft(remainder, dim=1)).square().sum(dim=2)
-    total = energy.sum(dim=1)
-    total = torch.where(total > 0, total, torch.ones_like(total))
-    return torch.stack([energy[:, k:].sum(dim=1) / total for k in frequencies], dim=1)
+    squares = torch.view_as_real(torch.fft.rfft(remainder, dim=1)).flatten(1).square_()
+    waves = torch.arange(squares.shape[1], device=squares.device) // 2  # real, imaginary
+    first = torch.tensor((0, *frequencies), device=squares.device)
+    sums = squares @ (waves[:, None] >= first).to(squares.dtype)
+    total = sums[:, :1]
+    return sums[:, 1:] / torch.where(total > 0, total, 1.0)
