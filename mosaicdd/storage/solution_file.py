@@ -169,6 +169,7 @@ def count_problems(path: str | PathLike) -> int:
         As `read_solution`.
     """
     with open_to_read(path, "solution", FORMAT_VERSION) as file:
+        _require_field(file)
         return OneProblem(file, 0).problems
 
 
@@ -193,7 +194,8 @@ def _field(one: OneProblem) -> np.ndarray:
 def _grid(file: h5py.File, field: np.ndarray) -> Grid:
     """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
     edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
-    lengths = field.shape if any(edge is None for edge in edges) else map(len, edges)
+    missing = any(edge is None for edge in edges)
+    lengths = field.shape if missing else [edge.shape[-1] for edge in edges]
     return Grid(tuple(length - 1 for length in lengths), float(file.attrs["spacing"]))
 
 
