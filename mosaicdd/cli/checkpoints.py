@@ -60,7 +60,6 @@ class Checkpoints:
     ):
         self._path = Path(f"{output}.checkpoint")
         self._grid = grid
-        self._lattice = lattice
         self._movement = InterfaceMovement(grid, lattice, settings.halo_depth)
         ny, nx = lattice.grid.shape
         edges = hashlib.sha256(b"".join(getattr(boundary, e).tobytes() for e in boundary.EDGES))

@@ -3,6 +3,7 @@
 import itertools
 import secrets
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 
 from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
@@ -33,7 +34,12 @@ def write_lines(
 
 
 def write_shards(
-    output: str, grid: ProcessGrid, parts: Iterable[Part], place: Slices, dtype: str, clock
+    output: str,
+    grid: ProcessGrid,
+    parts: Iterable[Part],
+    place: Slices,
+    dtype: str,
+    clock: AbstractContextManager,
 ) -> list[Shard]:
     """Write every rank's parts of the field to a file of its own; return all of them.
 

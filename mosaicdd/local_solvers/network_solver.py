@@ -73,8 +73,10 @@ class NetworkSolver:
 
     def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
         """Prepare the solve at points that are not fixed, one for each perimeter."""
-        most = _ACTIVATION_BYTES[torch.device(device).type]
-        return PointPlan(self, activation_bytes=most, device=device, dtype=dtype)
+        kind = {"device": device, "dtype": dtype}
+        network = copy.deepcopy(self.network).to(**kind).eval()
+        lifting = Lifting(self.equation, self.subdomain, self.card.lifting_degree, **kind)
+        return PointPlan(network, lifting, dtype, _ACTIVATION_BYTES[torch.device(device).type])
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if the card states one."""

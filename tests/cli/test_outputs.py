@@ -39,6 +39,20 @@ def test_shards_equal_the_single_file(solve, comm):
     comm.Barrier()
 
 
+@pytest.mark.ranks(1)
+def test_shards_are_compared_drawn_and_boundary_data_as_a_single_file_is(
+    solve, mosaicdd, strict_json
+):
+    single, _ = solve("single")
+    sharded, _ = solve("sharded", "--shards")
+    for one, other in ((single, sharded), (sharded, single)):
+        ended = mosaicdd("compare", one, "--reference", other, "--json")
+        assert strict_json(ended.out)["max_error"] == 0
+    assert mosaicdd("plot", sharded).code == 0
+    again, _ = solve("again", "--boundary", sharded)
+    np.testing.assert_array_equal(read_solution(again).field, read_solution(single).field)
+
+
 @pytest.mark.ranks(2)
 def test_a_second_run_leaves_its_own_shards_only(solve, comm):
     path, _ = solve("out", "--shards")
