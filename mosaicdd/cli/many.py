@@ -14,7 +14,7 @@ from mosaicdd.cli.checkpoints import listening
 from mosaicdd.cli.many_output import ManyOutput
 from mosaicdd.cli.many_result import Result, merged_report, small_reports
 from mosaicdd.cli.progress import IterationProgress
-from mosaicdd.cli.result import report_of
+from mosaicdd.cli.result import parts_of_ranks, report_of
 from mosaicdd.cli.show import Show
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
@@ -129,6 +129,7 @@ class ManyProblems:
         with ManyOutput(path, *inputs) as output:
             results, spent = self._rounds(output, device, show)
             report = self._report(results) | {"seconds": seconds(spent)}
+            report["parts"] = parts_of_ranks(self._replicas.world, self._clock)
             output.describe(report, results)
         return report
 

@@ -73,9 +73,9 @@ def _count_outside(grid: ProcessGrid, solution: Solution) -> int | None:
     return int(grid.sum(np.array([float(solution.outside.sum())]))[0])
 
 
-def parts_of_ranks(grid: ProcessGrid, clock: Stopwatch) -> dict[str, dict[str, float]]:
+def parts_of_ranks(comm, clock: Stopwatch) -> dict[str, dict[str, float]]:
     """Return the seconds of each part of the work, mean and largest over the ranks."""
-    gathered = grid.comm.allgather(clock.seconds)
+    gathered = comm.allgather(clock.seconds)
     names = sorted({name for seconds in gathered for name in seconds})
     by_name = {name: [seconds.get(name, 0.0) for seconds in gathered] for name in names}
     return {

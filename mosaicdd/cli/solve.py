@@ -229,7 +229,7 @@ def solve(
         report = report_of(grid, lattice, solver, settings, solution, device)
         report |= {"fields": fields, "window": _extent_for_people(window, lattice.grid)}
         report["seconds"] = _seconds(setup, solution.seconds, clock, start)
-        report["parts"] = parts_of_ranks(grid, clock)
+        report["parts"] = parts_of_ranks(grid.comm, clock)
         file.describe(report, solution.history)
     if trace is not None:
         write_trace(trace, comm, clock)

@@ -89,7 +89,8 @@ class DirichletSystem:
             columns[:, end] = edges["right" if end else "left"][1:-1]
             strips += [rows, columns]
         values = np.concatenate([self.apply(strip).reshape(-1, count) for strip in strips])
-        return scipy.linalg.norm(values, axis=0, check_finite=False)
+        # One by one, by BLAS, which scales: the squares of large values would overflow.
+        return np.array([scipy.linalg.norm(one, check_finite=False) for one in values.T.copy()])
 
     @cached_property
     def _factors(self):
