@@ -21,7 +21,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def hardware() -> str:
+def machine() -> str:
     """Describe the machine and the libraries in one line."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
@@ -30,11 +30,15 @@ def hardware() -> str:
         model = names[0].split(":")[1].strip() if names else model
     if torch.cuda.is_available():
         model += f", {torch.cuda.get_device_name()}"
-    date = datetime.now(UTC).date().isoformat()
     return (
-        f"{date}, {model}, {torch.get_num_threads()} thread per rank, Python "
-        f"{platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}"
+        f"{model}, {torch.get_num_threads()} thread per rank, Python {platform.python_version()}, "
+        f"torch {torch.__version__}, numpy {np.__version__}"
     )
+
+
+def hardware() -> str:
+    """Return the date, and what `machine` says."""
+    return f"{datetime.now(UTC).date().isoformat()}, {machine()}"
 
 
 def publish(name: str, title: str, text: str) -> None:

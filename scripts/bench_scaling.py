@@ -1,0 +1,180 @@
+"""Strong and weak scaling with the time split into parts, after Fig. 9 of the paper.
+
+    python scripts/bench_scaling.py --ranks 1,2
+    python scripts/bench_scaling.py --ranks 1,2 --strong 2048x2048 --levels 1 --until-mae 0.05 \
+        --name scaling_paper
+
+start mpiexec for each number of ranks. Without ``--ranks`` it measures on the ranks that it was
+started on itself, as by ``slurm/scaling.sbatch``. Each run adds two rows to ``benchmarks/NAME.csv``
+and makes the table and the figure anew, from all rows of the same problem and machine.
+"""
+
+import argparse
+import tempfile
+import time
+import traceback
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from mpi4py import MPI
+from ranks import on_ranks
+from scaling_report import PARTS, add_rows, publish_scaling
+from serial import local_solver
+from tables import machine
+
+from mosaicdd.cli.launch import abort_all_ranks, threads_per_rank, world
+from mosaicdd.cli.result import Output, parts_of_ranks
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.parallel.agreement import on_root
+from mosaicdd.parallel.devices import device_of_rank
+from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.schwarz.stopping import StoppingRule
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+
+def main() -> None:
+    """Measure on these ranks, or start what measures on several numbers of them."""
+    launching = argparse.ArgumentParser(add_help=False)
+    launching.add_argument("--ranks", metavar="1,2", help="start mpiexec for each of these")
+    _, rest = launching.parse_known_args()
+    arguments = _parser(launching).parse_args()
+    if arguments.ranks is None:
+        _measure_here(arguments)
+        return
+    for ranks in arguments.ranks.split(","):
+        print(on_ranks(int(ranks), __file__, *rest))
+
+
+def _parser(launching: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], parents=[launching])
+    size = {"type": _cells, "metavar": "NXxNY"}
+    parser.add_argument("--strong", **size, default="4096x4096", help="cells in all")
+    parser.add_argument("--weak", **size, default="1024x512", help="cells per rank")
+    parser.add_argument("--local-solver", default="laplace")
+    parser.add_argument("--levels", type=int, choices=(1, 2), default=2, help="1: the four phases")
+    parser.add_argument("--until-mae", type=float, help="instead of an update of 1e-7, relative")
+    parser.add_argument("--write", action="store_true", help="write the solution file, too")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--name", default="scaling", help="of the files in benchmarks/")
+    return parser
+
+
+def _cells(text: str) -> tuple[int, int]:
+    nx, ny = map(int, text.split("x"))
+    return ny, nx
+
+
+def _measure_here(arguments: argparse.Namespace) -> None:
+    comm = world()
+    torch.set_num_threads(threads_per_rank())
+    rows = [_measure(comm, study, arguments) for study in ("strong", "weak")]
+    if comm.rank == 0:
+        add_rows(arguments.name, rows)
+        publish_scaling(arguments.name)
+
+
+def _measure(comm: MPI.Intracomm, study: str, arguments: argparse.Namespace) -> dict:
+    """Return a row of the table."""
+    solver = on_root(comm, lambda: local_solver(arguments.local_solver))
+    size = cells = getattr(arguments, study)
+    dims = None
+    if study == "weak":
+        dims = MPI.Compute_dims(comm.size, 2)
+        cells = tuple(n * ranks for n, ranks in zip(size, dims, strict=True))
+    lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
+    grid = ProcessGrid(comm, dims or choose_dims(comm.size, lattice.subdomains))
+    settings = SolveSettings(
+        levels=arguments.levels,
+        sweep="additive" if arguments.levels == 2 else "phases",
+        stopping=StoppingRule(rtol=1e-7, mae=arguments.until_mae, max_iterations=100_000),
+        device=device_of_rank(comm, arguments.device),
+    )
+    problem = _Problem(grid, lattice, solver, settings, write=arguments.write)
+    problem.run()
+    runs = sorted(
+        (problem.run() for _ in range(arguments.repetitions)), key=lambda run: run["seconds"]
+    )
+    aim = "1e-7" if arguments.until_mae is None else f"an MAE of {arguments.until_mae:g}"
+    levels = "two levels" if arguments.levels == 2 else "one level"
+    written = ", file written" if arguments.write else ""
+    return runs[len(runs) // 2] | {
+        "study": study,
+        "size": _text(size),
+        "method": f"{solver.name} on {arguments.device}, {levels}, to {aim}{written}",
+        "machine": machine(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "cells": _text(cells),
+        "ranks": grid.size,
+        "dims": _text(grid.dims),
+    }
+
+
+def _text(pair: tuple[int, int]) -> str:
+    return f"{pair[1]}x{pair[0]}"
+
+
+class _Problem:
+    """A problem that is solved again and again; only the root has the truth, if it is needed."""
+
+    def __init__(self, grid, lattice, local_solver, settings, *, write: bool):
+        self._parts = grid, lattice, local_solver, settings
+        self._write = write
+        self._boundary = on_root(
+            grid.comm, lambda: Boundary.of_gaussian_process(lattice.grid, seed=0)
+        )
+        self._truth = None
+        if settings.stopping.mae is not None and grid.is_root:
+            self._truth = solve_by_sine_transform(LAPLACE, self._boundary)
+
+    def run(self) -> dict:
+        """Return status, iterations, seconds of the slowest rank, and of all parts."""
+        grid, lattice, _, settings = self._parts
+        clock, reference = Stopwatch(), None
+        grid.comm.Barrier()
+        with clock.part("setup"):
+            schwarz = SchwarzSolver(*self._parts, clock=clock)
+        if settings.stopping.mae is not None:
+            reference = schwarz.reference(self._truth)
+        with tempfile.TemporaryDirectory() if grid.is_root else nullcontext("") as folder:
+            path = str(Path(folder) / "solution.h5")
+            output = Output(path, grid, lattice, self._boundary, "float64", clock)
+            grid.comm.Barrier()
+            start = time.perf_counter()
+            with output if self._write else nullcontext():
+                solution = schwarz.solve(
+                    self._boundary,
+                    reference=reference,
+                    sink=output.field if self._write else None,
+                )
+                if self._write:
+                    output.maps(solution)
+                    output.describe({"status": solution.status}, solution.history)
+            seconds = clock.seconds["setup"] + time.perf_counter() - start
+        parts = parts_of_ranks(grid, clock)
+        return {
+            "status": solution.status,
+            "iterations": solution.iterations,
+            "seconds": grid.comm.allreduce(seconds, MPI.MAX),
+        } | {
+            f"{part}_{kind}": parts.get(part, {}).get(kind, 0.0)
+            for part in PARTS
+            for kind in ("mean", "max")
+        }
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception:
+        traceback.print_exc()
+        abort_all_ranks()  # an exception on one rank alone would leave the others waiting
+        raise
