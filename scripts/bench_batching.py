@@ -6,7 +6,7 @@ iterations (`step_cost`).
 """
 
 import torch
-from serial import local_solver, schwarz_solver
+from serial import BATCH, local_solver, schwarz_solver
 from step_cost import seconds_per_call
 from tables import publish, table
 
@@ -23,9 +23,8 @@ _SECONDS = 1.0  # per size and solver, at least
 def main() -> None:
     """Measure everything, print the tables and write them to ``benchmarks/``."""
     torch.set_num_threads(1)
-    device, batch = torch.device("cpu"), 1024
-    if torch.cuda.is_available():
-        device, batch = torch.device("cuda"), 65536
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    batch = BATCH[device.type]
     header = ["cells", "subdomains"]
     for name in _SOLVERS:
         header += [f"{name}: unbatched, ms", "batched, ms", "gain"]

@@ -7,12 +7,11 @@ are fine: only iterations are counted.
 Usage: bench_iterations.py [CELLS]
 """
 
-import json
 import sys
 import tempfile
 from pathlib import Path
 
-from ranks import on_ranks
+from ranks import mosaicdd
 from tables import publish, table
 
 _RANKS = (1, 2, 4, 8, 16)
@@ -43,9 +42,8 @@ def main(cells: int) -> None:
 
 def _iterations(cells: int, ranks: int, options: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        command = ["-m", "mosaicdd.cli.main", "solve", "-o", str(Path(folder) / "out.h5")]
-        command += ["--cells", f"{cells}x{cells}", "--until-mae", "0.05", "--json"]
-        return json.loads(on_ranks(ranks, *command, *options))["iterations"]
+        job = ["solve", "-o", str(Path(folder) / "out.h5"), "--cells", f"{cells}x{cells}"]
+        return mosaicdd(ranks, *job, "--until-mae", "0.05", *options)["iterations"]
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ sampled rows are compared with the discrete solution, which `row_reference` find
 Usage: bench_large.py [CELLS [RANKS]]
 """
 
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +13,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+from ranks import mosaicdd
 from row_reference import solution_rows
 from tables import publish, table
 
@@ -30,7 +28,7 @@ def main(cells: int, ranks: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "large.h5"
         start = time.perf_counter()
-        report = _solve(output, cells, ranks)
+        report = mosaicdd(ranks, "solve", "-o", str(output), "--cells", f"{cells}x{cells}")
         seconds = time.perf_counter() - start
         size = output.stat().st_size
         rows = np.random.default_rng(0).choice(np.arange(1, cells), _SAMPLES, replace=False)
@@ -62,17 +60,6 @@ def main(cells: int, ranks: int) -> None:
         "is the time until the last strip, without what the first rank spends in writing."
     )
     publish(f"large_{cells}", f"Laplace, {cells} x {cells}, {ranks} ranks", f"{text}\n\n{note}")
-
-
-def _solve(output: Path, cells: int, ranks: int) -> dict:
-    command = ["mpiexec", "-n", str(ranks), "mosaicdd", "solve", "--json", "-o", str(output)]
-    ended = subprocess.run(
-        [*command, "--cells", f"{cells}x{cells}"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return json.loads(ended.stdout)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,10 @@ all rounds count, of the rates and of the solves alike, so that what else runs o
 while does not. What ``mosaicdd plan`` says of the same job from these rates stands beside.
 """
 
-import json
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ranks import mosaicdd
 from tables import publish, table
 
 from mosaicdd.planning.rates import Curve, Link, Rates, read_rates, write_rates
@@ -31,11 +27,11 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             file = f"{folder}/rates.json"
             for _ in range(_ROUNDS):
-                _mosaicdd(ranks, "bench", "-o", file, "--json")
+                mosaicdd(ranks, "bench", "-o", file)
                 rates.append(read_rates(file))
                 for cells, runs in solves.items():
-                    job = ("--cells", f"{cells}x{cells}", "--json")
-                    runs.append(_mosaicdd(ranks, "solve", "-o", f"{folder}/out.h5", *job))
+                    job = ("--cells", f"{cells}x{cells}")
+                    runs.append(mosaicdd(ranks, "solve", "-o", f"{folder}/out.h5", *job))
             write_rates(file, fastest(rates))
             for cells, runs in solves.items():
                 rows += _rows(ranks, cells, runs, file)
@@ -67,7 +63,7 @@ def _rows(ranks: int, cells: int, runs: list[dict], rates: str) -> list[list[str
     size, iterations = f"{cells}x{cells}", runs[0]["iterations"]
     job = ("--cells", size, "--ranks", str(ranks), "--iterations", str(iterations))
     dims = ("--dims", "x".join(map(str, runs[0]["dims"])))
-    plan = _mosaicdd(1, "plan", *job, *dims, "--rates", rates, "--json")
+    plan = mosaicdd(1, "plan", *job, *dims, "--rates", rates)
     planned, memory = plan["seconds"], plan["memory_bytes_per_rank"]["total"]
     planned |= {"whole solve": planned["total"]}
     seconds = [run["seconds"] for run in runs]
@@ -80,16 +76,6 @@ def _rows(ranks: int, cells: int, runs: list[dict], rates: str) -> list[list[str
         [size, str(ranks), name, f"{p:.2f}", f"{m:.2f}", f"{p / m:.2f}"]
         for name, (p, m) in pairs.items()
     ]
-
-
-def _mosaicdd(ranks: int, *arguments: str) -> dict:
-    """Run a command on so many ranks; return the JSON that it prints."""
-    command = [sys.executable, "-m", "mosaicdd.cli.main", *arguments]
-    if ranks > 1:
-        beside = shutil.which("mpiexec", path=Path(sys.executable).parent) or "mpiexec"
-        command = [beside, "-n", str(ranks), *command]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(ended.stdout)
 
 
 if __name__ == "__main__":

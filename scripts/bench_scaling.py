@@ -21,13 +21,14 @@ import torch
 from mpi4py import MPI
 from ranks import on_ranks
 from scaling_report import PARTS, add_rows, publish_scaling
-from serial import local_solver
+from serial import BATCH, local_solver
 from tables import machine
 
 from mosaicdd.cli.launch import abort_all_ranks, threads_per_rank, world
 from mosaicdd.cli.result import Output, parts_of_ranks
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.agreement import on_root
 from mosaicdd.parallel.devices import device_of_rank
 from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
@@ -61,7 +62,13 @@ def _parser(launching: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--local-solver", default="laplace")
     parser.add_argument("--levels", type=int, choices=(1, 2), default=2, help="1: the four phases")
     parser.add_argument("--until-mae", type=float, help="instead of an update of 1e-7, relative")
-    parser.add_argument("--write", action="store_true", help="write the solution file, too")
+    parser.add_argument(
+        "--write",
+        choices=("file", "shards"),
+        nargs="?",
+        const="file",
+        help="write the solution, too: to one file, or a file per rank",
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--name", default="scaling", help="of the files in benchmarks/")
@@ -96,6 +103,7 @@ def _measure(comm: MPI.Intracomm, study: str, arguments: argparse.Namespace) -> 
         levels=arguments.levels,
         sweep="additive" if arguments.levels == 2 else "phases",
         stopping=StoppingRule(rtol=1e-7, mae=arguments.until_mae, max_iterations=100_000),
+        batch_subdomains=BATCH[arguments.device],
         device=device_of_rank(comm, arguments.device),
     )
     problem = _Problem(grid, lattice, solver, settings, write=arguments.write)
@@ -105,11 +113,11 @@ def _measure(comm: MPI.Intracomm, study: str, arguments: argparse.Namespace) -> 
     )
     aim = "1e-7" if arguments.until_mae is None else f"an MAE of {arguments.until_mae:g}"
     levels = "two levels" if arguments.levels == 2 else "one level"
-    written = ", file written" if arguments.write else ""
+    written = {None: "", "file": ", one file written", "shards": ", a file per rank written"}
     return runs[len(runs) // 2] | {
         "study": study,
         "size": _text(size),
-        "method": f"{solver.name} on {arguments.device}, {levels}, to {aim}{written}",
+        "method": f"{solver.name} on {arguments.device}, {levels}, to {aim}{written[arguments.write]}",
         "machine": machine(),
         "date": datetime.now(UTC).date().isoformat(),
         "cells": _text(cells),
@@ -125,7 +133,7 @@ def _text(pair: tuple[int, int]) -> str:
 class _Problem:
     """A problem that is solved again and again; only the root has the truth, if it is needed."""
 
-    def __init__(self, grid, lattice, local_solver, settings, *, write: bool):
+    def __init__(self, grid, lattice, local_solver, settings, *, write: str | None):
         self._parts = grid, lattice, local_solver, settings
         self._write = write
         self._boundary = on_root(
@@ -145,8 +153,10 @@ class _Problem:
         if settings.stopping.mae is not None:
             reference = schwarz.reference(self._truth)
         with tempfile.TemporaryDirectory() if grid.is_root else nullcontext("") as folder:
-            path = str(Path(folder) / "solution.h5")
-            output = Output(path, grid, lattice, self._boundary, "float64", clock)
+            path = grid.comm.bcast(str(Path(folder) / "solution.h5"))
+            form = {"window": Window.whole(lattice.grid), "place": schwarz.place}
+            form |= {"shards": self._write == "shards"}
+            output = Output(path, grid, lattice, self._boundary, "float64", clock, **form)
             grid.comm.Barrier()
             start = time.perf_counter()
             with output if self._write else nullcontext():

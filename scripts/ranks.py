@@ -1,5 +1,6 @@
 """Python on several ranks of this machine, for the benchmarks."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -24,3 +25,8 @@ def on_ranks(ranks: int, *arguments: str) -> str:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     job = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return job.stdout
+
+
+def mosaicdd(ranks: int, *arguments: str) -> dict:
+    """Run a command of the package with ``--json``; return what it prints."""
+    return json.loads(on_ranks(ranks, "-m", "mosaicdd.cli.main", *arguments, "--json"))

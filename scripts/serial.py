@@ -13,6 +13,8 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import SchwarzSolver
 
+BATCH = {"cpu": 1024, "cuda": 65536}  # subdomains per call, as ``mosaicdd solve`` chooses it
+
 
 def local_solver(name: str) -> LocalSolver:
     """Return the exact local solver or a shipped model."""

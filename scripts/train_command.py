@@ -1,18 +1,16 @@
 """Calls of ``mosaicdd train`` for the benchmarks, alone or under mpiexec."""
 
-import json
 from pathlib import Path
 
-from ranks import on_ranks
+from ranks import mosaicdd
 
 from mosaicdd.storage.metrics_file import read_metrics
 
 
 def train(data: str, model: Path, ranks: int, *options: str) -> tuple[dict, list[dict]]:
     """Train a model; return what the command says, and its metrics."""
-    command = ["-m", "mosaicdd.cli.main", "train", data, "-o", str(model), "--json"]
-    said = on_ranks(ranks, *command, *options)
-    return json.loads(said), read_metrics(f"{model}.metrics.jsonl")
+    said = mosaicdd(ranks, "train", data, "-o", str(model), *options)
+    return said, read_metrics(f"{model}.metrics.jsonl")
 
 
 def seconds_to(target: float, metrics: list[dict]) -> str:

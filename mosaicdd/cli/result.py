@@ -129,7 +129,8 @@ class Output:
         return self
 
     def __exit__(self, *failure) -> bool | None:
-        return self._open.__exit__(*failure)
+        with self._writing:
+            return self._open.__exit__(*failure)
 
     def field(self, strips: Iterator[Strip]) -> None:
         """Write the field."""
