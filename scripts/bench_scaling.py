@@ -144,7 +144,7 @@ class _Problem:
             self._truth = solve_by_sine_transform(LAPLACE, self._boundary)
 
     def run(self) -> dict:
-        """Return status, iterations, seconds of the slowest rank, and of all parts."""
+        """Return status, iterations, seconds in all, of the iterations, and of the parts."""
         grid, lattice, _, settings = self._parts
         clock, reference = Stopwatch(), None
         grid.comm.Barrier()
@@ -174,6 +174,7 @@ class _Problem:
             "status": solution.status,
             "iterations": solution.iterations,
             "seconds": grid.comm.allreduce(seconds, MPI.MAX),
+            "iterate": grid.comm.allreduce(solution.seconds["iterate"], MPI.MAX),
         } | {
             f"{part}_{kind}": parts.get(part, {}).get(kind, 0.0)
             for part in PARTS

@@ -11,7 +11,8 @@ PARTS = (
     *("coarse", "fill", "check", "write"),
 )
 _PROBLEM = ("study", "size", "method", "machine")  # rows that agree in these are compared
-_COLUMNS = (*_PROBLEM, "date", "cells", "ranks", "dims", "status", "iterations", "seconds")
+_COLUMNS = (*_PROBLEM, "date", "cells", "ranks", "dims")
+_COLUMNS += ("status", "iterations", "seconds", "iterate")
 _COLUMNS += tuple(f"{part}_{kind}" for part in PARTS for kind in ("mean", "max"))
 _TITLES = {"strong": "{size} cells in all", "weak": "{size} cells per rank"}
 
@@ -61,6 +62,7 @@ def _section(study: str, rows: list[dict]) -> str:
         shown.append(
             [
                 *(row[key] for key in ("ranks", "cells", "dims", "iterations")),
+                f"{1e3 * float(row['iterate']) / int(row['iterations']):.1f}",
                 f"{float(row['seconds']):.3f}",
                 f"{speedup:.2f}",
                 f"{speedup / int(row['ranks']):.2f}",
@@ -68,7 +70,8 @@ def _section(study: str, rows: list[dict]) -> str:
                 f"{_other(row):.3f}",
             ]
         )
-    header = ["ranks", "cells", "dims", "iterations", "seconds", "speed-up", "efficiency"]
+    header = ["ranks", "cells", "dims", "iterations", "ms each"]
+    header += ["seconds", "speed-up", "efficiency"]
     header += [part.replace("_", " ") for part in (*PARTS, "other")]
     title = f"{study.capitalize()} scaling, {_TITLES[study].format(**rows[0])}; {rows[0]['method']}"
     return f"{title}:\n\n{table(header, shown)}"

@@ -85,8 +85,11 @@ class PhaseIteration(Iteration):
         self, v: Interface, out: Interface, measure: Measure | None = None
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write the values after the four phases to ``out``; see `Iteration.advance`."""
-        with self._communicating:
-            totals = None if measure is None else self._grid.sum(measure())
+        totals = None
+        if measure is not None:
+            mine = measure()
+            with self._communicating:
+                totals = self._grid.sum(mine)
         out.flat.copy_(v.flat)
         for number, phase in enumerate(self._phases):
             for batch in phase:
