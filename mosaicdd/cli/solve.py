@@ -1,6 +1,5 @@
 """``mosaicdd solve``: a boundary value problem on a large domain, on any number of ranks."""
 
-import dataclasses
 import math
 import time
 
@@ -34,8 +33,7 @@ from mosaicdd.storage.shards import require_shard_folder
 
 _RTOL = {"float64": 1e-7, "float32": 1e-5}
 _MAX_ITERATIONS = {1: 100_000, 2: 100}
-_BATCH = {"cpu": 1024, "cuda": 65_536}
-_BATCH_OF_MANY = {"cpu": 4096, "cuda": 65_536}  # the fewer calls count more than the cache
+_BATCH = {"cpu": 4096, "cuda": 65_536}
 
 
 @click.command()
@@ -170,8 +168,6 @@ def solve(
             given |= {"window": window is not None, "points": bool(points)}
             given |= {"fields": fields != "solution"}
             require_one_problem(len(boundaries), **given)
-            if batch_subdomains is None:
-                settings = dataclasses.replace(settings, batch_subdomains=_BATCH_OF_MANY[device])
             size = batch or default_batch(lattice, settings)
             many = ManyProblems(groups, grid, lattice, solver, settings, boundaries, size, clock)
         comm.Barrier()

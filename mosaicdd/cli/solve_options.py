@@ -98,7 +98,7 @@ _OPTIONS = (
         "--batch-subdomains",
         type=int,
         help="Subdomains per call of the local solver; 1 is the paper's unbatched baseline. "
-        "[default: 1024, of many problems 4096; cuda: 65536]",
+        "[default: 4096; cuda: 65536]",
     ),
     click.option(
         "--batch",

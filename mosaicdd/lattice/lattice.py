@@ -73,11 +73,16 @@ class Lattice:
         (ny, nx), (y, x) = self.grid.shape, self.subdomains
         return y * (nx - 1) + x * (ny - 1) - y * x
 
+    @property
+    def hat(self) -> np.ndarray:
+        """The weights ``1 - |t - s| / s`` at ``t = 1..m - 1`` cells from the edge of a subdomain."""
+        s = self.spacing
+        return 1.0 - np.abs(np.arange(1, 2 * s) - s) / s
+
     def hats(self, axis: int, start: int, stop: int) -> np.ndarray:
         """Return the weights of the partition of unity along one axis.
 
-        The hat is ``1 - |t - s| / s`` at ``t`` cells from the edge of the subdomain; where no
-        other subdomain reaches, next to the edge of the domain, it is 1.
+        They are the `hat`; where no other subdomain reaches, next to the edge of the domain, 1.
 
         Returns
         -------
@@ -86,7 +91,7 @@ class Lattice:
         """
         s = self.spacing
         t = np.arange(1, 2 * s)
-        weights = np.tile(1.0 - np.abs(t - s) / s, (stop - start, 1))
+        weights = np.tile(self.hat, (stop - start, 1))
         if start == 1:
             weights[0, t < s] = 1.0
         if stop == self.cells[axis]:

@@ -60,6 +60,7 @@ class Transfer:
         self.block = block
         self.m = block.lattice.subdomain.cells
         self.s = block.lattice.spacing
+        self._hat = torch.as_tensor(block.lattice.hat).to(device=device, dtype=dtype)
         self.hats = tuple(  # per axis: (subdomains, m - 1)
             torch.as_tensor(block.lattice.hats(axis, block.first[axis] + 1, block.last[axis])).to(
                 device=device, dtype=dtype
@@ -91,6 +92,23 @@ class Transfer:
         halves = values.view(-1, *batch_shape(batch), 2, self.m - 1)
         halves[..., 0, :] *= self.hats[1][columns]
         halves[..., 1, :] *= self.hats[0][rows][:, None]
+
+    def weigh_at_edges(self, values: torch.Tensor, batch: Batch) -> None:
+        """Correct centre lines weighted as far from the edges of the domain, in place.
+
+        Beside an edge the weights are 1 where elsewhere they are those of the hat.
+        """
+        halves = values.view(-1, *batch_shape(batch), 2, self.m - 1)
+        for axis, part in enumerate(batch):
+            low, high = self.block.at_edge(axis)
+            count = self.block.region_subdomains[axis]
+            across = halves[..., 1 - axis, :]  # the lines that run along this axis
+            ends = ((low and part.start == 0, 0), (high and part.stop == count, -1))
+            for at, end in ends:
+                if at:
+                    beside = across.select(axis + 1, end % across.shape[axis + 1])
+                    outer = slice(0, self.s - 1) if end == 0 else slice(self.s, None)
+                    beside[..., outer] /= self._hat[outer]
 
     def add(self, values: torch.Tensor, batch: Batch, interface: Interface) -> None:
         """Add centre lines ``(B, 2 (m - 1))`` of a batch to the interface; they may overlap."""

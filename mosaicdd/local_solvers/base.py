@@ -37,13 +37,22 @@ class LocalSolver(Protocol):
     subdomain: Subdomain
     linear: bool
 
-    def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> Plan:
+    def plan(
+        self,
+        points: np.ndarray,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: np.ndarray | None = None,
+    ) -> Plan:
         """Prepare the solve for fixed query points.
 
         Parameters
         ----------
         points
             ``(Q, 2)``, (y, x) in cells from the lower-left corner of the subdomain.
+        weights
+            ``(Q,)`` factors for the values, as of a partition of unity.
         """
         ...
 

@@ -36,7 +36,14 @@ class ExactSolver:
         nodes[1:-1, 1:-1] = system.solve(system.right_hand_side(nodes)).reshape(m - 1, m - 1, -1)
         return nodes
 
-    def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> Plan:
+    def plan(
+        self,
+        points: np.ndarray,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: np.ndarray | None = None,
+    ) -> Plan:
         """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` integers in cells.
 
         Raises
@@ -49,7 +56,8 @@ class ExactSolver:
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:
             raise ValueError(f"the exact local solver knows grid nodes 0..{m} only")
         operator = self.operator[nodes[:, 0], nodes[:, 1]]
-        return linear_plan(operator, points, self.subdomain, device=device, dtype=dtype)
+        kind = {"device": device, "dtype": dtype}
+        return linear_plan(operator, points, self.subdomain, **kind, weights=weights)
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> None:
         """Return None: there are no data for which it is not made."""

@@ -33,10 +33,18 @@ class GuardedSolver:
         self._network_solver = network_solver
         self._exact = ExactSolver(self.equation, self.subdomain)
 
-    def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> Plan:
+    def plan(
+        self,
+        points: np.ndarray,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: np.ndarray | None = None,
+    ) -> Plan:
         """Prepare both solves for grid nodes ``points``, ``(Q, 2)`` integers in cells."""
-        network = self._network_solver.plan(points, device=device, dtype=dtype)
-        exact = self._exact.plan(points, device=device, dtype=dtype)
+        kind = {"device": device, "dtype": dtype, "weights": weights}
+        network = self._network_solver.plan(points, **kind)
+        exact = self._exact.plan(points, **kind)
         outside_of = self.outside_range(device=device, dtype=dtype)
 
         def plan(g: torch.Tensor, out: torch.Tensor) -> None:

@@ -52,7 +52,14 @@ class NetworkSolver:
         self.linear = network.linear
         self.training_range = SpectrumRange(**card.spectrum) if card.spectrum else None
 
-    def plan(self, points: np.ndarray, *, device: torch.device, dtype: torch.dtype) -> Plan:
+    def plan(
+        self,
+        points: np.ndarray,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: np.ndarray | None = None,
+    ) -> Plan:
         """Prepare the solve for fixed query points ``(Q, 2)``, (y, x) in cells.
 
         Raises
@@ -68,8 +75,9 @@ class NetworkSolver:
             )
         if self.linear:
             operator = self.operator(points)
-            return linear_plan(operator, points, self.subdomain, device=device, dtype=dtype)
-        return NetworkPlan(self, points, device=device, dtype=dtype)
+            kind = {"device": device, "dtype": dtype}
+            return linear_plan(operator, points, self.subdomain, **kind, weights=weights)
+        return NetworkPlan(self, points, device=device, dtype=dtype, weights=weights)
 
     def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
         """Prepare the solve at points that are not fixed, one for each perimeter."""
@@ -118,7 +126,13 @@ class NetworkPlan:
 
     @torch.inference_mode()
     def __init__(
-        self, solver: NetworkSolver, points: np.ndarray, *, device: torch.device, dtype: torch.dtype
+        self,
+        solver: NetworkSolver,
+        points: np.ndarray,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: np.ndarray | None = None,
     ):
         self._network = copy.deepcopy(solver.network).to(device, dtype).eval()
         self._lifting = Lifting(
@@ -130,6 +144,7 @@ class NetworkPlan:
         )
         self._basis = self._lifting.basis_tensor(points)
         scaled = torch.as_tensor(unit_points(points, solver.subdomain)).to(device, dtype)
+        self._weights = None if weights is None else torch.as_tensor(weights).to(device, dtype)
         self._prepared = self._network.prepare(scaled)
         # One layer holds its input, its product and its activation.
         activations = 3 * len(points) * self._network.settings.width * dtype.itemsize
@@ -142,3 +157,5 @@ class NetworkPlan:
             remainder, scale, coefficients = self._lifting.split(part)
             values = self._network.apply_prepared(remainder, self._prepared)
             result.copy_(self._lifting.join(values, scale, coefficients, self._basis))
+        if self._weights is not None:
+            out *= self._weights

@@ -55,12 +55,30 @@ class SpectrumRange:
         Perimeters that the lifting alone describes are inside, whatever is left of them.
         """
         remainder, _ = lifting.remove(g)
-        norm = torch.linalg.vector_norm(remainder, dim=1, keepdim=True)
-        remainder /= torch.where(norm > 0, norm, 1.0)
-        limits = torch.tensor(self.shares, device=g.device, dtype=g.dtype)
-        rough = (_shares(remainder, self.frequencies) > limits).any(dim=1)
+        norm = torch.linalg.vector_norm(remainder, dim=1)
         largest = torch.linalg.vector_norm(g, ord=torch.inf, dim=1)
-        return rough & (norm[:, 0] > _FLAT * math.sqrt(g.shape[1]) * largest)
+        suspect = norm > _FLAT * math.sqrt(g.shape[1]) * largest
+        suspect &= ~self._smooth(remainder, norm)
+        if suspect.any():
+            unit = remainder[suspect] / norm[suspect, None]
+            limits = torch.tensor(self.shares, device=g.device, dtype=g.dtype)
+            suspect[suspect.clone()] = (_shares(unit, self.frequencies) > limits).any(dim=1)
+        return suspect
+
+    def _smooth(self, remainder: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
+        """Say which remainders are inside to go by the steps between their nodes alone.
+
+        Waves of frequency ``k`` have ``4 sin(pi k / P)**2`` times their energy in their steps, so what
+        lies at ``k`` and above has at most that part of the energy of all steps.
+        """
+        nodes = remainder.shape[1]
+        ends = remainder[:, 0] - remainder[:, -1]
+        steps = torch.linalg.vector_norm(torch.diff(remainder, dim=1), dim=1).hypot(ends)
+        bound = min(
+            4 * math.sin(math.pi * k / nodes) ** 2 * share
+            for k, share in zip(self.frequencies, self.shares, strict=True)
+        )
+        return steps <= math.sqrt(bound) * norm
 
 
 def _shares(remainder: torch.Tensor, frequencies: tuple[int, ...]) -> torch.Tensor:

@@ -10,8 +10,8 @@ from mosaicdd.planning.rates import Rates
 _VECTORS = 3  # interfaces: the last two, whose difference is measured, and the next
 _WIDENED = 1  # interface of the fill, with a halo of its own, where there are neighbours
 _COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work in
-_BATCH = 1024  # subdomains per call of the local solver
-_FILL_BATCH = 128  # and of the fill, whose values are more
+_BATCH = 4096  # subdomains per call of the local solver
+_FILL_BATCH = 512  # and of the fill, whose values are more
 _DOUBLE = 8
 
 

@@ -33,7 +33,7 @@ class CoarseSpace:
     Parameters
     ----------
     plan
-        The local solver, planned for the centre lines.
+        The local solver, planned for the centre lines, with the weights of `Lattice.hat`.
     equation
         That it solves.
     """
@@ -70,7 +70,7 @@ class CoarseSpace:
         self._solving = clock.part("coarse")
 
     def _respond(self, plan: Plan, equation: Equation, device, dtype) -> torch.Tensor:
-        """Return the centre lines ``(8, 2 (m - 1))`` for a hat on each lattice node around.
+        """Return the weighted centre lines ``(8, 2 (m - 1))`` for a hat on each node around.
 
         They are corrected to reproduce the exact solutions that the hats do. For a linear local
         solver under the lifting this changes nothing; one that is not linear gives responses that
@@ -88,7 +88,8 @@ class CoarseSpace:
         )
         nodes = around[::s]  # (8, J)
         kept = np.abs(hats.T @ nodes - around).max(axis=0) < 1e-12
-        nodes, inside = nodes[:, kept], inside[:, kept]
+        weights = np.tile(self._block.lattice.hat, 2)[:, None]
+        nodes, inside = nodes[:, kept], weights * inside[:, kept]
         missing = inside.T - nodes.T @ responses.double().cpu().numpy()
         return responses + torch.as_tensor(np.linalg.pinv(nodes.T) @ missing).to(responses)
 
@@ -115,7 +116,7 @@ class CoarseSpace:
         return self._solve(residual, sums, self._inner)
 
     def sweep(self, batch: Batch, out: torch.Tensor) -> None:
-        """Write ``T P c`` on the centre lines of a batch to ``out``, ``(B, 2 (m - 1))``."""
+        """Write ``T P c`` on the centre lines of a batch, weighted, to ``out``, ``(B, 2 (m - 1))``."""
         rows, columns = batch
         with self._moving:
             around = [

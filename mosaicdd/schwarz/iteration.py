@@ -157,7 +157,7 @@ class AdditiveIteration(Iteration):
         for batch in self._all[ring]:
             values = self._sweep.centre_lines(batch)
             self._coarse_space.sweep(batch, values)
-            self._sweep.blend(values, batch, out)
+            self._sweep.add_weighted(values, batch, out)
 
     def finish(self) -> None:
         """Wait for the halos, if they travel, and complete the values that `advance` wrote."""

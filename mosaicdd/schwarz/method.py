@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.process_grid import ProcessGrid
@@ -41,11 +43,13 @@ class Method:
         self._problems = problems
         self._clock = clock or Stopwatch()
         kind = {"device": settings.device, "dtype": settings.dtype}
-        plan = local_solver.plan(block.lattice.subdomain.centre_lines, **kind)
-        shared = (settings, problems, self._clock)
+        points, shared = block.lattice.subdomain.centre_lines, (settings, problems, self._clock)
         if settings.sweep == "phases":
+            plan = local_solver.plan(points, **kind)
             self.iterate = PhaseIteration(grid, block, plan, *shared)
             return
+        weights = np.tile(block.lattice.hat, 2)
+        plan = local_solver.plan(points, **kind, weights=weights)
         coarse_space = None
         if settings.levels == 2:
             coarse_space = CoarseSpace(grid, block, plan, local_solver.equation, *shared)

@@ -52,7 +52,7 @@ class SolveSettings:
     accelerate: str = "none"
     certify: float | None = None
     stopping: StoppingRule = field(default_factory=StoppingRule)
-    batch_subdomains: int = 1024
+    batch_subdomains: int = 4096
     halo_depth: int = 1
     halo_dtype: torch.dtype | None = None
     mpi_buffers: str = "host"

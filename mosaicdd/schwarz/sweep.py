@@ -72,6 +72,12 @@ class Sweep:
             self._transfer.weigh(values, batch)
             self._transfer.add(values, batch, out)
 
+    def add_weighted(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:
+        """Add centre lines that have the weights of `Lattice.hat` already; they are overwritten."""
+        with self._moving:
+            self._transfer.weigh_at_edges(values, batch)
+            self._transfer.add(values, batch, out)
+
     def put(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:
         """Overwrite the centre lines of subdomains that do not overlap."""
         with self._moving:
@@ -79,12 +85,15 @@ class Sweep:
 
 
 class AdditiveSweep(Sweep):
-    """All subdomains from the same values, blended by the partition of unity."""
+    """All subdomains from the same values, blended by the partition of unity.
+
+    Its local solver is planned with the weights of `Lattice.hat`.
+    """
 
     def contribute(self, v: Interface, out: Interface, members: Iterable[Batch]) -> None:
         """Add to ``out`` what batches of subdomains contribute to ``T v``."""
         for batch in members:
-            self.blend(self.solve(v, batch), batch, out)
+            self.add_weighted(self.solve(v, batch), batch, out)
 
 
 def interface_exchange(

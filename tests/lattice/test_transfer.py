@@ -112,3 +112,19 @@ def test_putting_a_phase_overwrites_its_centre_lines_and_nothing_else(
             target[tuple(points.T)] = square(block, member, new)[tuple(points.T)]
     # In the lines across, a centre line leaves its mark at lattice nodes only, which stand in both.
     np.testing.assert_array_equal(result.flat, interface_of(block, expected).flat)
+
+
+@pytest.mark.parametrize("largest", [1, 3, 7, 1000])
+def test_weights_of_the_hat_and_a_correction_at_the_edges_are_the_partition_of_unity(
+    block, largest
+):
+    transfer = Transfer(block, **KIND)
+    hat = torch.from_numpy(np.tile(block.lattice.hat, 2))
+    generator = torch.Generator().manual_seed(0)
+    for batch in batches(part_of(block), largest):
+        values = torch.randn(len(members(batch)), len(hat), generator=generator, dtype=hat.dtype)
+        expected, found = values.clone(), values * hat
+        transfer.weigh(expected, batch)
+        transfer.weigh_at_edges(found, batch)
+        # A product and a quotient of numbers below 5: two roundings.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=5 * 2 * 2.3e-16)

@@ -29,12 +29,14 @@ class Changed:
     def outside_range(self, *, device, dtype):
         return None
 
-    def plan(self, points, *, device, dtype):
+    def plan(self, points, *, device, dtype, weights=None):
         exact = self._exact.plan(points, device=device, dtype=dtype)
 
         def plan(g, out):
             exact(g, out)
             self._change(g, out)
+            if weights is not None:
+                out *= torch.as_tensor(weights).to(out)
 
         return plan
 
