@@ -6,6 +6,7 @@ while does not. What ``mosaicdd plan`` says of the same job from these rates sta
 """
 
 from dataclasses import replace
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from ranks import mosaicdd
@@ -54,7 +55,8 @@ def fastest(measured: list[Rates]) -> Rates:
             best[name] = Curve(value.amounts, tuple(map(min, *(v.seconds for v in values))))
         elif isinstance(value, Link):
             best[name] = Link(min(v.latency for v in values), max(v.bandwidth for v in values))
-    best |= {name: max(getattr(rates, name) for rates in measured) for name in ("write", "copy")}
+    best["copy"] = max(rates.copy for rates in measured)
+    best["write"] = median(rates.write for rates in measured)
     return replace(measured[0], pack=min(rates.pack for rates in measured), **best)
 
 
