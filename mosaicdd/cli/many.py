@@ -27,7 +27,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import SchwarzSolver, Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
-_SUBDOMAINS = 32_768  # of all problems of a batch: beyond, a batch gains nothing
+_SUBDOMAINS = 8192  # of all problems of a batch: beyond, a batch gains nothing
 
 
 def default_batch(lattice: Lattice, settings: SolveSettings) -> int:

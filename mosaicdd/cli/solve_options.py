@@ -103,7 +103,7 @@ _OPTIONS = (
     click.option(
         "--batch",
         type=click.IntRange(min=1),
-        help="Problems that a group of ranks solves at once, of many. [default: up to 32768 "
+        help="Problems that a group of ranks solves at once, of many. [default: up to 8192 "
         "subdomains together; 1 with --accelerate or --certify]",
     ),
     click.option(

@@ -25,7 +25,7 @@ _TRAINING = {
     "warmup": (0.01, "Fraction of the training over which the learning rate rises."),
     "decay_exponent": (1.0, "Then it falls to zero as (1 - t) to this power."),
     "pde_weight": (0.0, "Weight of the PDE loss; 0 leaves it out."),
-    "collocation": (64, "Collocation points per step."),
+    "collocation": (32, "Collocation points per step."),
     "laplacian": ("taylor", "Derivatives through the layers, or by double backward (the paper)."),
     "residual": (
         "continuous",

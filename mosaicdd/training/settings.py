@@ -66,7 +66,7 @@ class TrainingSettings:
     warmup: float = 0.01
     decay_exponent: float = 1.0
     pde_weight: float = 0.0
-    collocation: int = 64
+    collocation: int = 32
     laplacian: str = "taylor"
     residual: str = "continuous"
     lifting_degree: int = 2
