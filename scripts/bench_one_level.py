@@ -17,7 +17,7 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import Solution
+from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopping import StoppingRule
 
 _SOLVERS = ("exact", "laplace", "laplace-sdnet")

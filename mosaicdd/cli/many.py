@@ -24,7 +24,8 @@ from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver, Solution
+from mosaicdd.schwarz.solution import Solution
+from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _SUBDOMAINS = 8192  # of all problems of a batch: beyond, a batch gains nothing

@@ -15,7 +15,7 @@ from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import Solution
+from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.many_solutions import writing_solutions
 

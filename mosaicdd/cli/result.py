@@ -23,7 +23,7 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import Solution
+from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.solution_file import writing_interface, writing_solution

@@ -134,15 +134,6 @@ class Block:
         lines = slice(self.start[axis] - first, self.stop[axis] - first)
         return lines, slice(max(along.start * s, 1), along.stop * s)
 
-    def owned_place(self, axis: int) -> Slices:
-        """Return where the owned part of these lines belongs among the lines of the whole domain."""
-        lines, nodes = self.owned(axis)
-        origins = self.first[axis], self.origin[1 - axis]
-        return tuple(
-            slice(origin + part.start, origin + part.stop)
-            for origin, part in zip(origins, (lines, nodes), strict=True)
-        )
-
     def owned_nodes(self) -> tuple[Slices, Slices]:
         """Return which grid nodes this block alone owns, in the region and in the whole field."""
         local, whole = [], []

@@ -26,7 +26,8 @@ from mosaicdd.planning.rates import Curve, Link, Rates
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sine_transform import sine_transform
-from mosaicdd.schwarz.solver import SchwarzSolver, Solution
+from mosaicdd.schwarz.solution import Solution
+from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
 from mosaicdd.storage.solution_file import writing_solution
 

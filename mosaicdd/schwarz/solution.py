@@ -1,0 +1,75 @@
+"""What a solve returns on every rank."""
+
+from dataclasses import dataclass
+
+import torch
+
+from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.schwarz.certify import Certificate
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.stopping import History
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a solve returns on every rank.
+
+    Parameters
+    ----------
+    status
+        One of ``converged_rtol``, ``converged_atol``, ``diverged_max_iterations``,
+        ``diverged_tolerance``, ``diverged_nan``, ``interrupted``, ``stagnated``; the last also for
+        an iteration that has converged, but to something whose estimated error is a tenth of its
+        size.
+    update, residual
+        Root mean square over the interface of the last change, and of ``T v - v`` at the result.
+        On the lattice lines, the field is ``T v``.
+    discrete_residual
+        Relative residual of the discrete equation, ``|A u| / |b|``, in the 2-norm. Like ``residual``
+        it is measured on the field, and None where not all of that was filled.
+    error_estimate
+        Distance to the discrete solution, the local solver's own error included.
+    certificate
+        In certified mode, how the result was certified.
+    outside
+        Owned subdomains, ``(rows, columns)``, whose data are outside of the training range; None if
+        the local solver has no such range. ``error_estimate.place`` says where they belong.
+    interface, field
+        This rank's interface, and its part of the field, ``(rows, columns)``, unless it went to a
+        sink or was not wanted; ``place`` says where that belongs.
+    layout
+        How the field of the whole domain lies over the ranks.
+    seconds
+        Of this rank: ``iterate``, ``estimate`` and ``assemble``; of several problems, for all.
+    """
+
+    status: str
+    update: float
+    residual: float | None
+    discrete_residual: float | None
+    error_estimate: ErrorEstimate
+    certificate: Certificate | None
+    outside: torch.Tensor | None
+    history: History
+    interface: Interface
+    field: torch.Tensor | None
+    place: Slices
+    layout: Layout
+    seconds: dict[str, float]
+
+    @property
+    def converged(self) -> bool:
+        """Whether the stopping rule was met."""
+        return self.status.startswith("converged")
+
+    @property
+    def iterations(self) -> int:
+        """Iterations done, those of a certificate included."""
+        return len(self.history.update)
+
+    @property
+    def sweeps(self) -> int:
+        """Sweeps done in these iterations: one in each."""
+        return self.iterations
