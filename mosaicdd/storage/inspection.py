@@ -1,12 +1,11 @@
 """What a file of this package holds, without reading its arrays."""
 
-import json
 from dataclasses import dataclass
 from os import PathLike
 
 import h5py
-import numpy as np
 
+from mosaicdd.storage.attributes import read_attributes
 from mosaicdd.storage.hdf5 import open_any
 
 _PRESENTATIONS = ("VTKHDF",)  # groups of links
@@ -42,7 +41,7 @@ def inspect_file(path: str | PathLike) -> Contents:
         If its seal is broken, or it is not a complete HDF5 file.
     """
     with open_any(path, "mosaicdd") as file:
-        attributes = {name: _decoded(value) for name, value in file.attrs.items()}
+        attributes = read_attributes(file)
         arrays = [
             (array.name, array.shape, str(array.dtype))
             for name in file
@@ -57,13 +56,3 @@ def _arrays(found: h5py.Group | h5py.Dataset) -> list[h5py.Dataset]:
     if isinstance(found, h5py.Dataset):
         return [found]
     return [array for name in found for array in _arrays(found[name])]
-
-
-def _decoded(value):
-    """Return an attribute as a number, a text, or what its JSON says."""
-    if isinstance(value, str) and value[:1] in ("[", "{", "n"):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value.item() if isinstance(value, np.generic) else value

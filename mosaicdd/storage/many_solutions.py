@@ -19,6 +19,7 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.boundary_file import write_boundaries
 from mosaicdd.storage.hdf5 import mark, new_file
 from mosaicdd.storage.solution_file import FORMAT_VERSION, SolutionWriter
+from mosaicdd.storage.vtk import present_to_vtk
 
 
 class ManySolutionsWriter(SolutionWriter):
@@ -61,18 +62,5 @@ def writing_solutions(
         write_boundaries(file, boundaries)
         writer = ManySolutionsWriter(file)
         writer.create("solution", (len(boundaries), *grid.nodes), dtype)
-        _present_to_vtk(file, grid, len(boundaries))
+        present_to_vtk(file, (len(boundaries), *grid.nodes), grid.spacing)
         yield writer
-
-
-def _present_to_vtk(file: h5py.File, grid: Grid, problems: int) -> None:
-    """Describe the fields as VTKHDF ImageData, a plane for each; the values are linked."""
-    ny, nx = grid.shape
-    image = file.create_group("VTKHDF")
-    image.attrs["Version"] = np.array([2, 0], dtype="i8")
-    image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
-    image.attrs["WholeExtent"] = np.array([0, nx, 0, ny, 0, problems - 1], dtype="i8")
-    image.attrs["Origin"] = np.zeros(3)
-    image.attrs["Spacing"] = np.array([grid.spacing, grid.spacing, grid.spacing])
-    image.attrs["Direction"] = np.eye(3).ravel()
-    image.create_group("PointData")["solution"] = file["solution"]

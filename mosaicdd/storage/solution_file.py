@@ -9,7 +9,6 @@ lattice node. Of several problems, all of these have a leading axis for the prob
 is a boundary file, too.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +21,13 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.arrays import ArrayWriter
+from mosaicdd.storage.attributes import read_attributes, write_attributes
 from mosaicdd.storage.boundary_file import boundary_of_file, write_boundary
 from mosaicdd.storage.checkpoint_file import line_name
 from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
 from mosaicdd.storage.one_problem import OneProblem
 from mosaicdd.storage.shards import Shard, link_shards, replacing_shards, require_shards
+from mosaicdd.storage.vtk import present_to_vtk
 
 FORMAT_VERSION = SEALED
 
@@ -74,9 +75,7 @@ class SolutionWriter(ArrayWriter):
 
     def describe(self, attributes: dict, history: dict[str, list[float]]) -> None:
         """Write attributes (containers and None as JSON text) and the history."""
-        plain = (str, int, float, bool)
-        for name, value in attributes.items():
-            self._file.attrs[name] = value if isinstance(value, plain) else json.dumps(value)
+        write_attributes(self._file, attributes)
         self.history(history)
 
 
@@ -105,7 +104,7 @@ def writing_solution(
         else:
             link_shards(file, "solution", window.shape, dtype, shards)
         file["solution"].attrs["first_node"] = window.start
-        _present_to_vtk(file, grid, window)
+        present_to_vtk(file, window.shape, grid.spacing, [n * grid.spacing for n in window.start])
         yield SolutionWriter(file)
 
 
@@ -212,33 +211,9 @@ def _window(file: h5py.File, grid: Grid, field: np.ndarray) -> Window:
 
 
 def _attributes(file: h5py.File) -> dict:
-    attributes = {name: _decode(value) for name, value in file.attrs.items()}
+    attributes = read_attributes(file)
     seconds = attributes.get("seconds", {})
     numbers = seconds.values() if isinstance(seconds, dict) else [None]
     if not all(isinstance(number, (int, float)) for number in numbers):
         raise ValueError(f"{file.filename}: seconds must be numbers by name, got {seconds!r}")
     return attributes
-
-
-def _decode(value):
-    """Undo `SolutionWriter.describe` for one attribute."""
-    if isinstance(value, str) and value[:1] in "[{n":
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _present_to_vtk(file: h5py.File, grid: Grid, window: Window) -> None:
-    """Describe the field as VTKHDF ImageData; the values are linked, not copied."""
-    ny, nx = (n - 1 for n in window.shape)
-    y, x = (node * grid.spacing for node in window.start)
-    image = file.create_group("VTKHDF")
-    image.attrs["Version"] = np.array([2, 0], dtype="i8")
-    image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
-    image.attrs["WholeExtent"] = np.array([0, nx, 0, ny, 0, 0], dtype="i8")
-    image.attrs["Origin"] = np.array([x, y, 0.0])
-    image.attrs["Spacing"] = np.array([grid.spacing, grid.spacing, 1.0])
-    image.attrs["Direction"] = np.eye(3).ravel()
-    image.create_group("PointData")["solution"] = file["solution"]
