@@ -156,8 +156,7 @@ def solve(
         grid = ProcessGrid(groups.comm, dims or choose_dims(ranks, lattice.subdomains))
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         filled = window or Window.whole(lattice.grid)
-        nodes = math.prod(filled.shape) if fields == "solution" else 0
-        needed_bytes = _bytes_of_rank(lattice, nodes, settings.dtype, grid.size)
+        needed_bytes = _bytes_of_rank(lattice, settings.dtype, grid.size)
         agree(comm, lambda: require_memory(comm, needed_bytes))
     with bad_input("--boundary"):
         boundaries = on_root(comm, lambda: _boundaries(boundary, lattice.grid))
@@ -267,10 +266,10 @@ def _extent_for_people(window: Window | None, grid: Grid) -> list[list[float]] |
     return window and [list(ends) for ends in window.extent(grid)[::-1]]
 
 
-def _bytes_of_rank(lattice: Lattice, filled: int, dtype: torch.dtype, ranks: int) -> int:
-    """Return what a rank needs at least: its part of the ``filled`` nodes and four interfaces."""
+def _bytes_of_rank(lattice: Lattice, dtype: torch.dtype, ranks: int) -> int:
+    """Return what a rank needs at least: four interfaces; of the field it holds a strip only."""
     interface = 2 * math.prod(lattice.grid.nodes) // lattice.spacing
-    return (filled + 4 * interface) * dtype.itemsize // ranks
+    return 4 * interface * dtype.itemsize // ranks
 
 
 def _local_solver(name: str, needed: Equation, *, tested: bool, guarded: bool) -> LocalSolver:
