@@ -2,7 +2,7 @@
 
 One iteration of the two-level method on the slowest rank: its subdomains swept, one all-gather of
 the lattice nodes, the coarse solve that every rank does, and the halo exchange, of which the
-subdomains inside of the block hide a part. With more than `REPLICATED_NODES` lattice nodes the
+subdomains inside of the block hide a part. With many lattice nodes (`coarse_is_replicated`) the
 coarse solve is shared: four redistributions, in each of which a rank sends its nodes once, from
 blocks to rows, to columns, to rows, and back to blocks.
 
@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.parallel.partition import coarse_is_replicated
 from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.planning.memory import coarse_is_replicated, coarse_workers
+from mosaicdd.planning.memory import coarse_workers
 from mosaicdd.planning.rank_order import RankOrder, traffic
 from mosaicdd.planning.rates import Rates
 
@@ -98,7 +99,7 @@ def gathered_bytes(decomposition: Decomposition) -> int:
     if decomposition.ranks == 1:
         return 0
     norms = decomposition.ranks * NORMS * _DOUBLE
-    if coarse_is_replicated(decomposition):
+    if _is_replicated(decomposition):
         return math.prod(decomposition.lattice.subdomains) * _DOUBLE + norms
     return _REDISTRIBUTIONS * int(decomposition.subdomains.max()) * _DOUBLE + norms
 
@@ -205,7 +206,7 @@ def _coarse_seconds(
     latency = max(rates.gather.latency, link.latency if several_nodes else 0.0)
     bandwidth = min(rates.gather.bandwidth, link.bandwidth if several_nodes else np.inf)
     stages = math.ceil(math.log2(decomposition.ranks))
-    if coarse_is_replicated(decomposition):
+    if _is_replicated(decomposition):
         size = gathered_bytes(decomposition)
         return transform, stages * latency + size / bandwidth + _staged(rates, size)
     workers = coarse_workers(decomposition)
@@ -218,6 +219,10 @@ def _coarse_seconds(
     seconds += _REDISTRIBUTIONS * (sharing * share / one.bandwidth + _staged(rates, share))
     norms = decomposition.ranks * NORMS * _DOUBLE
     return transform / workers, seconds + stages * latency + norms / bandwidth
+
+
+def _is_replicated(decomposition: Decomposition) -> bool:
+    return coarse_is_replicated(math.prod(decomposition.lattice.subdomains), decomposition.ranks)
 
 
 def _staged(rates: Rates, size: float) -> float:

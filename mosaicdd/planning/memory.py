@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from mosaicdd.parallel.partition import REPLICATED_NODES
+from mosaicdd.parallel.partition import coarse_is_replicated
 from mosaicdd.planning.decomposition import Decomposition
 from mosaicdd.planning.rates import Rates
 
@@ -45,11 +45,6 @@ class Memory:
         return self.base + self.interface + self.coarse + self.buffers + self.strip
 
 
-def coarse_is_replicated(decomposition: Decomposition) -> bool:
-    """Say whether every rank solves the whole coarse problem."""
-    return math.prod(decomposition.lattice.subdomains) <= REPLICATED_NODES
-
-
 def coarse_workers(decomposition: Decomposition) -> int:
     """Count the ranks that share a coarse solve: there are rows and columns for no more."""
     return min(decomposition.ranks, *decomposition.lattice.subdomains)
@@ -61,7 +56,7 @@ def memory_of_rank(decomposition: Decomposition, rates: Rates) -> Memory:
     m, word = lattice.subdomain.cells, rates.word
     owned = int(decomposition.subdomains.max())
     coarse_nodes = math.prod(lattice.subdomains)
-    if not coarse_is_replicated(decomposition):
+    if not coarse_is_replicated(coarse_nodes, decomposition.ranks):
         coarse_nodes = max(owned, math.ceil(coarse_nodes / coarse_workers(decomposition)))
     vectors = _VECTORS + (_WIDENED if decomposition.ranks > 1 else 0)
     swept = min(_BATCH, owned) * (4 * m + 2 * (m - 1))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import DIRECTIONS
-from mosaicdd.parallel.partition import Dims, fitting_dims
+from mosaicdd.parallel.partition import Dims, coarse_is_replicated, fitting_dims
 from mosaicdd.planning.cost import (
     IterationCost,
     SolveCost,
@@ -15,7 +15,7 @@ from mosaicdd.planning.cost import (
     solve_cost,
 )
 from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.planning.memory import Memory, coarse_is_replicated, memory_of_rank
+from mosaicdd.planning.memory import Memory, memory_of_rank
 from mosaicdd.planning.rank_order import RankOrder, best_bricks, row_wise, traffic
 from mosaicdd.planning.rates import Rates
 
@@ -187,7 +187,7 @@ def make_plan(job: Job, rates: Rates, dims: Dims | None = None) -> Plan:
     return Plan(
         dims=given.dims,
         subdomains=(int(given.subdomains.min()), int(given.subdomains.max())),
-        replicated=coarse_is_replicated(given),
+        replicated=coarse_is_replicated(math.prod(given.lattice.subdomains), given.ranks),
         counts=_counts(given, rates),
         orders=orders,
         memory=memory_of_rank(given, rates),

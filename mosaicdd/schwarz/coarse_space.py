@@ -14,7 +14,7 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.base import Plan
-from mosaicdd.parallel.partition import REPLICATED_NODES
+from mosaicdd.parallel.partition import coarse_is_replicated
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.problems.equations import Equation
 from mosaicdd.schwarz.coarse_solve import DistributedSolve, ReplicatedSolve
@@ -59,7 +59,7 @@ class CoarseSpace:
         inside = tuple(slice(max(a, 1) - 1, min(b, n)) for a, b, n in ends)
         self._correction, self._inner = correction, correction[..., *here]
         shared = {"problems": problems, "clock": clock}
-        if grid.size > 1 and math.prod(block.lattice.subdomains) > REPLICATED_NODES:
+        if not coarse_is_replicated(math.prod(block.lattice.subdomains), grid.size):
             self._solve = DistributedSolve(grid, block, self._symbol(), **shared)
         else:
             sums = {"sums": count_of_sums(problems), "device": settings.device}

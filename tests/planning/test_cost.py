@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from mosaicdd.parallel.partition import fitting_dims
+from mosaicdd.parallel.partition import coarse_is_replicated, fitting_dims
 from mosaicdd.planning.assumed import GPUS, assumed_rates, completed
 from mosaicdd.planning.cost import iteration_cost, solve_cost
 from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.planning.memory import REPLICATED_NODES, memory_of_rank
+from mosaicdd.planning.memory import memory_of_rank
 from mosaicdd.planning.plan import Job, make_plan
 from mosaicdd.planning.rank_order import best_bricks, row_wise
 from mosaicdd.planning.rates import Curve, Link, read_rates, write_rates
@@ -84,7 +84,7 @@ def test_a_halo_deeper_than_the_blocks_is_refused(make_lattice, rates):
 
 def test_memory_falls_with_ranks_and_the_shared_coarse_solve_does_not_grow(make_lattice, rates):
     lattice = make_lattice((2001, 2001))
-    assert lattice.subdomains[0] ** 2 > REPLICATED_NODES
+    assert not coarse_is_replicated(lattice.subdomains[0] ** 2, 4)
     memories = [memory_of_rank(planned(lattice, ranks), rates) for ranks in (1, 4, 64, 1024)]
     totals, coarse = [m.total for m in memories], [m.coarse for m in memories]
     assert totals == sorted(totals, reverse=True)

@@ -17,7 +17,7 @@ def test_a_coarse_problem_too_large_for_one_rank_is_solved_by_all_to_the_same_fi
     boundary, _ = problem(lattice)
     settings = {"halo_depth": halo_depth, "rtol": 1e-9}
     replicated = make_solver(lattice, **settings).solve(boundary)
-    monkeypatch.setattr(coarse_space, "REPLICATED_NODES", 1)
+    monkeypatch.setattr(coarse_space, "coarse_is_replicated", lambda nodes, ranks: ranks == 1)
     for grid in map(make_grid, all_dims):
         solution = make_solver(lattice, grid=grid, **settings).solve(boundary)
         assert solution.iterations == replicated.iterations
