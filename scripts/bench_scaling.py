@@ -169,7 +169,7 @@ class _Problem:
                     output.maps(solution)
                     output.describe({"status": solution.status}, solution.history)
             seconds = clock.seconds["setup"] + time.perf_counter() - start
-        parts = parts_of_ranks(grid, clock)
+        parts = parts_of_ranks(grid.comm, clock)
         return {
             "status": solution.status,
             "iterations": solution.iterations,

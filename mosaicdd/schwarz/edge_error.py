@@ -32,13 +32,13 @@ class EdgeError:
         grid: ProcessGrid,
         block: Block,
         local_solver: LocalSolver,
+        exact: ExactSolver,
         *,
         device: torch.device,
         dtype: torch.dtype,
     ):
         tensors = {"device": device, "dtype": dtype}
         subdomain = local_solver.subdomain
-        exact = ExactSolver(local_solver.equation, subdomain)
         solvers = () if type(local_solver) is ExactSolver else (local_solver, exact)
         self._plans = [solver.plan(subdomain.interior, **tensors) for solver in solvers]
         if solvers and local_solver.linear:

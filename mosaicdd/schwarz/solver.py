@@ -112,7 +112,9 @@ class SchwarzSolver:
         self._discrete_residual = DiscreteResidual(
             grid, lattice.grid, local_solver.equation, problems
         )
-        self._edge_error = EdgeError(grid, self.block, self._filling.local_solver, **self._kind)
+        self._edge_error = EdgeError(
+            grid, self.block, self._filling.local_solver, self._exact.local_solver, **self._kind
+        )
 
     def _plan(self, local_solver: LocalSolver, settings: SolveSettings) -> Method:
         return Method(self._grid, self.block, local_solver, settings, self.problems, self.clock)
