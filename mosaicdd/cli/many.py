@@ -33,7 +33,7 @@ _SUBDOMAINS = 8192  # of all problems of a batch: beyond, a batch gains nothing
 
 def default_batch(lattice: Lattice, settings: SolveSettings) -> int:
     """Return how many problems are solved at once: 1 for methods that take one only."""
-    if settings.accelerate != "none" or settings.certify is not None:
+    if not settings.takes_many:
         return 1
     return max(1, _SUBDOMAINS // math.prod(lattice.subdomains))
 

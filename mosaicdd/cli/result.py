@@ -59,7 +59,7 @@ def report_of(
         "pde": local_solver.equation.name,
         "levels": settings.levels,
         "sweep": settings.sweep,
-        "accelerate": settings.accelerate,
+        "accelerate": settings.acceleration,
         "rtol": settings.stopping.rtol,
         "device": device,
         "dtype": str(settings.dtype).removeprefix("torch."),

@@ -47,7 +47,7 @@ def solve(
     levels: str,
     sweep: str | None,
     sync: str,
-    accelerate: str,
+    accelerate: str | None,
     certify: float | None,
     out_of_range: str,
     rtol: float | None,

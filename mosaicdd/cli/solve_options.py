@@ -51,10 +51,10 @@ _OPTIONS = (
     ),
     click.option(
         "--accelerate",
-        type=click.Choice(["none", "gmres", "anderson"]),
-        default="none",
-        show_default=True,
-        help="gmres: for linear local solvers; anderson: for any. Fewer iterations, more memory.",
+        type=click.Choice(["none", "chebyshev", "gmres", "anderson"]),
+        help="chebyshev: relaxed by factors made for two levels, at no cost; gmres: for linear local "
+        "solvers, anderson: for any, both for more memory. [default: chebyshev with 2 levels, none "
+        "with 1]",
     ),
     click.option(
         "--certify",
@@ -104,7 +104,7 @@ _OPTIONS = (
         "--batch",
         type=click.IntRange(min=1),
         help="Problems that a group of ranks solves at once, of many. [default: up to 8192 "
-        "subdomains together; 1 with --accelerate or --certify]",
+        "subdomains together; 1 with gmres, anderson or --certify]",
     ),
     click.option(
         "--replicas",

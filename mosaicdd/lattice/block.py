@@ -16,6 +16,18 @@ Piece = tuple[int, Slices]
 """A part of the interface: which family of lines (the axis they are constant in), which part."""
 
 
+def frame(outer: Slices, inner: Slices) -> list[Slices]:
+    """Return what a rectangle has around another one within it: below, above, left and right."""
+    (rows, columns), (inside, across) = outer, inner
+    parts = (
+        (slice(rows.start, inside.start), columns),
+        (slice(inside.stop, rows.stop), columns),
+        (inside, slice(columns.start, across.start)),
+        (inside, slice(across.stop, columns.stop)),
+    )
+    return [part for part in parts if all(side.start < side.stop for side in part)]
+
+
 @dataclass(frozen=True)
 class Block:
     """The subdomains centred at the lattice nodes ``start <= (i, j) < stop``, on axes (y, x).
@@ -114,9 +126,10 @@ class Block:
 
     def inner(self, axis: int) -> Slices:
         """Return the part of the lines constant in ``axis`` that is not on the domain's edge."""
+        sides = (self.at_edge(axis), self.at_edge(1 - axis))
         return tuple(
-            slice(1 if low else None, -1 if high else None)
-            for low, high in (self.at_edge(axis), self.at_edge(1 - axis))
+            slice(int(low), count - int(high))
+            for (low, high), count in zip(sides, self.line_shape(axis), strict=True)
         )
 
     def owned_cells(self, axis: int) -> slice:
@@ -133,6 +146,15 @@ class Block:
         along = self.owned_cells(1 - axis)
         lines = slice(self.start[axis] - first, self.stop[axis] - first)
         return lines, slice(max(along.start * s, 1), along.stop * s)
+
+    def settled(self, axis: int) -> Slices:
+        """Return the part of `owned` to which no other block's subdomains contribute."""
+        lines, nodes = self.owned(axis)
+        along = 1 - axis
+        if self.stop[along] < self.lattice.cells[along]:
+            last = (self.stop[along] - 1 - self.first[along]) * self.lattice.spacing
+            nodes = slice(nodes.start, last + 1)
+        return lines, nodes
 
     def owned_nodes(self) -> tuple[Slices, Slices]:
         """Return which grid nodes this block alone owns, in the region and in the whole field."""

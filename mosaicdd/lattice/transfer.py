@@ -110,10 +110,12 @@ class Transfer:
                     outer = slice(0, self.s - 1) if end == 0 else slice(self.s, None)
                     beside[..., outer] /= self._hat[outer]
 
-    def add(self, values: torch.Tensor, batch: Batch, interface: Interface) -> None:
+    def add(
+        self, values: torch.Tensor, batch: Batch, interface: Interface, factor: float = 1.0
+    ) -> None:
         """Add centre lines ``(B, 2 (m - 1))`` of a batch to the interface; they may overlap."""
         for target, source in self._targets(values, batch, interface):
-            target.add_(source)
+            target.add_(source, alpha=factor)
 
     def put(self, values: torch.Tensor, batch: Batch, interface: Interface) -> None:
         """Overwrite the centre lines of a batch whose subdomains do not overlap."""

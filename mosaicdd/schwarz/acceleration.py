@@ -1,11 +1,13 @@
-"""How the iteration ``v <- M v`` is driven to its fixed point: as it is, or by GMRES.
+"""How the iteration ``v <- M v`` is driven to its fixed point: step by step, or by GMRES.
 
-``M`` is any of the iterations (one-level or two-level). Both drivers return the last ``M v`` and the
-status of each problem; the last iteration is always a true one, so its update is measured, never
+``M`` is any of the iterations (one-level or two-level). Both drivers return the last iterate and the
+status of each problem; the last step is always a true one, so its update is measured, never
 predicted.
 """
 
 import functools
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -17,18 +19,49 @@ from mosaicdd.schwarz.stopping import CONVERGED, Monitor
 _RESTART = 30
 
 
-def stationary(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, list[str]]:
-    """Repeat ``v <- M v``; safe for any local solver. ``v`` is overwritten.
+def chebyshev_cycle(low: float, high: float, degree: int) -> tuple[float, ...]:
+    """Return relaxation factors that damp errors with eigenvalues between two ends the most.
+
+    The errors of ``degree`` steps ``v + omega_j (M v - v)`` are multiplied by the polynomial
+    ``prod_j (1 - omega_j (1 - lambda))``. It is the Chebyshev polynomial of the interval if ``1 /
+    omega_j = 1 - lambda_j`` at its roots (Young, 1953). Outer roots are taken after inner ones.
+    """
+    angles = np.pi * (np.arange(degree) + 0.5) / degree
+    roots = (low + high) / 2 + (high - low) / 2 * np.cos(angles)
+    inside_out = np.argsort(np.abs(np.arange(degree) - (degree - 1) / 2), kind="stable")
+    return tuple((1 / (1 - roots[inside_out])).tolist())
+
+
+# The eigenvalues of the two-level iteration of the Laplace equation lie between -0.13 and 0.23 for
+# any size, those below -0.1 for errors that hardly occur. A cycle contracts by 0.11 per iteration.
+# It converges wherever they lie between -0.8 and 1: for any network the plain iteration converges for.
+CHEBYSHEV = chebyshev_cycle(-0.1, 0.23, 3)
+
+
+def stationary(
+    iterate: Iteration,
+    v: Interface,
+    monitor: Monitor,
+    relaxation: Sequence[float] = (1.0,),
+) -> tuple[Interface, list[str]]:
+    """Repeat ``v <- v + omega (M v - v)``. ``v`` is overwritten.
 
     An iteration is judged by the sums that travel in the collective of the next, but at once when it
     is expected to be the last.
+
+    Parameters
+    ----------
+    relaxation
+        Values of ``omega``, taken in turn; by default ``v <- M v``, safe for any local solver.
     """
     old, new = v.like_boundary(), v.like_boundary()
     results = v.like() if v.problems > 1 else None
     measure = None
+    begun = monitor.iterations % len(relaxation)
+    factors = itertools.islice(itertools.cycle(relaxation), begun, None)
     iterate.begin()
     while True:
-        residual, totals = iterate.advance(v, new, measure)
+        residual, totals = iterate.advance(v, new, measure, next(factors))
         if measure is not None:
             _keep(results, v, monitor.enter(totals, v))
             if monitor.ended:

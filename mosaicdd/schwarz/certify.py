@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.schwarz.acceleration import stationary
+from mosaicdd.schwarz.acceleration import CHEBYSHEV, stationary
 from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
@@ -75,7 +75,7 @@ class Certifier:
             tolerance = _LOOSER * rtol * _TIGHTER**number
             monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)
             monitor.statuses = [None]
-            v, (status,) = stationary(self._iterate, v, monitor)
+            v, (status,) = stationary(self._iterate, v, monitor, CHEBYSHEV)
             reached = self._discrete_residual(v) <= rtol
             if reached or not status.startswith("converged"):
                 break

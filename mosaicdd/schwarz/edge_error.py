@@ -2,10 +2,11 @@
 
 An estimate from the interface sees the lattice lines only. Inside, what is wrong between them is
 wrong on them, too; but rough boundary data fade before they reach the first line, and with them the
-error. So in the subdomains along the edge the local solver is compared with the exact one at all
-nodes. By the convexity of the square, the weighted squares add up to a bound of the blended error's.
+error. So in the tiles along the edge, from which the field is filled there, the local solver is
+compared with the exact one at all nodes.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -15,7 +16,8 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
+from mosaicdd.lattice.tiles import Tiles, owned_tiles
+from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.local_solvers.base import LocalSolver, Plan
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.reflection_plan import linear_plan
@@ -66,38 +68,47 @@ class EdgeError:
         total = np.zeros(v.problems)
         if not self._plans:
             return total
-        for batch in self._batches(max(1, _BATCH // v.problems)):
-            total += self._square(v, batch)
+        for rows, columns in self._batches(max(1, _BATCH // v.problems)):
+            total += self._square(v, rows, columns)
         inside = math.prod(n - 1 for n in self._block.lattice.grid.shape)
         return np.sqrt(self._grid.sum(total) / inside)
 
-    def _batches(self, largest: int) -> Iterator[Batch]:
-        """Yield the owned subdomains along the edge of the domain: rows, then columns."""
-        block = self._block
-        rows, columns = block.ring(0)
-        inside = []  # the others, per axis
-        for part, start, stop, cells in zip(
-            (rows, columns), block.start, block.stop, block.lattice.cells, strict=True
-        ):
-            first = part.start + (start == 1)
-            inside.append(slice(first, max(first, part.stop - (stop == cells))))
-        for along, part in ((0, rows), (1, columns)):
-            ends = (slice(part.start, inside[along].start), slice(inside[along].stop, part.stop))
-            for end in ends:
-                strip = (end, columns) if along == 0 else (inside[0], end)
-                yield from batches(strip, largest)
+    def _batches(self, largest: int) -> Iterator[tuple[Tiles, Tiles]]:
+        """Yield the owned tiles along the edge of the domain: rows, then columns."""
+        (low, rows, high), (left, columns, right) = map(self._ends, (0, 1))
+        everything = left + columns + right
+        for down, across in ((low, everything), (high, everything), (rows, left), (rows, right)):
+            for some, others in itertools.product(down, across):
+                for part in some.split(largest):
+                    for other in others.split(max(1, largest // part.count)):
+                        yield part, other
 
-    def _square(self, v: Interface, batch: Batch) -> np.ndarray:
-        """Return the sum of the weighted squares of the differences in a batch, ``(n,)``."""
-        rows, columns = batch_shape(batch)
-        m, count = self._transfer.m, v.problems * rows * columns
+    def _ends(self, axis: int) -> tuple[list[Tiles], list[Tiles], list[Tiles]]:
+        """Return the owned tiles along an axis: the first of the domain, others, the last."""
+        low, inside, high = [], [], []
+        last = self._block.lattice.cells[axis]
+        for run in owned_tiles(self._block, axis):
+            at_low, at_high = run.line == 0, run.end == last and (run.line > 0 or run.count > 1)
+            count = run.count - at_low - at_high
+            if at_low:
+                low.append(Tiles(0, 1, run.cells))
+            if count:
+                inside.append(Tiles(run.line + at_low * run.cells, count, run.cells))
+            if at_high:
+                high.append(Tiles(last - run.cells, 1, run.cells))
+        return low, inside, high
+
+    def _square(self, v: Interface, rows: Tiles, columns: Tiles) -> np.ndarray:
+        """Return the sum of the squares of the differences inside tiles, ``(n,)``."""
+        m, s, count = self._transfer.m, self._transfer.s, v.problems * rows.count * columns.count
         perimeters = torch.empty(count, 4 * m, **self._tensors)
+        batch = rows.subdomains(self._block, 0), columns.subdomains(self._block, 1)
         self._transfer.restrict(v, batch, perimeters)
         values = [torch.empty(count, (m - 1) ** 2, **self._tensors) for _ in self._plans]
         for plan, out in zip(self._plans, values, strict=True):
             plan(perimeters, out)
         difference = values[0] if len(values) == 1 else torch.sub(*values, out=values[0])
-        squares = difference.square_().view(v.problems, -1)
-        hats_y, hats_x = (h[part] for h, part in zip(self._transfer.hats, batch, strict=True))
-        weights = hats_y[:, None, :, None] * hats_x[:, None, :]  # (rows, columns, y, x)
-        return (squares @ weights.reshape(-1)).double().cpu().numpy()
+        filled = difference.view(v.problems, -1, m - 1, m - 1)[
+            ..., m - rows.cells * s :, m - columns.cells * s :
+        ]
+        return filled.square().sum(dim=(1, 2, 3)).double().cpu().numpy()

@@ -4,15 +4,18 @@ Ranks wait for each other as little as the method allows. Halos travel while the
 not need them are solved; with a halo of depth ``k`` they travel in every ``k``-th iteration only, and
 in between each rank computes what its neighbours would have sent. The numbers by which an iteration
 is judged are added up in the one collective of the iteration after it.
+
+A step may be relaxed, ``v + omega (M v - v)``: the sweep adds ``omega T v`` to ``(1 - omega) v`` where
+it would have added to zero.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.block import Block, Slices, frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.base import Plan
 from mosaicdd.parallel.process_grid import ProcessGrid
@@ -36,9 +39,15 @@ class Iteration(ABC):
 
     @abstractmethod
     def advance(
-        self, v: Interface, out: Interface, measure: Measure | None = None
+        self,
+        v: Interface,
+        out: Interface,
+        measure: Measure | None = None,
+        relaxation: float = 1.0,
     ) -> tuple[torch.Tensor, np.ndarray | None]:
-        """Write ``M v`` to ``out``, whose edge values are kept, as the next of a sequence.
+        """Write ``v + omega (M v - v)`` to ``out``, as the next of a sequence.
+
+        Values on the edge of the domain are kept.
 
         The halos of ``v`` may still travel, those of ``out`` do when it returns.
 
@@ -46,6 +55,8 @@ class Iteration(ABC):
         ----------
         measure
             Called when ``v`` is complete.
+        relaxation
+            ``omega``.
 
         Returns
         -------
@@ -94,24 +105,26 @@ class AdditiveIteration(Iteration):
         self._sweep = AdditiveSweep(block, plan, settings, problems, clock)
         self._exchange = interface_exchange(grid, block, settings, problems)
         self._inner = self._sweep.batches(block.inner_subdomains())
-        self._outer = [self._around(block, ring) for ring in range(block.halo)]
+        self._outer = [
+            [
+                batch
+                for part in frame(block.ring(ring), block.inner_subdomains())
+                for batch in self._sweep.batches(part)
+            ]
+            for ring in range(block.halo)
+        ]
         self._all = [self._sweep.batches(block.ring(ring)) for ring in range(block.halo)]
         self._rings = 0  # around the owned subdomains, which the values at hand suffice for
         kind = {"device": settings.device, "dtype": settings.dtype}
         self._residual = torch.empty(problems, *block.subdomains, **kind)
+        # Per family of lines: what is complete before halos arrive, and all around it; and of that
+        # what is this rank's to start from, if it adds up its own subdomains only.
+        self._settled = [block.settled(axis) for axis in (0, 1)]
+        self._frame = [frame(block.inner(axis), self._settled[axis]) for axis in (0, 1)]
+        self._late = [frame(block.owned(axis), self._settled[axis]) for axis in (0, 1)]
         self._communicating = clock.part("communication")
         self._moving = clock.part("gather_scatter")
         self._travelling = clock.part("halo", "messages")
-
-    def _around(self, block: Block, ring: int) -> list:
-        """Cut what lies between the inner subdomains and a ring into batches: rows, then columns."""
-        (low, high), (left, right) = (
-            (slice(outer.start, inner.start), slice(inner.stop, outer.stop))
-            for outer, inner in zip(block.ring(ring), block.inner_subdomains(), strict=True)
-        )
-        columns, rows = block.ring(ring)[1], block.inner_subdomains()[0]
-        parts = ((low, columns), (high, columns), (rows, left), (rows, right))
-        return [batch for part in parts for batch in self._sweep.batches(part)]
 
     def begin(self) -> None:
         """Begin a sequence; the first iteration exchanges halos of full depth."""
@@ -128,16 +141,21 @@ class AdditiveIteration(Iteration):
         return self._exchange.words
 
     def advance(
-        self, v: Interface, out: Interface, measure: Measure | None = None
+        self,
+        v: Interface,
+        out: Interface,
+        measure: Measure | None = None,
+        relaxation: float = 1.0,
     ) -> tuple[torch.Tensor, np.ndarray | None]:
-        """Write ``M v`` to ``out``; see `Iteration.advance`."""
-        ring = self._rings
-        with self._moving:
-            out.clear_inner()
-        self._sweep.contribute(v, out, self._inner)
+        """Write ``v + omega (M v - v)`` to ``out``; see `Iteration.advance`."""
+        ring, kept = self._rings, 1.0 - relaxation
+        self._start_from(v, out, kept)
+        self._sweep.contribute(v, out, self._inner, relaxation)
         self.finish()
         mine = _NOTHING if measure is None else measure()
-        self._sweep.contribute(v, out, self._outer[ring])
+        if kept:
+            self._add_late(v, out, kept, self._frame if ring else self._late)
+        self._sweep.contribute(v, out, self._outer[ring], relaxation)
         residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)
         if self._coarse_space is not None:
             totals = self._coarse_space.correct(residual, mine)
@@ -150,7 +168,31 @@ class AdditiveIteration(Iteration):
                 self._exchange.start(out.lines)
             self._travelling.begin()
         self._rings = ring - 1 if ring else len(self._outer) - 1
+        if kept:
+            residual /= relaxation
         return residual, None if measure is None else totals
+
+    def _start_from(self, v: Interface, out: Interface, kept: float) -> None:
+        """Set ``out`` to a fraction of ``v`` where that is complete, else to zero."""
+        with self._moving:
+            for old, new, settled, around in zip(
+                v.lines, out.lines, self._settled, self._frame, strict=True
+            ):
+                if kept:
+                    torch.mul(old[:, *settled], kept, out=new[:, *settled])
+                else:
+                    new[:, *settled].zero_()
+                for part in around:
+                    new[:, *part].zero_()
+
+    def _add_late(
+        self, v: Interface, out: Interface, kept: float, parts: Sequence[Sequence[Slices]]
+    ) -> None:
+        """Add a fraction of ``v`` where it has become complete."""
+        with self._moving:
+            for old, new, late in zip(v.lines, out.lines, parts, strict=True):
+                for part in late:
+                    new[:, *part].add_(old[:, *part], alpha=kept)
 
     def _add_correction(self, out: Interface, ring: int) -> None:
         """Add the coarse correction, swept, of the subdomains within a ring."""

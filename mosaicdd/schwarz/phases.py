@@ -82,7 +82,11 @@ class PhaseIteration(Iteration):
         """Do nothing: every iteration is like the others."""
 
     def advance(
-        self, v: Interface, out: Interface, measure: Measure | None = None
+        self,
+        v: Interface,
+        out: Interface,
+        measure: Measure | None = None,
+        relaxation: float = 1.0,
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write the values after the four phases to ``out``; see `Iteration.advance`."""
         totals = None
@@ -98,7 +102,10 @@ class PhaseIteration(Iteration):
                 self._agree(out, *self._agreements[number])
         if self._agreements and self._sync == "iteration":
             self._agree(out, *self._agreements[0])
-        return torch.sub(out.nodes(), v.nodes(), out=self._residual), totals
+        residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)
+        if relaxation != 1.0:
+            torch.lerp(v.flat, out.flat, relaxation, out=out.flat)
+        return residual, totals
 
     def finish(self) -> None:
         """Do nothing: the ranks have agreed already."""

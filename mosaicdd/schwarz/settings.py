@@ -24,8 +24,9 @@ class SolveSettings:
     sync
         When ranks exchange within a sweep of phases: once per ``"iteration"`` or per ``"phase"``.
     accelerate
-        ``"none"``: the stationary iteration; ``"gmres"``: for linear local solvers;
-        ``"anderson"``: for any.
+        ``"none"``: the iteration as it is; ``"chebyshev"``: relaxed by factors that take turns, for two
+        levels; ``"gmres"``: for linear local solvers; ``"anderson"``: for any. By default
+        ``"chebyshev"`` for two levels, ``"none"`` for one.
     certify
         Relative discrete residual to which the answer is driven with the exact local solver.
     batch_subdomains
@@ -49,7 +50,7 @@ class SolveSettings:
     levels: int = 2
     sweep: str = "additive"
     sync: str = "iteration"
-    accelerate: str = "none"
+    accelerate: str | None = None
     certify: float | None = None
     stopping: StoppingRule = field(default_factory=StoppingRule)
     batch_subdomains: int = 4096
@@ -64,7 +65,7 @@ class SolveSettings:
             "levels": (1, 2),
             "sweep": ("additive", "phases"),
             "sync": ("iteration", "phase"),
-            "accelerate": ("none", "gmres", "anderson"),
+            "accelerate": (None, "none", "chebyshev", "gmres", "anderson"),
             "dtype": (torch.float32, torch.float64),
             "halo_dtype": (None, torch.float32, torch.float64),
             "mpi_buffers": BUFFERS,
@@ -95,7 +96,22 @@ class SolveSettings:
             raise TypeError("an aim for the MAE and a certificate exclude each other")
         if self.levels == 2 and self.sweep == "phases":
             raise TypeError("two levels need the additive sweep; phases go with --levels 1")
+        if self.accelerate == "chebyshev" and self.levels == 1:
+            raise TypeError(
+                "the factors of --accelerate chebyshev are those of two levels; one level goes with "
+                "none, gmres or anderson"
+            )
         if self.accelerate == "gmres" and self.sweep == "phases":
             raise TypeError("gmres needs the additive sweep; phases go with --accelerate none")
         if self.accelerate == "gmres" and self.stopping.mae is not None:
             raise TypeError("an aim for the MAE needs --accelerate none, which measures it")
+
+    @property
+    def acceleration(self) -> str:
+        """`accelerate`, or its default."""
+        return self.accelerate or ("chebyshev" if self.levels == 2 else "none")
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether several problems can be solved at once."""
+        return self.acceleration in ("none", "chebyshev") and self.certify is None

@@ -1,6 +1,7 @@
 """The solver: everything planned once for a lattice, a process grid and a local solver."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,7 +16,7 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.process_grid import ProcessGrid
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.acceleration import gmres, stationary
+from mosaicdd.schwarz.acceleration import CHEBYSHEV, gmres, stationary
 from mosaicdd.schwarz.anderson import anderson
 from mosaicdd.schwarz.certify import Certifier
 from mosaicdd.schwarz.discrete_residual import DiscreteResidual
@@ -23,9 +24,9 @@ from mosaicdd.schwarz.edge_error import EdgeError
 from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Strip
 from mosaicdd.schwarz.layouts import block_of, field_layout
-from mosaicdd.schwarz.line_residual import LineResidual
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.movement import InterfaceMovement
+from mosaicdd.schwarz.node_residual import NodeResidual
 from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.range_check import subdomains_outside
 from mosaicdd.schwarz.settings import SolveSettings
@@ -34,7 +35,12 @@ from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.window_fill import WindowFill
 
-_DRIVERS = {"none": stationary, "gmres": gmres, "anderson": anderson}
+_DRIVERS = {
+    "none": stationary,
+    "chebyshev": functools.partial(stationary, relaxation=CHEBYSHEV),
+    "gmres": gmres,
+    "anderson": anderson,
+}
 _PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
 Sink = Callable[[Iterator[Strip]], None]
@@ -83,11 +89,10 @@ class SchwarzSolver:
                 f"gmres needs a local solver that is linear in the boundary values; "
                 f"{local_solver.name} is not: use --accelerate none"
             )
-        one_only = settings.accelerate != "none" or settings.certify is not None
-        if problems > 1 and (one_only or settings.stopping.mae is not None):
+        if problems > 1 and (not settings.takes_many or settings.stopping.mae is not None):
             raise TypeError(
-                f"{problems} problems at once need the stationary iteration without a certificate "
-                "or an aim for the MAE: use --batch 1"
+                f"{problems} problems at once need an iteration without inner products, a "
+                "certificate or an aim for the MAE: use --batch 1"
             )
         self.block = block_of(grid, lattice, grid.rank, settings.halo_depth)
         self.settings = settings
@@ -198,7 +203,7 @@ class SchwarzSolver:
         monitor = Monitor(self._grid, rule, v, reference=reference, **observers)
         if history is not None:
             monitor.history = history.followed_by(History())
-        drive = _DRIVERS[self.settings.accelerate]
+        drive = _DRIVERS[self.settings.acceleration]
         v, statuses = drive(self.method.iterate, v, monitor)
         histories, certificate = monitor.histories, None
         if self.settings.certify is not None and statuses != ["interrupted"]:
@@ -252,12 +257,12 @@ class SchwarzSolver:
         self, v: Interface, boundaries: Sequence[Boundary], sink: Sink | None
     ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
         """Fill what is wanted of the field; return it, or None, and both residuals, if measured."""
-        unknown, line_residual = [None] * self.problems, None
+        unknown, node_residual = [None] * self.problems, None
         if not self._wanted:
             return None, unknown, unknown
         if self._window is None:
-            line_residual = LineResidual(self._grid, v)
-            strips = self._strips(v, line_residual)
+            node_residual = NodeResidual(self._grid, v)
+            strips = self._strips(v, node_residual)
         else:
             strips = self._window_fill.strips(self.movement.widen(v, FILL_HALO))
         fields = None
@@ -265,10 +270,10 @@ class SchwarzSolver:
             fields = self._kept(strips)
         else:
             sink(strips)
-        if line_residual is None:
+        if node_residual is None:
             return fields, unknown, unknown
         discrete_residuals = self._discrete_residual.relative(boundaries)
-        return fields, line_residual.root_mean_square().tolist(), discrete_residuals.tolist()
+        return fields, node_residual.root_mean_square().tolist(), discrete_residuals.tolist()
 
     def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
         """Return this rank's part of the field."""
@@ -280,14 +285,14 @@ class SchwarzSolver:
             fields[:, rows.start - first : rows.stop - first] = strip.owned
         return fields
 
-    def _strips(self, v: Interface, line_residual: LineResidual | None = None) -> Iterator[Strip]:
+    def _strips(self, v: Interface, node_residual: NodeResidual | None = None) -> Iterator[Strip]:
         """Fill the field strip by strip, and measure it by the way."""
         measuring = self.clock.part("check")
         for strip in self._fill.strips(self.movement.widen(v, FILL_HALO)):
             with measuring:
                 self._discrete_residual.add(strip)
-                if line_residual is not None:
-                    line_residual.add(strip)
+                if node_residual is not None:
+                    node_residual.add(strip)
             yield strip
 
     def _residual_of_fill(self, v: Interface, boundaries: Sequence[Boundary]) -> float:

@@ -72,11 +72,13 @@ class Sweep:
             self._transfer.weigh(values, batch)
             self._transfer.add(values, batch, out)
 
-    def add_weighted(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:
+    def add_weighted(
+        self, values: torch.Tensor, batch: Batch, out: Interface, factor: float = 1.0
+    ) -> None:
         """Add centre lines that have the weights of `Lattice.hat` already; they are overwritten."""
         with self._moving:
             self._transfer.weigh_at_edges(values, batch)
-            self._transfer.add(values, batch, out)
+            self._transfer.add(values, batch, out, factor)
 
     def put(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:
         """Overwrite the centre lines of subdomains that do not overlap."""
@@ -90,10 +92,12 @@ class AdditiveSweep(Sweep):
     Its local solver is planned with the weights of `Lattice.hat`.
     """
 
-    def contribute(self, v: Interface, out: Interface, members: Iterable[Batch]) -> None:
-        """Add to ``out`` what batches of subdomains contribute to ``T v``."""
+    def contribute(
+        self, v: Interface, out: Interface, members: Iterable[Batch], factor: float = 1.0
+    ) -> None:
+        """Add to ``out`` what batches of subdomains contribute to ``T v``, times a factor."""
         for batch in members:
-            self.add_weighted(self.solve(v, batch), batch, out)
+            self.add_weighted(self.solve(v, batch), batch, out, factor)
 
 
 def interface_exchange(

@@ -21,15 +21,15 @@ def test_every_rank_has_its_part_of_the_window(make_lattice, make_solver, proble
 
 
 def test_the_work_is_that_of_the_window(make_lattice, make_solver, problem, monkeypatch):
-    lattice, filled, add = make_lattice((32, 32)), [], Fill._add
+    lattice, filled, predict = make_lattice((32, 32)), [], Fill._predict
     boundary, _ = problem(lattice)
 
-    def counting(self, v, first, down):
-        filled.append(down * self.block.region_subdomains[1])
-        add(self, v, first, down)
+    def counting(self, v, rows, columns):
+        filled.append(rows.count * columns.count)
+        predict(self, v, rows, columns)
 
-    monkeypatch.setattr(Fill, "_add", counting)
+    monkeypatch.setattr(Fill, "_predict", counting)
     make_solver(lattice, window=Window((40, 40), (49, 49))).solve(boundary)
-    # Nodes 40..48 lie in the lattice cells 10, 11 and 12; with s = 4 the subdomains centred at
-    # 10..12 own these, and one ring more reaches into them.
-    assert sum(filled) == 5 * 5
+    # Nodes 40..48 lie, with s = 4, in the lattice cells 10, 11 and 12, and with the nodes around in
+    # the cells 9 to 12: the tiles of the cells 8 and 9, 10 and 11, 12 and 13.
+    assert sum(filled) == 3 * 3
