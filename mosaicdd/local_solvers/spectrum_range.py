@@ -56,7 +56,7 @@ class SpectrumRange:
         """
         remainder, _ = lifting.remove(g)
         norm = torch.linalg.vector_norm(remainder, dim=1)
-        largest = torch.linalg.vector_norm(g, ord=torch.inf, dim=1)
+        largest = g.abs().amax(dim=1)
         suspect = norm > _FLAT * math.sqrt(g.shape[1]) * largest
         suspect &= ~self._smooth(remainder, norm)
         if suspect.any():

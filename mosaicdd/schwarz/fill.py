@@ -34,7 +34,7 @@ class Strip:
     Parameters
     ----------
     values
-        ``(n, rows, columns)``, a buffer that the next strip overwrites.
+        ``(n, rows, columns)``, in general a buffer that the next strip overwrites.
     inner
         Which of them this rank owns.
     place
@@ -96,40 +96,46 @@ class Fill:
         self._buffer = torch.zeros(problems, height, block.cells[1] + 1, **kind)
         self._filling = clock.part("fill")
 
-    def strips(self, v: Interface) -> Iterator[Strip]:
+    def strips(self, v: Interface, region: torch.Tensor | None = None) -> Iterator[Strip]:
         """Yield the owned part of the field (``Block.owned_nodes``) from below, in strips.
 
         Parameters
         ----------
         v
             On the block of this fill.
+        region
+            Where to keep all strips, as views: ``(n, rows, columns)`` of the block's region. By
+            default each overwrites the one before.
         """
         (owned, _), _ = self.block.owned_nodes()
         done = owned.start
+        field = self._buffer if region is None else region
         for rows in self._rows:
             with self._filling:
                 bottom, top = self._node(rows.line, 0), self._node(rows.end, 0)
-                self._copy_lines(v, rows)
+                first = 1 if region is None else bottom  # row of the field that is the bottom one
+                target = field[:, first : first + top - bottom + 1]
+                self._copy_lines(v, rows, target)
                 for columns in self._columns:
-                    self._predict(v, rows, columns)
+                    self._predict(v, rows, columns, target)
                 # What is above the last row is known where the domain ends only.
                 last = min(top if top < self.block.cells[0] else top + 1, owned.stop)
-                strip = self._strip(bottom - 1, done, last) if last > done else None
+                strip = self._strip(field, bottom - first, done, last) if last > done else None
             if strip is not None:
                 yield strip
                 done = last
-            height = top - bottom
-            self._buffer[:, :2] = self._buffer[:, height : height + 2].clone()
+            if region is None:  # the next strip begins with the last two rows of this one
+                height = top - bottom
+                field[:, :2] = field[:, height : height + 2].clone()
 
     def _node(self, line: int, axis: int) -> int:
         """Return where a lattice line lies among the nodes of the region."""
         return (line - self.block.first[axis]) * self._s
 
-    def _copy_lines(self, v: Interface, rows: Tiles) -> None:
-        """Copy the values on the lattice lines around tiles to the buffer."""
+    def _copy_lines(self, v: Interface, rows: Tiles, target: torch.Tensor) -> None:
+        """Copy the values on the lattice lines around tiles to their part of the field."""
         bottom, left = self.block.first
         part = slice(self._node(rows.line, 0), self._node(rows.end, 0) + 1)
-        target = self._buffer[:, 1 : part.stop - part.start + 1]
         lines = slice(rows.line - bottom, rows.end - bottom + 1, rows.cells)
         target[:, :: rows.cells * self._s] = v.lines[0][:, lines]
         for run in self._columns:
@@ -137,8 +143,8 @@ class Fill:
             at = slice(self._node(run.line, 1), self._node(run.end, 1) + 1, run.cells * self._s)
             target[..., at] = v.lines[1][:, lines, part].mT
 
-    def _predict(self, v: Interface, rows: Tiles, columns: Tiles) -> None:
-        """Write what the local solver predicts inside of tiles to the buffer."""
+    def _predict(self, v: Interface, rows: Tiles, columns: Tiles, target: torch.Tensor) -> None:
+        """Write what the local solver predicts inside of tiles to their part of the field."""
         m, s = self._m, self._s
         perimeters = self._perimeters[: self._problems * rows.count * columns.count]
         values = self._values[: len(perimeters)]
@@ -148,12 +154,15 @@ class Fill:
         values = values.view(self._problems, rows.count, columns.count, m - 1, m - 1)
         height, width = rows.cells * s, columns.cells * s
         left = self._node(columns.line, 1)
-        tiles = self._buffer[:, 1 : 1 + rows.count * height, left : left + columns.count * width]
+        tiles = target[:, :-1, left : left + columns.count * width]
         tiles = tiles.unflatten(2, (-1, width)).unflatten(1, (-1, height))
         tiles[:, :, 1:, :, 1:] = values.transpose(2, 3)[:, :, m - height :, :, m - width :]
 
-    def _strip(self, base: int, start: int, stop: int) -> Strip:
-        """Return the rows ``start..stop`` of the region, with those around them."""
+    def _strip(self, field: torch.Tensor, base: int, start: int, stop: int) -> Strip:
+        """Return the rows ``start..stop`` of the region, with those around them.
+
+        ``base`` is the row that stands first in the field.
+        """
         (_, columns), whole = self.block.owned_nodes()
         parts, inner = [], []
         for axis, part in enumerate((slice(start, stop), columns)):
@@ -163,7 +172,7 @@ class Fill:
             inner.append(slice(part.start - low, part.stop - low))
         origin = self.block.origin[0]
         return Strip(
-            values=self._buffer[:, parts[0].start - base : parts[0].stop - base, parts[1]],
+            values=field[:, parts[0].start - base : parts[0].stop - base, parts[1]],
             inner=tuple(inner),
             place=(slice(origin + start, origin + stop), whole[1]),
         )

@@ -257,26 +257,30 @@ class SchwarzSolver:
         self, v: Interface, boundaries: Sequence[Boundary], sink: Sink | None
     ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
         """Fill what is wanted of the field; return it, or None, and both residuals, if measured."""
-        unknown, node_residual = [None] * self.problems, None
+        unknown, fields = [None] * self.problems, None
         if not self._wanted:
             return None, unknown, unknown
-        if self._window is None:
-            node_residual = NodeResidual(self._grid, v)
-            strips = self._strips(v, node_residual)
-        else:
+        if self._window is not None:
             strips = self._window_fill.strips(self.movement.widen(v, FILL_HALO))
-        fields = None
-        if sink is None:
-            fields = self._kept(strips)
-        else:
-            sink(strips)
-        if node_residual is None:
+            if sink is None:
+                fields = self._kept(strips)
+            else:
+                sink(strips)
             return fields, unknown, unknown
+        node_residual = NodeResidual(self._grid, v)
+        if sink is None:
+            block = self._fill.block
+            region = torch.empty(self.problems, *(n + 1 for n in block.cells), **self._kind)
+            for _ in self._strips(v, node_residual, region):
+                pass
+            fields = region[:, *block.owned_nodes()[0]]
+        else:
+            sink(self._strips(v, node_residual))
         discrete_residuals = self._discrete_residual.relative(boundaries)
         return fields, node_residual.root_mean_square().tolist(), discrete_residuals.tolist()
 
     def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
-        """Return this rank's part of the field."""
+        """Return this rank's part of a window."""
         shape = [part.stop - part.start for part in self.place]
         fields = torch.empty(self.problems, *shape, **self._kind)
         first = self.place[0].start
@@ -285,10 +289,15 @@ class SchwarzSolver:
             fields[:, rows.start - first : rows.stop - first] = strip.owned
         return fields
 
-    def _strips(self, v: Interface, node_residual: NodeResidual | None = None) -> Iterator[Strip]:
+    def _strips(
+        self,
+        v: Interface,
+        node_residual: NodeResidual | None = None,
+        region: torch.Tensor | None = None,
+    ) -> Iterator[Strip]:
         """Fill the field strip by strip, and measure it by the way."""
         measuring = self.clock.part("check")
-        for strip in self._fill.strips(self.movement.widen(v, FILL_HALO)):
+        for strip in self._fill.strips(self.movement.widen(v, FILL_HALO), region):
             with measuring:
                 self._discrete_residual.add(strip)
                 if node_residual is not None:

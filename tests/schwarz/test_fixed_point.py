@@ -115,6 +115,9 @@ def test_a_tile_is_filled_from_its_own_perimeter(
         for strip in fill.strips(interface_of(fill.block, field)):
             filled[strip.place] = strip.owned[0]
         np.testing.assert_allclose(filled[place], expected[place], rtol=0, atol=ROUNDING)
+        region = torch.full((1, *(n + 1 for n in fill.block.cells)), torch.nan, dtype=torch.float64)
+        kept = list(fill.strips(interface_of(fill.block, field), region))
+        assert all(np.array_equal(strip.owned[0], filled[strip.place]) for strip in kept)
 
 
 def filled_tile_by_tile(field, lattice):

@@ -24,9 +24,9 @@ def test_the_work_is_that_of_the_window(make_lattice, make_solver, problem, monk
     lattice, filled, predict = make_lattice((32, 32)), [], Fill._predict
     boundary, _ = problem(lattice)
 
-    def counting(self, v, rows, columns):
+    def counting(self, v, rows, columns, target):
         filled.append(rows.count * columns.count)
-        predict(self, v, rows, columns)
+        predict(self, v, rows, columns, target)
 
     monkeypatch.setattr(Fill, "_predict", counting)
     make_solver(lattice, window=Window((40, 40), (49, 49))).solve(boundary)
