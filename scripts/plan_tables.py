@@ -55,7 +55,7 @@ def _about_the_paper() -> str:
     return (
         f"The paper (measured, {_PAPER_ITERATIONS} to 3500 iterations): {_PAPER_SECONDS} s on 1 GPU, "
         f"efficiency {_PAPER_EFFICIENCY:.0%} on 32, that is about {seconds:.0f} s. Here a solve "
-        "takes 12 iterations, and most of one is the launching of kernels, which more GPUs do not "
+        "takes 9 iterations, and most of one is the launching of kernels, which more GPUs do not "
         "shorten: this job is too small for a second GPU. Rates: from the datasheet of the A30 and "
         "of its network (`mosaicdd/planning/assumed.py`); nothing of it was measured."
     )

@@ -32,7 +32,7 @@ _MOST_RANKS = 10**6
 @click.option(
     "--iterations",
     type=click.IntRange(1),
-    default=12,
+    default=9,
     show_default=True,
     help="Iterations of a solve; with two levels they do not grow with the domain.",
 )

@@ -69,8 +69,8 @@ def owned_points(points: np.ndarray, block: Block) -> np.ndarray:
 def covers(points: np.ndarray, index: np.ndarray, block: Block) -> Iterator[Cover]:
     """Yield up to four covers of the points ``points[index]``, whose weights add up to 1.
 
-    The weights are those of the fill, hats along both axes, at any point: in a lattice cell they
-    are bilinear, and 1 towards an edge of the domain, where no other subdomain reaches.
+    The weights are hats along both axes, at any point: in a lattice cell they are bilinear, and 1
+    towards an edge of the domain, where no other subdomain reaches.
     """
     s, chosen = block.lattice.spacing, points[index]
     cells = _lattice_cells(chosen, block)

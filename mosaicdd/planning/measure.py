@@ -34,7 +34,7 @@ from mosaicdd.storage.solution_file import writing_solution
 SIZES = (2, 4, 8, 16, 32, 64)
 """Sides of the measured squares, in subdomains that do not overlap."""
 
-_ITERATIONS = 12
+_ITERATIONS = 9
 _RUNS = 3
 _VECTOR = 2**21  # values: larger than the caches of a core
 _LEAST = 0.1  # of an iteration is its sweep, whatever was measured of the transforms

@@ -30,7 +30,7 @@ class Memory:
     buffers
         Perimeters and values of a batch of subdomains.
     strip
-        A row of subdomains of the filled field.
+        The rows of the field that a batch of subdomains fills.
     """
 
     base: int
@@ -61,10 +61,12 @@ def memory_of_rank(decomposition: Decomposition, rates: Rates) -> Memory:
     vectors = _VECTORS + (_WIDENED if decomposition.ranks > 1 else 0)
     swept = min(_BATCH, owned) * (4 * m + 2 * (m - 1))
     filled = min(_FILL_BATCH, owned) * (4 * m + (m - 1) ** 2)
+    columns = int(decomposition.region[1].max())
+    rows = 2 + max(1, _FILL_BATCH * m // columns) * m
     return Memory(
         base=rates.base_bytes,
         interface=vectors * int(decomposition.interface.max()) * word,
         coarse=_COARSE_ARRAYS * coarse_nodes * _DOUBLE,
         buffers=(swept + filled) * word,
-        strip=m * int(decomposition.region[1].max()) * word,
+        strip=min(rows, int(decomposition.region[0].max())) * columns * word,
     )

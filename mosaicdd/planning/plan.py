@@ -46,7 +46,7 @@ class Job:
     lattice: Lattice
     ranks: int
     ranks_per_node: int
-    iterations: int = 12
+    iterations: int = 9
     problems: int = 1
 
     def __post_init__(self):

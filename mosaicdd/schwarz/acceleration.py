@@ -19,23 +19,23 @@ from mosaicdd.schwarz.stopping import CONVERGED, Monitor
 _RESTART = 30
 
 
-def chebyshev_cycle(low: float, high: float, degree: int) -> tuple[float, ...]:
+def chebyshev_factors(low: float, high: float, degree: int) -> tuple[float, ...]:
     """Return relaxation factors that damp errors with eigenvalues between two ends the most.
 
     The errors of ``degree`` steps ``v + omega_j (M v - v)`` are multiplied by the polynomial
     ``prod_j (1 - omega_j (1 - lambda))``. It is the Chebyshev polynomial of the interval if ``1 /
-    omega_j = 1 - lambda_j`` at its roots (Young, 1953). Outer roots are taken after inner ones.
+    omega_j = 1 - lambda_j`` at its roots (Young, 1953).
     """
     angles = np.pi * (np.arange(degree) + 0.5) / degree
     roots = (low + high) / 2 + (high - low) / 2 * np.cos(angles)
-    inside_out = np.argsort(np.abs(np.arange(degree) - (degree - 1) / 2), kind="stable")
-    return tuple((1 / (1 - roots[inside_out])).tolist())
+    return tuple((1 / (1 - roots)).tolist())
 
 
 # The eigenvalues of the two-level iteration of the Laplace equation lie between -0.13 and 0.23 for
-# any size, those below -0.1 for errors that hardly occur. A cycle contracts by 0.11 per iteration.
-# It converges wherever they lie between -0.8 and 1: for any network the plain iteration converges for.
-CHEBYSHEV = chebyshev_cycle(-0.1, 0.23, 3)
+# any size, those below -0.1 for errors that hardly occur. First a plain step, which leaves nothing of
+# an error that the coarse space holds, then three that deal with the rest: together 0.13 per iteration
+# at the worst. They converge wherever eigenvalues lie between -0.8 and 1.
+CHEBYSHEV = (1.0, *chebyshev_factors(-0.1, 0.23, 3))
 
 
 def stationary(

@@ -33,7 +33,7 @@ def boundaries():
         Boundary.of_gaussian_process(LATTICE.grid, seed=seed, noise=noise)
         for seed, noise in ((0, 0.0), (1, 0.1), (2, 1.0))
     ]
-    shaped = [Boundary.of_expression(text, LATTICE.grid) for text in ("0", "exp(x)*sin(y)")]
+    shaped = [Boundary.of_expression(text, LATTICE.grid) for text in ("0", "exp(8*(x-3))*sin(8*y)")]
     return [rough[0], shaped[0], rough[1], shaped[1], rough[2]]
 
 

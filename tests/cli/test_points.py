@@ -1,8 +1,11 @@
 """``solve --points``: the solution anywhere, by the network."""
 
+import itertools
+
 import h5py
 import numpy as np
 import pytest
+import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
@@ -13,7 +16,6 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
-from mosaicdd.storage.solution_file import read_solution
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 H = 0.5 / 32
@@ -57,12 +59,45 @@ def between_nodes():
 
 @RANKS
 @pytest.mark.parametrize("solver", ["laplace", "laplace-sdnet"])
-def test_at_grid_nodes_the_values_are_those_of_the_field(solver, solve):
+def test_at_grid_nodes_the_values_are_blended_from_the_subdomains_around(solver, solve):
     path, values = solve(
-        all_nodes(), "--local-solver", solver, "--boundary", "gp:seed=1,noise=0.05"
+        all_nodes(),
+        "--fields",
+        "interface",
+        "--local-solver",
+        solver,
+        "--boundary",
+        "gp:seed=1,noise=0.05",
     )
+    with h5py.File(path) as file:
+        rows, columns = file["lines/0"][()], file["lines/1"][()]
     # Products in another order: units in the last place of values of order 1.
-    np.testing.assert_allclose(values, read_solution(path).field.ravel(), rtol=0, atol=1e-12)
+    blended = blend_of_all_subdomains(load_local_solver(solver, LAPLACE), rows, columns)
+    np.testing.assert_allclose(values, blended.ravel(), rtol=0, atol=1e-12)
+
+
+def blend_of_all_subdomains(network, rows, columns):
+    """Predict all nodes from every subdomain; add up with hats, which are 1 towards the edge."""
+    s, subdomain = 16, network.subdomain
+    given = np.full(GRID.nodes, np.nan)
+    given[::s], given[:, ::s] = rows, columns.T
+    corners = list(itertools.product(*(range(0, cells - s, s) for cells in GRID.shape)))
+    y, x = subdomain.perimeter.T
+    perimeters = torch.from_numpy(np.stack([given[r + y, c + x] for r, c in corners]))
+    values = torch.empty(len(corners), len(subdomain.interior), dtype=torch.float64)
+    kind = {"device": torch.device("cpu"), "dtype": torch.float64}
+    network.plan(subdomain.interior, **kind)(perimeters, values)
+    blended, t = np.zeros(GRID.nodes), np.arange(1, 2 * s)
+    for (row, column), predicted in zip(corners, values.numpy(), strict=True):
+        hats = []
+        for corner, cells in zip((row, column), GRID.shape, strict=True):
+            alone = ((corner == 0) & (t < s)) | ((corner + 2 * s == cells) & (t > s))
+            hats.append(np.where(alone, 1.0, 1.0 - np.abs(t - s) / s))
+        part = np.s_[row + 1 : row + 2 * s, column + 1 : column + 2 * s]
+        blended[part] += np.outer(*hats) * predicted.reshape(2 * s - 1, -1)
+    for edge in np.s_[0, :], np.s_[-1, :], np.s_[:, 0], np.s_[:, -1]:
+        blended[edge] = given[edge]
+    return blended
 
 
 @RANKS

@@ -194,4 +194,5 @@ def test_a_trace_shows_subdomains_solved_while_halos_travel(mosaicdd, common_pat
         overlapped = [
             any(begin <= start and stop <= end for start, stop in solves) for begin, end in halos
         ]
-        assert sum(overlapped) >= 9  # of 12 iterations, all but the ends of sequences
+        assert len(halos) >= 9
+        assert sum(overlapped) >= len(halos) - 3  # all but the ends of sequences
