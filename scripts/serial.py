@@ -13,7 +13,7 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import SchwarzSolver
 
-BATCH = {"cpu": 1024, "cuda": 65536}  # subdomains per call, as ``mosaicdd solve`` chooses it
+BATCH = {"cpu": 4096, "cuda": 65536}  # subdomains per call, as ``mosaicdd solve`` chooses it
 
 
 def local_solver(name: str) -> LocalSolver:

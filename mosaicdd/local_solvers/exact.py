@@ -1,6 +1,6 @@
 """The exact discrete local solver: a factorised finite-difference problem as a dense operator."""
 
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -25,16 +25,10 @@ class ExactSolver:
         self.equation = equation
         self.subdomain = subdomain
 
-    @cached_property
+    @property
     def operator(self) -> np.ndarray:
         """Values at all nodes of the subdomain, ``(m + 1, m + 1, P)``, for unit perimeter values."""
-        m = self.subdomain.cells
-        perimeter = self.subdomain.perimeter
-        nodes = np.zeros((m + 1, m + 1, 4 * m))
-        nodes[perimeter[:, 0], perimeter[:, 1], np.arange(4 * m)] = 1.0
-        system = DirichletSystem(self.equation, (m, m))
-        nodes[1:-1, 1:-1] = system.solve(system.right_hand_side(nodes)).reshape(m - 1, m - 1, -1)
-        return nodes
+        return _operator(self.equation, self.subdomain)
 
     def plan(
         self,
@@ -62,3 +56,15 @@ class ExactSolver:
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> None:
         """Return None: there are no data for which it is not made."""
         return
+
+
+@lru_cache(maxsize=4)
+def _operator(equation: Equation, subdomain: Subdomain) -> np.ndarray:
+    """Factorise and solve, once per process: every solve estimates its error by the exact solver."""
+    m, perimeter = subdomain.cells, subdomain.perimeter
+    nodes = np.zeros((m + 1, m + 1, 4 * m))
+    nodes[perimeter[:, 0], perimeter[:, 1], np.arange(4 * m)] = 1.0
+    system = DirichletSystem(equation, (m, m))
+    nodes[1:-1, 1:-1] = system.solve(system.right_hand_side(nodes)).reshape(m - 1, m - 1, -1)
+    nodes.flags.writeable = False
+    return nodes

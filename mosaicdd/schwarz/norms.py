@@ -7,8 +7,8 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 
-# Values per piece: on a processor two of them fit the cache of a core.
-_PIECE = {"cpu": 2**15, "cuda": 2**24}
+# Values per piece: on a processor few enough to stay in a cache, enough to outweigh the calls.
+_PIECE = {"cpu": 2**17, "cuda": 2**24}
 
 
 class OwnedNorms:
@@ -31,17 +31,30 @@ class OwnedNorms:
         self._scratch = v.flat.new_empty(largest)
         self._problems = v.problems
 
-    def square(self, v: Interface) -> np.ndarray:
-        """Return the sum of squares, ``(n,)``."""
-        return self._sum(self._pieces(v), lambda one, out: out.copy_(one), _squares)
+    def squares(self, one: Interface, other: Interface) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sums of squares of ``one - other`` and of ``one``, ``(n,)`` each."""
+        difference, values = self._sums((one, other), (_subtract, _squares), (_copy, _squares))
+        return difference, values
 
     def square_of_difference(self, one: Interface, other: Interface) -> np.ndarray:
         """Return the sum of squares of a difference, ``(n,)``."""
-        return self._sum(self._pieces(one, other), _subtract, _squares)
+        return self._sums((one, other), (_subtract, _squares))[0]
 
     def absolute_difference(self, one: Interface, other: Interface) -> np.ndarray:
         """Return the sum of the absolute values of a difference, ``(n,)``."""
-        return self._sum(self._pieces(one, other), _subtract, _absolutes)
+        return self._sums((one, other), (_subtract, _absolutes))[0]
+
+    def _sums(
+        self, interfaces: tuple[Interface, ...], *parts: tuple[Callable, Callable]
+    ) -> list[np.ndarray]:
+        """Add up over pieces; each part combines the interfaces and reduces what comes of it."""
+        totals = [0.0] * len(parts)
+        for piece in self._pieces(*interfaces):
+            scratch = self._scratch[: piece[0].numel()]
+            for i, (combine, reduce) in enumerate(parts):
+                combine(*piece, scratch.view(piece[0].shape))
+                totals[i] = totals[i] + reduce(scratch.view(self._problems, -1))
+        return [total.double().cpu().numpy() for total in totals]
 
     def _pieces(self, *interfaces: Interface) -> Iterator[tuple[torch.Tensor, ...]]:
         for parts, rows in zip(
@@ -49,14 +62,9 @@ class OwnedNorms:
         ):
             yield from zip(*(part.split(rows, dim=1) for part in parts), strict=True)
 
-    def _sum(self, pieces: Iterator, combine: Callable, reduce: Callable) -> np.ndarray:
-        """Add up over the pieces what is left of a combination of them."""
-        total = 0.0
-        for piece in pieces:
-            scratch = self._scratch[: piece[0].numel()]
-            combine(*piece, scratch.view(piece[0].shape))
-            total = total + reduce(scratch.view(self._problems, -1))
-        return total.double().cpu().numpy()
+
+def _copy(one: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> None:
+    out.copy_(one)
 
 
 def _subtract(one: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> None:

@@ -201,8 +201,7 @@ class Monitor:
         """
         self._local[:_CALLS] = self._watch.calls()
         sums = self._local[_CALLS:].reshape(_SUMS, -1)
-        sums[0] = self._norms.square_of_difference(new, old)
-        sums[1] = self._norms.square(new)
+        sums[0], sums[1] = self._norms.squares(new, old)
         squares = residual.double().square().sum(dim=(1, 2)).cpu().numpy()
         sums[2] = squares * (self._unknowns / self._nodes)
         if self._reference is not None:

@@ -4,6 +4,7 @@ All subdomains start from the same values and are blended by the partition of un
 not depend on the process grid.
 """
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -118,9 +119,11 @@ def interface_exchange(
                 f"{count // ranks}"
             )
     kind = {"device": settings.device, "dtype": settings.dtype}
+    values = problems * sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
+    shapes = Interface(block, problems=problems, flat=torch.empty(values, **kind), **kind)
     return HaloExchange(
         grid,
-        Interface(block, problems=problems, **kind).lines,
+        shapes.lines,
         lambda direction: interface_sent(block, direction),
         lambda direction: interface_received(block, direction),
         dtype=settings.halo_dtype,
