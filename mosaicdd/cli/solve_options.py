@@ -53,8 +53,8 @@ _OPTIONS = (
         "--accelerate",
         type=click.Choice(["none", "chebyshev", "gmres", "anderson"]),
         help="chebyshev: relaxed by factors made for two levels, at no cost; gmres: for linear local "
-        "solvers, anderson: for any, both for more memory. [default: chebyshev with 2 levels, none "
-        "with 1]",
+        "solvers, anderson: for any, both for more memory. [default: chebyshev with 2 levels in "
+        "float64, else none]",
     ),
     click.option(
         "--certify",

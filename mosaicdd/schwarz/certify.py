@@ -7,11 +7,11 @@ a rate that does not depend on the domain; a start that is not finite is replace
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.schwarz.acceleration import CHEBYSHEV, stationary
+from mosaicdd.schwarz.acceleration import stationary
 from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
@@ -51,10 +51,18 @@ class Certifier:
         Two-level, with the exact local solver.
     discrete_residual
         Of the field that an interface is filled to.
+    relaxation
+        As of `stationary`.
     """
 
-    def __init__(self, iterate: Iteration, discrete_residual: Callable[[Interface], float]):
+    def __init__(
+        self,
+        iterate: Iteration,
+        discrete_residual: Callable[[Interface], float],
+        relaxation: Sequence[float] = (1.0,),
+    ):
         self._iterate = iterate
+        self._relaxation = relaxation
         self._discrete_residual = discrete_residual
 
     def __call__(
@@ -75,7 +83,7 @@ class Certifier:
             tolerance = _LOOSER * rtol * _TIGHTER**number
             monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)
             monitor.statuses = [None]
-            v, (status,) = stationary(self._iterate, v, monitor, CHEBYSHEV)
+            v, (status,) = stationary(self._iterate, v, monitor, self._relaxation)
             reached = self._discrete_residual(v) <= rtol
             if reached or not status.startswith("converged"):
                 break

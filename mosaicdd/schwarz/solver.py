@@ -209,7 +209,9 @@ class SchwarzSolver:
         if self.settings.certify is not None and statuses != ["interrupted"]:
             monitor = Monitor(self._grid, rule, v, **observers)
             certify = Certifier(
-                self._exact.iterate, lambda v: self._residual_of_fill(v, boundaries)
+                self._exact.iterate,
+                lambda v: self._residual_of_fill(v, boundaries),
+                CHEBYSHEV if v.flat.dtype == torch.float64 else (1.0,),
             )
             v, status, certificate = certify(v, self.settings.certify, monitor)
             statuses = [status]
