@@ -211,7 +211,7 @@ class SchwarzSolver:
             certify = Certifier(
                 self._exact.iterate,
                 lambda v: self._residual_of_fill(v, boundaries),
-                CHEBYSHEV if v.flat.dtype == torch.float64 else (1.0,),
+                CHEBYSHEV if self.settings.dtype == torch.float64 else (1.0,),
             )
             v, status, certificate = certify(v, self.settings.certify, monitor)
             statuses = [status]
