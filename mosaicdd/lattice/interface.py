@@ -71,11 +71,6 @@ class Interface:
         other.copy_boundary(self)
         return other
 
-    def clear_inner(self) -> None:
-        """Set all values to zero but those on the edge of the domain."""
-        for axis, lines in enumerate(self.lines):
-            lines[..., *self.block.inner(axis)].zero_()
-
     def copy_boundary(self, other: "Interface") -> None:
         """Take the values on the edge of the domain from another interface."""
         for axis, part in self.block.boundary_pieces():

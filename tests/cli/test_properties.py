@@ -52,7 +52,7 @@ OPTIONS = {
     "--levels": st.sampled_from(["1", "2", "3"]),
     "--sweep": st.sampled_from(["additive", "phases", "none"]),
     "--sync": st.sampled_from(["iteration", "phase"]),
-    "--accelerate": st.sampled_from(["none", "gmres", "anderson"]),
+    "--accelerate": st.sampled_from(["none", "chebyshev", "gmres", "anderson"]),
     "--certify": NUMBER,
     "--rtol": NUMBER,
     "--until-mae": NUMBER,

@@ -30,7 +30,7 @@ def _solver(device: str, **settings) -> SchwarzSolver:
     return SchwarzSolver(grid, _LATTICE, ExactSolver(LAPLACE, Subdomain()), settings)
 
 
-@pytest.mark.parametrize("accelerate", ["none", "gmres"])
+@pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])
 def test_the_gpu_gives_the_solution_of_the_cpu(accelerate):
     boundary = Boundary.of_gaussian_process(_LATTICE.grid, seed=3)
     host, device = (

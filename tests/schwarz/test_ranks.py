@@ -16,6 +16,7 @@ ADDITIVE = [
     {"levels": 2},
     {"levels": 2, "accelerate": "gmres"},
     {"levels": 1, "max_iterations": 10},
+    {"levels": 2, "accelerate": "none"},
 ]
 IN_STEP = {"levels": 1, "sweep": "phases", "sync": "phase", "max_iterations": 10}
 RELAXED = IN_STEP | {"sync": "iteration"}
@@ -83,7 +84,7 @@ def test_exchanging_once_per_iteration_reaches_the_same_solution(
 
 
 @RANKS
-@pytest.mark.parametrize("accelerate", ["none", "gmres"])
+@pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])
 def test_the_result_is_the_discrete_solution(
     accelerate, make_lattice, make_solver, make_grid, problem
 ):

@@ -33,11 +33,26 @@ def test_an_unknown_value_is_refused_with_its_name(setting, value):
         {"levels": 2, "sweep": "phases"},
         {"levels": 1, "sweep": "phases", "accelerate": "gmres"},
         {"accelerate": "gmres", "stopping": StoppingRule(mae=0.05)},
+        {"levels": 1, "accelerate": "chebyshev"},
     ],
 )
 def test_contradicting_settings_are_refused(settings):
-    with pytest.raises(TypeError, match="need"):
+    with pytest.raises(TypeError, match=r"need|those of two levels"):
         SolveSettings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "chebyshev"),
+        ({"levels": 1}, "none"),
+        ({"dtype": torch.float32}, "none"),
+        ({"accelerate": "none"}, "none"),
+        ({"accelerate": "anderson"}, "anderson"),
+    ],
+)
+def test_the_acceleration_by_default_depends_on_the_method(settings, expected):
+    assert SolveSettings(**settings).acceleration == expected
 
 
 def test_settings_cannot_be_changed():
