@@ -167,7 +167,11 @@ def solve(
             given |= {"window": window is not None, "points": bool(points)}
             given |= {"fields": fields != "solution"}
             require_one_problem(len(boundaries), **given)
-            size = batch or default_batch(lattice, settings)
+            size = min(batch or default_batch(lattice, settings), len(boundaries))
+        with bad_input(f"--batch {size}"):
+            needed_bytes *= size
+            agree(comm, lambda: require_memory(comm, needed_bytes, "a smaller batch"))
+        with bad_input():
             many = ManyProblems(groups, grid, lattice, solver, settings, boundaries, size, clock)
         comm.Barrier()
         setup = time.perf_counter() - start

@@ -5,13 +5,15 @@ import os
 from mpi4py import MPI
 
 
-def require_memory(comm: MPI.Intracomm, needed: int) -> None:
+def require_memory(comm: MPI.Intracomm, needed: int, instead: str = "fewer cells") -> None:
     """Check that the ranks of each machine fit its memory together.
 
     Parameters
     ----------
     needed
         Bytes that one rank needs at least.
+    instead
+        What would need less.
 
     Raises
     ------
@@ -26,5 +28,5 @@ def require_memory(comm: MPI.Intracomm, needed: int) -> None:
         raise ValueError(
             f"needs at least {ranks * needed / 2**30:.1f} GiB for {ranks} "
             f"rank{'s' * (ranks > 1)} on this machine, which has {installed / 2**30:.1f} GiB; use "
-            "more machines or fewer cells"
+            f"more machines or {instead}"
         )

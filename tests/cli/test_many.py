@@ -223,6 +223,22 @@ def test_what_many_problems_do_not_take_is_refused_in_one_line(
     assert not path.exists()
 
 
+@pytest.mark.ranks(1, 2)
+def test_a_batch_that_does_not_fit_the_memory_is_refused_before_any_work(
+    mosaicdd, common_path, problems_file, monkeypatch
+):
+    machine = {"SC_PHYS_PAGES": 75, "SC_PAGE_SIZE": 4096}  # one of these problems takes 97 KiB
+    monkeypatch.setattr("mosaicdd.parallel.memory.os.sysconf", machine.__getitem__)
+    path = common_path / "out.h5"
+    command = ("solve", "-o", path, *CELLS, *EXACT, "--boundary", problems_file, "--batch")
+    ended = mosaicdd(*command, "5")
+    assert ended.code == 2
+    assert ended.err.startswith("Error: --batch 5: needs at least ")
+    assert ended.err.endswith("use more machines or a smaller batch\n")
+    assert not path.exists()
+    assert mosaicdd(*command, "2").code == 0
+
+
 @pytest.mark.ranks(4)
 @pytest.mark.parametrize(
     ("arguments", "message"),
