@@ -22,7 +22,8 @@ _ACHIEVED = 0.7  # of the published memory bandwidth and arithmetic, by such ker
 _LAUNCH = 5e-6  # seconds per kernel, called from Python
 _SWEEP_KERNELS, _TRANSFORM_KERNELS = 30, 40
 _SWEEP_WORDS = 3 * 4 * _M + 8 * 2 * (_M - 1)  # read and written per subdomain: perimeter, lines
-_FILL_WORDS = 3 * 4 * _M + 8 * (_M - 1) ** 2
+_TILES = 0.25  # of the subdomains, which the field is filled from
+_FILL_WORDS = _TILES * (3 * 4 * _M + 8 * (_M - 1) ** 2)
 _TRANSFORM_BYTES = 4 * 14 * 8  # per node: 4 transforms of odd extensions, in doubles
 _SUBDOMAINS = (1, 10**3, 10**4, 10**5, 10**6)
 
@@ -84,7 +85,7 @@ def assumed_rates(name: str, dtype: str) -> Rates:
         setup=Curve(_SUBDOMAINS, (0.2,) * len(_SUBDOMAINS)),  # on the host
         # One more iteration, with norms over the edge.
         estimate=_roofline(gpu, dtype, 2 * (_M - 1), 2 * _SWEEP_WORDS),
-        fill=_roofline(gpu, dtype, (_M - 1) ** 2, _FILL_WORDS),
+        fill=_roofline(gpu, dtype, _TILES * (_M - 1) ** 2, _FILL_WORDS),
         write=5e8,  # HDF5 with its checksum on one core, to a local solid-state disk
         copy=_ACHIEVED * gpu.memory,
         pack=4 * _LAUNCH,
@@ -107,7 +108,7 @@ def completed(rates: Rates) -> tuple[Rates, list[str]]:
     return replace(rates, **missing), list(missing)
 
 
-def _roofline(gpu: Gpu, dtype: str, values: int, words: int) -> Curve:
+def _roofline(gpu: Gpu, dtype: str, values: float, words: float) -> Curve:
     """Return the seconds for subdomains with so many values each, ``words`` read and written."""
     operations = 2 * 4 * _M * values / getattr(gpu, dtype)
     traffic = words * np.dtype(dtype).itemsize / gpu.memory
