@@ -56,9 +56,10 @@ class SpectrumRange:
         """
         remainder, _ = lifting.remove(g)
         norm = torch.linalg.vector_norm(remainder, dim=1)
-        largest = g.abs().amax(dim=1)
-        suspect = norm > _FLAT * math.sqrt(g.shape[1]) * largest
-        suspect &= ~self._smooth(remainder, norm)
+        suspect = ~self._smooth(remainder, norm)
+        if suspect.any():
+            largest = g[suspect].abs().amax(dim=1)
+            suspect[suspect.clone()] = norm[suspect] > _FLAT * math.sqrt(g.shape[1]) * largest
         if suspect.any():
             unit = remainder[suspect] / norm[suspect, None]
             limits = torch.tensor(self.shares, device=g.device, dtype=g.dtype)

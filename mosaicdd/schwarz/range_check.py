@@ -7,7 +7,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Transfer, batch_shape, batches
 from mosaicdd.local_solvers.base import OutsideRange
 
-_BATCH = {"cpu": 256, "cuda": 65_536}  # on a processor, what is made on the way stays in its cache
+_BATCH = {"cpu": 1024, "cuda": 65_536}  # on a processor, a cache holds what is made on the way
 
 
 def subdomains_outside(
