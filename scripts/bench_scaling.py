@@ -32,7 +32,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.agreement import on_root
 from mosaicdd.parallel.devices import device_of_rank
-from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+from mosaicdd.parallel.ranks import Ranks, choose_dims
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
@@ -98,9 +98,9 @@ def _measure(comm: MPI.Intracomm, study: str, arguments: argparse.Namespace) -> 
     dims = None
     if study == "weak":
         dims = MPI.Compute_dims(comm.size, 2)
-        cells = tuple(n * ranks for n, ranks in zip(size, dims, strict=True))
+        cells = tuple(n * across for n, across in zip(size, dims, strict=True))
     lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
-    grid = ProcessGrid(comm, dims or choose_dims(comm.size, lattice.subdomains))
+    ranks = Ranks(comm, dims or choose_dims(comm.size, lattice.subdomains))
     settings = SolveSettings(
         levels=arguments.levels,
         sweep="additive" if arguments.levels == 2 else "phases",
@@ -108,7 +108,7 @@ def _measure(comm: MPI.Intracomm, study: str, arguments: argparse.Namespace) -> 
         batch_subdomains=BATCH[arguments.device],
         device=device_of_rank(comm, arguments.device),
     )
-    problem = _Problem(grid, lattice, solver, settings, write=arguments.write)
+    problem = _Problem(ranks, lattice, solver, settings, write=arguments.write)
     problem.run()
     runs = sorted(
         (problem.run() for _ in range(arguments.repetitions)), key=lambda run: run["seconds"]
@@ -123,8 +123,8 @@ def _measure(comm: MPI.Intracomm, study: str, arguments: argparse.Namespace) -> 
         "machine": machine(),
         "date": datetime.now(UTC).date().isoformat(),
         "cells": _text(cells),
-        "ranks": grid.size,
-        "dims": _text(grid.dims),
+        "ranks": ranks.size,
+        "dims": _text(ranks.dims),
     }
 
 
@@ -135,31 +135,31 @@ def _text(pair: tuple[int, int]) -> str:
 class _Problem:
     """A problem that is solved again and again; only the root has the truth, if it is needed."""
 
-    def __init__(self, grid, lattice, local_solver, settings, *, write: str | None):
-        self._parts = grid, lattice, local_solver, settings
+    def __init__(self, ranks, lattice, local_solver, settings, *, write: str | None):
+        self._parts = ranks, lattice, local_solver, settings
         self._write = write
         self._boundary = on_root(
-            grid.comm, lambda: Boundary.of_gaussian_process(lattice.grid, seed=0)
+            ranks.comm, lambda: Boundary.of_gaussian_process(lattice.grid, seed=0)
         )
         self._truth = None
-        if settings.stopping.mae is not None and grid.is_root:
+        if settings.stopping.mae is not None and ranks.is_root:
             self._truth = solve_by_sine_transform(LAPLACE, self._boundary)
 
     def run(self) -> dict:
         """Return status, iterations, seconds in all, of the iterations, and of the parts."""
-        grid, lattice, _, settings = self._parts
+        ranks, lattice, _, settings = self._parts
         clock, reference = Stopwatch(), None
-        grid.comm.Barrier()
+        ranks.comm.Barrier()
         with clock.part("setup"):
             schwarz = SchwarzSolver(*self._parts, clock=clock)
         if settings.stopping.mae is not None:
             reference = schwarz.reference(self._truth)
-        with tempfile.TemporaryDirectory() if grid.is_root else nullcontext("") as folder:
-            path = grid.comm.bcast(str(Path(folder) / "solution.h5"))
+        with tempfile.TemporaryDirectory() if ranks.is_root else nullcontext("") as folder:
+            path = ranks.comm.bcast(str(Path(folder) / "solution.h5"))
             form = {"window": Window.whole(lattice.grid), "place": schwarz.place}
             form |= {"shards": self._write == "shards"}
-            output = Output(path, grid, lattice, self._boundary, "float64", clock, **form)
-            grid.comm.Barrier()
+            output = Output(path, ranks, lattice, self._boundary, "float64", clock, **form)
+            ranks.comm.Barrier()
             start = time.perf_counter()
             with output if self._write else nullcontext():
                 solution = schwarz.solve(
@@ -171,12 +171,12 @@ class _Problem:
                     output.maps(solution)
                     output.describe({"status": solution.status}, solution.history)
             seconds = clock.seconds["setup"] + time.perf_counter() - start
-        parts = parts_of_ranks(grid.comm, clock)
+        parts = parts_of_ranks(ranks.comm, clock)
         return {
             "status": solution.status,
             "iterations": solution.iterations,
-            "seconds": grid.comm.allreduce(seconds, MPI.MAX),
-            "iterate": grid.comm.allreduce(solution.seconds["iterate"], MPI.MAX),
+            "seconds": ranks.comm.allreduce(seconds, MPI.MAX),
+            "iterate": ranks.comm.allreduce(solution.seconds["iterate"], MPI.MAX),
         } | {
             f"{part}_{kind}": parts.get(part, {}).get(kind, 0.0)
             for part in PARTS

@@ -8,7 +8,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import load_local_solver
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import SchwarzSolver
@@ -26,5 +26,5 @@ def schwarz_solver(
 ) -> SchwarzSolver:
     """Plan a solve of so many problems at once, on ``(ny, nx)`` cells, on this process alone."""
     lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
-    grid = ProcessGrid(MPI.COMM_SELF, (1, 1))
-    return SchwarzSolver(grid, lattice, solver, settings, problems=problems)
+    ranks = Ranks(MPI.COMM_SELF, (1, 1))
+    return SchwarzSolver(ranks, lattice, solver, settings, problems=problems)

@@ -20,7 +20,7 @@ from tables import BENCHMARKS, publish, table
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+from mosaicdd.parallel.ranks import Ranks, choose_dims
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
@@ -131,14 +131,14 @@ def solve(problem: Problem, comm: MPI.Intracomm) -> Outcome:
     """Solve a problem on all ranks of a communicator."""
     solver = local_solver(problem.solver)
     lattice = Lattice(Grid(problem.cells, _SPACING), solver.subdomain)
-    grid = ProcessGrid(comm, choose_dims(comm.size, lattice.subdomains))
+    ranks = Ranks(comm, choose_dims(comm.size, lattice.subdomains))
     stopping = StoppingRule(rtol=problem.rtol, max_iterations=1000)
     settings = SolveSettings(stopping=stopping, **problem.method)
     boundary = problem.boundary()
-    solution = SchwarzSolver(grid, lattice, solver, settings).solve(boundary)
+    solution = SchwarzSolver(ranks, lattice, solver, settings).solve(boundary)
     truth = solve_by_sine_transform(LAPLACE, boundary)
     difference = solution.field.numpy() - truth[solution.place]
-    squares = grid.sum(np.array([np.square(difference).sum()]))[0]
+    squares = ranks.sum(np.array([np.square(difference).sum()]))[0]
     inside = truth[1:-1, 1:-1]
     return Outcome(
         problem,

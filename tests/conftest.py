@@ -26,7 +26,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+from mosaicdd.parallel.ranks import Ranks, choose_dims
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
@@ -105,12 +105,12 @@ def comm():
 
 
 @pytest.fixture
-def make_grid(comm):
-    """Return a factory of process grids: all ranks with chosen or default dims, or this one."""
+def make_ranks(comm):
+    """Return a factory of `Ranks`: all of them with chosen or default dims, or this one."""
 
     def make(dims=None, *, alone=False):
-        ranks = MPI.COMM_SELF if alone else comm
-        return ProcessGrid(ranks, dims or choose_dims(ranks.size, (10**6, 10**6)))
+        part = MPI.COMM_SELF if alone else comm
+        return Ranks(part, dims or choose_dims(part.size, (10**6, 10**6)))
 
     return make
 
@@ -157,13 +157,13 @@ def interface_of():
 
 
 @pytest.fixture
-def make_solver(make_grid):
+def make_solver(make_ranks):
     """Return a factory of solvers on a lattice: exact local solver, this rank alone, rtol 1e-10."""
 
-    def make(lattice, *, grid=None, local_solver=None, window=None, **settings):
+    def make(lattice, *, ranks=None, local_solver=None, window=None, **settings):
         given = {name: settings.pop(name) for name in _STOPPING if name in settings}
         return SchwarzSolver(
-            grid or make_grid(alone=True),
+            ranks or make_ranks(alone=True),
             lattice,
             local_solver or ExactSolver(LAPLACE, lattice.subdomain),
             SolveSettings(stopping=StoppingRule(**{"rtol": 1e-10} | given), **settings),

@@ -12,7 +12,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.agreement import on_root
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.movement import InterfaceMovement
@@ -52,15 +52,15 @@ class Checkpoints:
     def __init__(
         self,
         output: str,
-        grid: ProcessGrid,
+        ranks: Ranks,
         lattice: Lattice,
         settings: SolveSettings,
         local_solver: LocalSolver,
         boundary: Boundary,
     ):
         self._path = Path(f"{output}.checkpoint")
-        self._grid = grid
-        self._movement = InterfaceMovement(grid, lattice, settings.halo_depth)
+        self._ranks = ranks
+        self._movement = InterfaceMovement(ranks, lattice, settings.halo_depth)
         ny, nx = lattice.grid.shape
         edges = hashlib.sha256(b"".join(getattr(boundary, e).tobytes() for e in boundary.EDGES))
         self._problem = {
@@ -75,7 +75,7 @@ class Checkpoints:
 
     def save(self, v: Interface, history: History) -> None:
         """Write the interface; on success it replaces the checkpoint before."""
-        root = self._grid.is_root
+        root = self._ranks.is_root
         writing = writing_checkpoint(self._path, self._problem) if root else nullcontext()
         with writing as writer:
             write_lines(self._movement, v, writer, self._problem["dtype"])
@@ -97,10 +97,10 @@ class Checkpoints:
             lines, history = read_checkpoint(self._path, self._problem)
             return history
 
-        history = on_root(self._grid.comm, read)
+        history = on_root(self._ranks.comm, read)
         return solver.interface_of_lines(lines), History(**history)
 
     def remove(self) -> None:
         """Remove the checkpoint of a run that has ended."""
-        if self._grid.is_root:
+        if self._ranks.is_root:
             self._path.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from mosaicdd.cli.show import Show
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.agreement import agree
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
@@ -88,7 +88,7 @@ class ManyProblems:
     def __init__(
         self,
         replicas: Replicas,
-        grid: ProcessGrid,
+        ranks: Ranks,
         lattice: Lattice,
         local_solver: LocalSolver,
         settings: SolveSettings,
@@ -99,7 +99,7 @@ class ManyProblems:
         count = len(boundaries)
         require_replicas_fit(replicas, count)
         self._replicas = replicas
-        self._grid = grid
+        self._ranks = ranks
         self._lattice = lattice
         self._local_solver = local_solver
         self._settings = settings
@@ -113,7 +113,7 @@ class ManyProblems:
         self._solver = agree(replicas.world, lambda: self._plan(len(self._batches[0])))
 
     def _plan(self, problems: int) -> SchwarzSolver:
-        arguments = (self._grid, self._lattice, self._local_solver, self._settings)
+        arguments = (self._ranks, self._lattice, self._local_solver, self._settings)
         return SchwarzSolver(*arguments, problems=problems, clock=self._clock)
 
     def run(
@@ -183,13 +183,13 @@ class ManyProblems:
         return IterationProgress(self._settings.stopping, show_whole)
 
     def _result(self, solution: Solution, device: str) -> Result:
-        inputs = (self._grid, self._lattice, self._local_solver, self._settings)
+        inputs = (self._ranks, self._lattice, self._local_solver, self._settings)
         history = dataclasses.asdict(solution.history)
         return Result(report_of(*inputs, solution, device), history)
 
     def _gathered(self, results: dict[int, Result]) -> list[Result]:
         """Return the results of all groups, those of problems that were not begun among them."""
-        parts = self._replicas.world.allgather(results if self._grid.is_root else {})
+        parts = self._replicas.world.allgather(results if self._ranks.is_root else {})
         known = {member: result for part in parts for member, result in part.items()}
         return [known.get(member, Result()) for member in range(len(self._boundaries))]
 

@@ -9,7 +9,7 @@ from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.agreement import agree
 from mosaicdd.parallel.collect import Part
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.storage.arrays import ArrayWriter
 from mosaicdd.storage.checkpoint_file import line_name
@@ -35,7 +35,7 @@ def write_lines(
 
 def write_shards(
     output: str,
-    grid: ProcessGrid,
+    ranks: Ranks,
     parts: Iterable[Part],
     place: Slices,
     dtype: str,
@@ -56,8 +56,8 @@ def write_shards(
     OSError
         On all ranks, if one could not write; no shard is left.
     """
-    run = grid.comm.bcast(secrets.token_hex(4))
-    path = shard_folder(output) / f"{run}-{grid.rank:04d}.h5"
+    run = ranks.comm.bcast(secrets.token_hex(4))
+    path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"
     # The first part comes after an exchange between the ranks, in which none may be missing.
     parts = iter(parts)
     first = list(itertools.islice(parts, 1))
@@ -77,8 +77,8 @@ def write_shards(
         return complete_shard(path, place)
 
     try:
-        shard = agree(grid.comm, write)
+        shard = agree(ranks.comm, write)
     except BaseException:
         discard_shard(path)
         raise
-    return [shard for shard in grid.comm.allgather(shard) if shard is not None]
+    return [shard for shard in ranks.comm.allgather(shard) if shard is not None]

@@ -18,7 +18,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.collect import collect
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.movement import InterfaceMovement
@@ -30,7 +30,7 @@ from mosaicdd.storage.solution_file import writing_interface, writing_solution
 
 
 def report_of(
-    grid: ProcessGrid,
+    ranks: Ranks,
     lattice: Lattice,
     local_solver: LocalSolver,
     settings: SolveSettings,
@@ -49,12 +49,12 @@ def report_of(
         "error_estimate": solution.error_estimate.rms,
         "certificate": solution.certificate and asdict(solution.certificate),
         "subdomains": math.prod(lattice.subdomains),
-        "outside_training_range": _count_outside(grid, solution),
-        "ranks": grid.size,
-        "dims": list(grid.dims[::-1]),
+        "outside_training_range": _count_outside(ranks, solution),
+        "ranks": ranks.size,
+        "dims": list(ranks.dims[::-1]),
         "unknowns": lattice.unknowns,
         "grid": list(lattice.grid.shape[::-1]),
-        "peak_memory_bytes": int(grid.sum(np.array([float(peak)]))[0]),
+        "peak_memory_bytes": int(ranks.sum(np.array([float(peak)]))[0]),
         "local_solver": local_solver.name,
         "pde": local_solver.equation.name,
         "levels": settings.levels,
@@ -67,10 +67,10 @@ def report_of(
     }
 
 
-def _count_outside(grid: ProcessGrid, solution: Solution) -> int | None:
+def _count_outside(ranks: Ranks, solution: Solution) -> int | None:
     if solution.outside is None:
         return None
-    return int(grid.sum(np.array([float(solution.outside.sum())]))[0])
+    return int(ranks.sum(np.array([float(solution.outside.sum())]))[0])
 
 
 def parts_of_ranks(comm, clock: Stopwatch) -> dict[str, dict[str, float]]:
@@ -103,7 +103,7 @@ class Output:
     def __init__(
         self,
         path: str,
-        grid: ProcessGrid,
+        ranks: Ranks,
         lattice: Lattice,
         boundary: Boundary,
         dtype: str,
@@ -114,7 +114,7 @@ class Output:
         shards: bool,
     ):
         self._path = path
-        self._grid = grid
+        self._ranks = ranks
         self._lattice = lattice
         self._boundary = boundary
         self._dtype = dtype
@@ -138,7 +138,7 @@ class Output:
         shards = None
         if self._shards:
             place = self._window.within(self._place)
-            shards = write_shards(self._path, self._grid, parts, place, self._dtype, self._writing)
+            shards = write_shards(self._path, self._ranks, parts, place, self._dtype, self._writing)
         self._begin(writing_solution, self._dtype, self._window, shards)
         if shards is None:
             self._collect("solution", parts, self._dtype)
@@ -150,7 +150,7 @@ class Output:
 
     def points(self, points: np.ndarray, values: np.ndarray) -> None:
         """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` there."""
-        if self._grid.is_root:
+        if self._ranks.is_root:
             self._writer.create("points", points.shape, "float64")
             self._writer.write("points", points, (slice(None),))
             self._writer.create("values", values.shape, self._dtype)
@@ -158,7 +158,7 @@ class Output:
 
     def _begin(self, new_file: Callable, *arguments) -> None:
         """Open the file on the root."""
-        if self._grid.is_root:
+        if self._ranks.is_root:
             new = new_file(self._path, self._lattice.grid, self._boundary, *arguments)
             self._writer = self._open.enter_context(new)
 
@@ -170,7 +170,7 @@ class Output:
         shape = tuple(n + 1 for n in self._lattice.cells)
         for name, values in maps.items():
             array = values.cpu().numpy()
-            if self._grid.is_root:
+            if self._ranks.is_root:
                 self._writer.create(name, shape, array.dtype.str)
             self._collect(name, [(array, solution.error_estimate.place)], array.dtype)
 
@@ -179,11 +179,11 @@ class Output:
             with self._writing:
                 self._writer.write(name, array, place)
 
-        collect(self._grid.comm, parts, dtype, 2, write)
+        collect(self._ranks.comm, parts, dtype, 2, write)
 
     def describe(self, report: dict, history: History) -> None:
         """Write the report and the history."""
-        if self._grid.is_root:
+        if self._ranks.is_root:
             command = {"command_line": " ".join(sys.argv)}
             self._writer.describe(report | command, asdict(history))
 

@@ -95,7 +95,7 @@ def solve(
     from mosaicdd.parallel.agreement import agree, on_root
     from mosaicdd.parallel.devices import device_of_rank
     from mosaicdd.parallel.memory import require_memory
-    from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+    from mosaicdd.parallel.ranks import Ranks, choose_dims
     from mosaicdd.parallel.replicas import Replicas
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.schwarz.settings import SolveSettings
@@ -152,11 +152,11 @@ def solve(
             dtype=getattr(torch, dtype),
         )
         groups = Replicas(comm, replicas, dims)
-        ranks = groups.comm.size
-        grid = ProcessGrid(groups.comm, dims or choose_dims(ranks, lattice.subdomains))
+        dims = dims or choose_dims(groups.comm.size, lattice.subdomains)
+        ranks = Ranks(groups.comm, dims)
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         filled = window or Window.whole(lattice.grid)
-        needed_bytes = _bytes_of_rank(lattice, settings.dtype, grid.size)
+        needed_bytes = _bytes_of_rank(lattice, settings.dtype, ranks.size)
         agree(comm, lambda: require_memory(comm, needed_bytes))
     with bad_input("--boundary"):
         boundaries = on_root(comm, lambda: _boundaries(boundary, lattice.grid))
@@ -172,7 +172,7 @@ def solve(
             needed_bytes *= size
             agree(comm, lambda: require_memory(comm, needed_bytes, "a smaller batch"))
         with bad_input():
-            many = ManyProblems(groups, grid, lattice, solver, settings, boundaries, size, clock)
+            many = ManyProblems(groups, ranks, lattice, solver, settings, boundaries, size, clock)
         comm.Barrier()
         setup = time.perf_counter() - start
         with stage("solving", quiet=as_json or comm.rank > 0) as show:
@@ -188,14 +188,14 @@ def solve(
     with bad_input():
         require_replicas_fit(groups, len(boundaries))
         wanted = {"fill": fields == "solution", "window": window}
-        schwarz = SchwarzSolver(grid, lattice, solver, settings, **wanted, clock=clock)
+        schwarz = SchwarzSolver(ranks, lattice, solver, settings, **wanted, clock=clock)
     with bad_input("--points"):
         values_at = schwarz.plan_points(on_grid(places, lattice.grid)) if points else None
     truth = None
     if until_mae is not None:
-        field = REFERENCES[reference](solver.equation, data) if grid.is_root else None
+        field = REFERENCES[reference](solver.equation, data) if ranks.is_root else None
         truth = schwarz.reference(field)
-    checkpoints = Checkpoints(output, grid, lattice, settings, solver, data)
+    checkpoints = Checkpoints(output, ranks, lattice, settings, solver, data)
     begin, history = None, None
     if resume:
         with bad_input("--resume"):
@@ -205,8 +205,8 @@ def solve(
     setup = time.perf_counter() - start
     form = {"window": filled, "place": schwarz.place}
     with (
-        Output(output, grid, lattice, data, dtype, clock, **form, shards=shards) as file,
-        stage("solving", quiet=as_json or not grid.is_root) as show,
+        Output(output, ranks, lattice, data, dtype, clock, **form, shards=shards) as file,
+        stage("solving", quiet=as_json or not ranks.is_root) as show,
         listening(watch),
     ):
         solution = schwarz.solve(
@@ -225,16 +225,16 @@ def solve(
                 (values,) = values_at(solution.interface, [data])
             file.points(places, values)
         file.maps(solution)
-        report = report_of(grid, lattice, solver, settings, solution, device)
+        report = report_of(ranks, lattice, solver, settings, solution, device)
         report |= {"fields": fields, "window": _extent_for_people(window, lattice.grid)}
         report["seconds"] = _seconds(setup, solution.seconds, clock, start)
-        report["parts"] = parts_of_ranks(grid.comm, clock)
+        report["parts"] = parts_of_ranks(ranks.comm, clock)
         file.describe(report, solution.history)
     if trace is not None:
         write_trace(trace, comm, clock)
     if solution.status != "interrupted":
         checkpoints.remove()
-    if grid.is_root:
+    if ranks.is_root:
         click.echo(json_line(report) if as_json else for_people(report, output))
     return 0 if solution.converged else 1
 

@@ -13,7 +13,7 @@ import torch
 from mpi4py import MPI
 
 from mosaicdd.lattice.sharing import DIRECTIONS, Direction
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 
 Part = tuple[int, tuple[slice, slice]]
 """Which of the arrays, and which part of its last two axes."""
@@ -40,7 +40,7 @@ class HaloExchange:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         arrays: Sequence[torch.Tensor],
         sent: Callable[[Direction], list[Part]],
         received: Callable[[Direction], list[Part]],
@@ -52,13 +52,13 @@ class HaloExchange:
         self._travelling: Sequence[torch.Tensor] | None = None
         kind = {"dtype": dtype or arrays[0].dtype, "device": arrays[0].device, "buffers": buffers}
         for tag, direction in enumerate(DIRECTIONS):
-            rank = grid.neighbour(direction)
+            rank = ranks.neighbour(direction)
             if rank is None:
                 continue
             opposite = len(DIRECTIONS) - 1 - tag
             for parts, messages, initialise, label in (
-                (sent(direction), self._outgoing, grid.comm.Send_init, tag),
-                (received(direction), self._incoming, grid.comm.Recv_init, opposite),
+                (sent(direction), self._outgoing, ranks.comm.Send_init, tag),
+                (received(direction), self._incoming, ranks.comm.Recv_init, opposite),
             ):
                 if parts:
                     message = _Message(parts, arrays, **kind)

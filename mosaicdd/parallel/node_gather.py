@@ -7,7 +7,7 @@ added up over the ranks in every iteration travel with them.
 import numpy as np
 import torch
 
-from mosaicdd.parallel.process_grid import Dims, ProcessGrid
+from mosaicdd.parallel.ranks import Dims, Ranks
 
 
 class NodeGather:
@@ -27,24 +27,24 @@ class NodeGather:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         counts: Dims,
         *,
         problems: int = 1,
         sums: int = 0,
         device: torch.device | None = None,
     ):
-        self._grid = grid
-        alone = grid.size == 1
+        self._ranks = ranks
+        alone = ranks.size == 1
         kind = {"dtype": torch.float64, "device": device if alone else None}
         self.nodes = torch.empty(problems, *counts, **kind)
         if alone:
             return
         numbers = np.arange(self.nodes.numel()).reshape(self.nodes.shape)
-        blocks = [self._block(counts, rank) for rank in range(grid.size)]
+        blocks = [self._block(counts, rank) for rank in range(ranks.size)]
         lengths = [numbers[..., *block].size + sums for block in blocks]
         starts = np.cumsum([0, *lengths[:-1]])
-        mine, own = numbers[..., *blocks[grid.rank]], lengths[grid.rank] - sums
+        mine, own = numbers[..., *blocks[ranks.rank]], lengths[ranks.rank] - sums
         self._mine = torch.zeros(own + sums, dtype=torch.float64)
         self._my_nodes = self._mine[:own].view(mine.shape)
         self._my_sums = self._mine[own:].numpy()
@@ -59,7 +59,7 @@ class NodeGather:
         self._sums = np.stack([np.arange(end - sums, end) for end in ends])  # (ranks, sums)
 
     def _block(self, counts: Dims, rank: int) -> tuple[slice, slice]:
-        return tuple(map(slice, *self._grid.partition(counts, rank)))
+        return tuple(map(slice, *self._ranks.partition(counts, rank)))
 
     def __call__(self, mine: torch.Tensor, sums: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
         """Return all nodes, ``(n, *counts)`` in a buffer of this object, and the sums over the ranks.
@@ -71,12 +71,12 @@ class NodeGather:
         sums
             Numbers to add up; added in the order of the ranks, so they are the same on all.
         """
-        if self._grid.size == 1:
+        if self._ranks.size == 1:
             self.nodes.copy_(mine)
             return self.nodes, sums
         count = len(sums)
         self._my_nodes.copy_(mine)
         self._my_sums[:count] = sums
-        self._grid.comm.Allgatherv(*self._request)
+        self._ranks.comm.Allgatherv(*self._request)
         torch.index_select(self._everything, 0, self._origin, out=self.nodes.view(-1))
         return self.nodes, self._everything.numpy()[self._sums[:, :count]].sum(axis=0)

@@ -2,7 +2,7 @@
 
 from mpi4py import MPI
 
-from mosaicdd.parallel.process_grid import Dims
+from mosaicdd.parallel.ranks import Dims
 
 
 class Replicas:

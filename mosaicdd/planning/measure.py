@@ -21,7 +21,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.measure import alone, measure_gather, measure_links, slowest
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.rates import Curve, Link, Rates
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
@@ -73,7 +73,7 @@ class Measurement:
             Called with the fraction that is done.
         """
         self._comm = comm
-        self._grid = ProcessGrid(alone(comm), (1, 1))
+        self._ranks = Ranks(alone(comm), (1, 1))
         solves, total = [], sum(size**2 for size in SIZES)
         for number, size in enumerate(SIZES):
             solves.append(self._solve(size))
@@ -113,7 +113,7 @@ class Measurement:
             self._comm.Barrier()
             with _timed(self._device) as setup:
                 boundary = Boundary.of_gaussian_process(lattice.grid, seed=0)
-                solver = SchwarzSolver(self._grid, lattice, self._load(), settings)
+                solver = SchwarzSolver(self._ranks, lattice, self._load(), settings)
             self._comm.Barrier()
             runs.append(_steps(solver.solve(boundary), setup[0], transform))
         return {step: slowest(self._comm, min(run[step] for run in runs)) for step in _STEPS}

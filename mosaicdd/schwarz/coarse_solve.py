@@ -10,7 +10,7 @@ from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.node_gather import NodeGather
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.schwarz.layouts import nodes_layout
 from mosaicdd.schwarz.sine_transform import sine_transform
@@ -35,7 +35,7 @@ class ReplicatedSolve:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         block: Block,
         inside: Slices,
         symbol: Symbol,
@@ -47,7 +47,7 @@ class ReplicatedSolve:
     ):
         counts = block.lattice.subdomains
         self._inside = inside
-        self._gather = NodeGather(grid, counts, problems=problems, sums=sums, device=device)
+        self._gather = NodeGather(ranks, counts, problems=problems, sums=sums, device=device)
         y, x = (np.arange(1, n + 1) for n in counts)
         self._inverse = torch.from_numpy(1.0 / symbol(y[:, None], x)).to(device)
         self._communicating = clock.part("communication")
@@ -96,7 +96,7 @@ class DistributedSolve:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         block: Block,
         symbol: Symbol,
         *,
@@ -104,24 +104,24 @@ class DistributedSolve:
         clock: Stopwatch,
     ):
         lattice = block.lattice
-        own = Layout(lattice.subdomains, grid.dims, (Shard(0), Shard(1)))
+        own = Layout(lattice.subdomains, ranks.dims, (Shard(0), Shard(1)))
 
         def eigenvalues(rows: slice, columns: slice) -> np.ndarray:
             y, x = (np.arange(part.start, part.stop) + 1 for part in (rows, columns))
             return symbol(y[:, None], x)
 
-        target = nodes_layout(grid, lattice, halo=block.halo)
-        self._grid = grid
-        self._solve = SineSolve(own, target, eigenvalues, grid.comm)
-        self._mine = np.empty((problems, *own.local_shape(grid.rank)))
-        self._solution = np.empty(target.local_shape(grid.rank))
+        target = nodes_layout(ranks, lattice, halo=block.halo)
+        self._ranks = ranks
+        self._solve = SineSolve(own, target, eigenvalues, ranks.comm)
+        self._mine = np.empty((problems, *own.local_shape(ranks.rank)))
+        self._solution = np.empty(target.local_shape(ranks.rank))
         self._solving = clock.part("coarse")
         self._communicating = clock.part("communication")
 
     def __call__(self, residual: torch.Tensor, sums: np.ndarray, out: torch.Tensor) -> np.ndarray:
         """Do as `ReplicatedSolve`; see there."""
         with self._communicating:
-            totals = self._grid.sum(sums) if len(sums) else sums
+            totals = self._ranks.sum(sums) if len(sums) else sums
         with self._solving:
             torch.from_numpy(self._mine).copy_(residual)
             for mine, correction in zip(self._mine, out, strict=True):

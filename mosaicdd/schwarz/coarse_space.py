@@ -15,7 +15,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.base import Plan
 from mosaicdd.parallel.partition import coarse_is_replicated
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import Equation
 from mosaicdd.schwarz.coarse_solve import DistributedSolve, ReplicatedSolve
 from mosaicdd.schwarz.settings import SolveSettings
@@ -40,7 +40,7 @@ class CoarseSpace:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         block: Block,
         plan: Plan,
         equation: Equation,
@@ -59,11 +59,11 @@ class CoarseSpace:
         inside = tuple(slice(max(a, 1) - 1, min(b, n)) for a, b, n in ends)
         self._correction, self._inner = correction, correction[..., *here]
         shared = {"problems": problems, "clock": clock}
-        if not coarse_is_replicated(math.prod(block.lattice.subdomains), grid.size):
-            self._solve = DistributedSolve(grid, block, self._symbol(), **shared)
+        if not coarse_is_replicated(math.prod(block.lattice.subdomains), ranks.size):
+            self._solve = DistributedSolve(ranks, block, self._symbol(), **shared)
         else:
             sums = {"sums": count_of_sums(problems), "device": settings.device}
-            self._solve = ReplicatedSolve(grid, block, inside, self._symbol(), **sums, **shared)
+            self._solve = ReplicatedSolve(ranks, block, inside, self._symbol(), **sums, **shared)
         largest = problems * min(settings.batch_subdomains, math.prod(block.region_subdomains))
         self._around = torch.empty(largest, 8, **kind)  # the correction at the nodes around
         self._moving = clock.part("gather_scatter")

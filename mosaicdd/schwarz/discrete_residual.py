@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import Equation
@@ -22,8 +22,8 @@ _PIECE = 2**15  # values worked on at a time
 class DiscreteResidual:
     """Adds up the squares of ``A u`` over strips of the field, for each problem."""
 
-    def __init__(self, grid: ProcessGrid, whole: Grid, equation: Equation, problems: int = 1):
-        self._grid = grid
+    def __init__(self, ranks: Ranks, whole: Grid, equation: Equation, problems: int = 1):
+        self._ranks = ranks
         self._nodes = whole.nodes
         self._system = DirichletSystem(equation, whole.shape)
         self._squares = np.zeros(problems)
@@ -52,7 +52,7 @@ class DiscreteResidual:
 
         For boundary data without any effect (``b = 0``) it is ``|A u|``.
         """
-        squares = self._grid.sum(self._squares)
+        squares = self._ranks.sum(self._squares)
         self._squares = np.zeros_like(squares)
         norms = self._system.right_hand_side_norms(boundaries)
         return np.sqrt(squares) / np.where(norms > 0, norms, 1.0)

@@ -21,7 +21,7 @@ from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.local_solvers.base import LocalSolver, Plan
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.reflection_plan import linear_plan
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 
 _BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache
 
@@ -31,7 +31,7 @@ class EdgeError:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         block: Block,
         local_solver: LocalSolver,
         exact: ExactSolver,
@@ -45,7 +45,7 @@ class EdgeError:
         self._plans = [solver.plan(subdomain.interior, **tensors) for solver in solvers]
         if solvers and local_solver.linear:
             self._plans = [self._difference(subdomain, **tensors)]
-        self._grid = grid
+        self._ranks = ranks
         self._block = block
         self._transfer = Transfer(block, **tensors)
         self._tensors = tensors
@@ -71,7 +71,7 @@ class EdgeError:
         for rows, columns in self._batches(max(1, _BATCH // v.problems)):
             total += self._square(v, rows, columns)
         inside = math.prod(n - 1 for n in self._block.lattice.grid.shape)
-        return np.sqrt(self._grid.sum(total) / inside)
+        return np.sqrt(self._ranks.sum(total) / inside)
 
     def _batches(self, largest: int) -> Iterator[tuple[Tiles, Tiles]]:
         """Yield the owned tiles along the edge of the domain: rows, then columns."""

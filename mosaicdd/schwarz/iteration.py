@@ -18,7 +18,7 @@ import torch
 from mosaicdd.lattice.block import Block, Slices, frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.base import Plan
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -92,7 +92,7 @@ class AdditiveIteration(Iteration):
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         block: Block,
         plan: Plan,
         settings: SolveSettings,
@@ -100,10 +100,10 @@ class AdditiveIteration(Iteration):
         clock: Stopwatch,
         coarse_space: CoarseSpace | None,
     ):
-        self._grid = grid
+        self._ranks = ranks
         self._coarse_space = coarse_space
         self._sweep = AdditiveSweep(block, plan, settings, problems, clock)
-        self._exchange = interface_exchange(grid, block, settings, problems)
+        self._exchange = interface_exchange(ranks, block, settings, problems)
         self._inner = self._sweep.batches(block.inner_subdomains())
         self._outer = [
             [
@@ -162,7 +162,7 @@ class AdditiveIteration(Iteration):
             self._add_correction(out, ring)
         elif measure is not None:
             with self._communicating:
-                totals = self._grid.sum(mine)
+                totals = self._ranks.sum(mine)
         if ring == 0:
             with self._communicating:
                 self._exchange.start(out.lines)

@@ -8,7 +8,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Merge, Segment, Shard
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Overlapping:
         ]
 
 
-def block_of(grid: ProcessGrid, lattice: Lattice, rank: int, halo: int = 1) -> Block:
+def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:
     """Return the block of a rank."""
-    start, stop = grid.partition(lattice.subdomains, rank)
+    start, stop = ranks.partition(lattice.subdomains, rank)
     return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
 
 
-def lines_layout(grid: ProcessGrid, lattice: Lattice, axis: int, *, halo: int) -> Layout:
+def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Layout:
     """Return the layout of the lines constant in an axis, ``(lines, nodes)``.
 
     Each block holds those of its region. Values on the edge of the domain are the outermost blocks'.
@@ -55,7 +55,7 @@ def lines_layout(grid: ProcessGrid, lattice: Lattice, axis: int, *, halo: int) -
     for mesh_axis in (0, 1):
         count = cells[mesh_axis]
         owned, held = [], []
-        for block in _blocks_along(grid, lattice, mesh_axis, halo):
+        for block in _blocks_along(ranks, lattice, mesh_axis, halo):
             start, stop = block.start[mesh_axis], block.stop[mesh_axis]
             low, high = block.first[mesh_axis], block.last[mesh_axis]
             bounds = (0 if start == 1 else start, count + 1 if stop == count else stop)
@@ -67,34 +67,34 @@ def lines_layout(grid: ProcessGrid, lattice: Lattice, axis: int, *, halo: int) -
                 held.append((low * s, high * s + 1))
         array_axis = 0 if mesh_axis == axis else 1
         placements.append(Overlapping(array_axis, tuple(owned), tuple(held)))
-    return Layout(lattice.line_shape(axis), grid.dims, tuple(placements))
+    return Layout(lattice.line_shape(axis), ranks.dims, tuple(placements))
 
 
-def nodes_layout(grid: ProcessGrid, lattice: Lattice, *, halo: int) -> Layout:
+def nodes_layout(ranks: Ranks, lattice: Lattice, *, halo: int) -> Layout:
     """Return the layout of the lattice nodes inside the domain, ``(K_y - 1, K_x - 1)``.
 
     Each block holds the nodes of its region.
     """
     placements = []
     for axis in (0, 1):
-        blocks = _blocks_along(grid, lattice, axis, halo)
+        blocks = _blocks_along(ranks, lattice, axis, halo)
         owned = [(b.start[axis] - 1, b.stop[axis] - 1) for b in blocks]
         count = lattice.subdomains[axis]
         held = [(max(b.first[axis], 1) - 1, min(b.last[axis], count)) for b in blocks]
         placements.append(Overlapping(axis, tuple(owned), tuple(held)))
-    return Layout(lattice.subdomains, grid.dims, tuple(placements))
+    return Layout(lattice.subdomains, ranks.dims, tuple(placements))
 
 
-def field_layout(grid: ProcessGrid, lattice: Lattice) -> Layout:
+def field_layout(ranks: Ranks, lattice: Lattice) -> Layout:
     """Return the layout of the field, ``(ny + 1, nx + 1)``: every node has one owner."""
     placements = []
     for axis in (0, 1):
-        places = [b.owned_nodes()[1][axis] for b in _blocks_along(grid, lattice, axis, 1)]
+        places = [b.owned_nodes()[1][axis] for b in _blocks_along(ranks, lattice, axis, 1)]
         placements.append(Shard(axis, tuple(part.stop - part.start for part in places)))
-    return Layout(lattice.grid.nodes, grid.dims, tuple(placements))
+    return Layout(lattice.grid.nodes, ranks.dims, tuple(placements))
 
 
-def _blocks_along(grid: ProcessGrid, lattice: Lattice, axis: int, halo: int) -> list[Block]:
+def _blocks_along(ranks: Ranks, lattice: Lattice, axis: int, halo: int) -> list[Block]:
     """Return the blocks of the first ranks along an axis of the process grid."""
-    step = 1 if axis == 1 else grid.dims[1]
-    return [block_of(grid, lattice, c * step, halo) for c in range(grid.dims[axis])]
+    step = 1 if axis == 1 else ranks.dims[1]
+    return [block_of(ranks, lattice, c * step, halo) for c in range(ranks.dims[axis])]

@@ -6,7 +6,7 @@ import numpy as np
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.base import LocalSolver
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.iteration import AdditiveIteration
@@ -30,7 +30,7 @@ class Method:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         block: Block,
         local_solver: LocalSolver,
         settings: SolveSettings,
@@ -46,14 +46,14 @@ class Method:
         points, shared = block.lattice.subdomain.centre_lines, (settings, problems, self._clock)
         if settings.sweep == "phases":
             plan = local_solver.plan(points, **kind)
-            self.iterate = PhaseIteration(grid, block, plan, *shared)
+            self.iterate = PhaseIteration(ranks, block, plan, *shared)
             return
         weights = np.tile(block.lattice.hat, 2)
         plan = local_solver.plan(points, **kind, weights=weights)
         coarse_space = None
         if settings.levels == 2:
-            coarse_space = CoarseSpace(grid, block, plan, local_solver.equation, *shared)
-        self.iterate = AdditiveIteration(grid, block, plan, *shared, coarse_space)
+            coarse_space = CoarseSpace(ranks, block, plan, local_solver.equation, *shared)
+        self.iterate = AdditiveIteration(ranks, block, plan, *shared, coarse_space)
 
     def plan_fill(self, part: Block | None = None) -> Fill:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""

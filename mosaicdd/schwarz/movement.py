@@ -10,7 +10,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.layouts.root import rows_from_root, rows_to_root
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.layouts import block_of, lines_layout
 
 _PORTION = 2**20  # values that the root takes or gives at a time
@@ -25,13 +25,13 @@ class InterfaceMovement:
         Lattice cells.
     """
 
-    def __init__(self, grid: ProcessGrid, lattice: Lattice, halo: int):
-        self._grid = grid
+    def __init__(self, ranks: Ranks, lattice: Lattice, halo: int):
+        self._ranks = ranks
         self._lattice = lattice
         self._halo = halo
 
     def _layout(self, axis: int) -> Layout:
-        return lines_layout(self._grid, self._lattice, axis, halo=self._halo)
+        return lines_layout(self._ranks, self._lattice, axis, halo=self._halo)
 
     def scatter(self, lines: tuple[np.ndarray, np.ndarray] | None, v: Interface) -> None:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
@@ -40,7 +40,7 @@ class InterfaceMovement:
             part = rows_from_root(
                 lambda place, axis=axis: lines[axis][place],
                 layout,
-                self._grid.comm,
+                self._ranks.comm,
                 np.float64,
                 rows=_rows(layout),
             )
@@ -61,22 +61,22 @@ class InterfaceMovement:
         rows_to_root(
             _host(v.lines[axis][0]),
             layout,
-            self._grid.comm,
+            self._ranks.comm,
             lambda lines, rows: sink(lines, (rows, everything)),
             rows=_rows(layout),
         )
 
     def widen(self, v: Interface, halo: int) -> Interface:
         """Return the same values on blocks with another halo; ``v`` itself on a single rank."""
-        if self._grid.size == 1:
+        if self._ranks.size == 1:
             return v
-        block = block_of(self._grid, self._lattice, self._grid.rank, halo)
+        block = block_of(self._ranks, self._lattice, self._ranks.rank, halo)
         kind = {"device": v.flat.device, "dtype": v.flat.dtype}
         wide = Interface(block, problems=v.problems, **kind)
         for axis in (0, 1):
-            target = lines_layout(self._grid, self._lattice, axis, halo=halo)
+            target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
             given = _host(v.lines[axis])
-            move = Redistribution(self._layout(axis), target, self._grid.comm, given.dtype)
+            move = Redistribution(self._layout(axis), target, self._ranks.comm, given.dtype)
             for mine, lines in zip(given, wide.lines[axis], strict=True):
                 lines.copy_(torch.from_numpy(move(mine)))
         return wide

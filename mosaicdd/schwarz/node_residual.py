@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fill import Strip
 
 
@@ -23,8 +23,8 @@ class NodeResidual:
         What the field is filled from.
     """
 
-    def __init__(self, grid: ProcessGrid, v: Interface):
-        self._grid = grid
+    def __init__(self, ranks: Ranks, v: Interface):
+        self._ranks = ranks
         self._v = v
         self._squares = np.zeros(v.problems)
 
@@ -45,4 +45,4 @@ class NodeResidual:
     def root_mean_square(self) -> np.ndarray:
         """Return the root mean square of ``T v - v`` over the centres of the tiles."""
         centres = math.prod(cells // 2 for cells in self._v.block.lattice.cells)
-        return np.sqrt(self._grid.sum(self._squares) / centres)
+        return np.sqrt(self._ranks.sum(self._squares) / centres)

@@ -13,7 +13,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.base import Plan
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.iteration import Iteration, Measure
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -31,14 +31,14 @@ class PhaseIteration(Iteration):
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         block: Block,
         plan: Plan,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,
     ):
-        self._grid = grid
+        self._ranks = ranks
         self._sweep = Sweep(block, plan, settings, problems, clock)
         self._sync = settings.sync
         self._communicating = clock.part("communication")
@@ -53,8 +53,8 @@ class PhaseIteration(Iteration):
             ]
             self._phases.append(self._sweep.batches(tuple(members), step=2))
         self._agreements = []
-        if grid.size > 1:
-            self._exchange = interface_exchange(grid, block, settings, problems)
+        if ranks.size > 1:
+            self._exchange = interface_exchange(ranks, block, settings, problems)
             if self._sync == "phase":
                 put = self._sweep.put
                 self._agreements = [self._agreement(phase, put) for phase in self._phases]
@@ -93,7 +93,7 @@ class PhaseIteration(Iteration):
         if measure is not None:
             mine = measure()
             with self._communicating:
-                totals = self._grid.sum(mine)
+                totals = self._ranks.sum(mine)
         out.flat.copy_(v.flat)
         for number, phase in enumerate(self._phases):
             for batch in phase:

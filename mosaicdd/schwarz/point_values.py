@@ -15,7 +15,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.points import Cover, covers, owned_points
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.movement import InterfaceMovement
@@ -37,7 +37,7 @@ class PointValues:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         local_solver: LocalSolver,
         movement: InterfaceMovement,
         points: np.ndarray,
@@ -50,7 +50,7 @@ class PointValues:
                 "an exact local solver has values at grid nodes only; points between them need a "
                 "network, without --out-of-range exact and --certify"
             )
-        self._grid = grid
+        self._ranks = ranks
         self._movement = movement
         self._points = points
         self._plan = local_solver.plan_points(device=device, dtype=dtype)
@@ -69,7 +69,7 @@ class PointValues:
         edge = np.flatnonzero(owned & ~inside)
         for problem, boundary in enumerate(boundaries):
             values[problem, edge] = _on_edge(boundary, points[edge])
-        return self._grid.sum(values)
+        return self._ranks.sum(values)
 
     def _predict(self, v: Interface, problem: int, cover: Cover) -> np.ndarray:
         """Return what one subdomain per point predicts there."""

@@ -13,7 +13,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.acceleration import CHEBYSHEV, gmres, stationary
@@ -74,7 +74,7 @@ class SchwarzSolver:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         lattice: Lattice,
         local_solver: LocalSolver,
         settings: SolveSettings,
@@ -94,11 +94,11 @@ class SchwarzSolver:
                 f"{problems} problems at once need an iteration without inner products, a "
                 "certificate or an aim for the MAE: use --batch 1"
             )
-        self.block = block_of(grid, lattice, grid.rank, settings.halo_depth)
+        self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
         self.settings = settings
         self.problems = problems
         self.clock = clock or Stopwatch()
-        self._grid = grid
+        self._ranks = ranks
         self._kind = {"device": settings.device, "dtype": settings.dtype}
         self._outside_range = local_solver.outside_range(**self._kind)
         self.method = self._plan(local_solver, settings)
@@ -112,17 +112,17 @@ class SchwarzSolver:
             self._window_fill = WindowFill(self._filling, window)
         self._wanted = fill
         self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
-        self.movement = InterfaceMovement(grid, lattice, settings.halo_depth)
-        self.layout = field_layout(grid, lattice)
+        self.movement = InterfaceMovement(ranks, lattice, settings.halo_depth)
+        self.layout = field_layout(ranks, lattice)
         self._discrete_residual = DiscreteResidual(
-            grid, lattice.grid, local_solver.equation, problems
+            ranks, lattice.grid, local_solver.equation, problems
         )
         self._edge_error = EdgeError(
-            grid, self.block, self._filling.local_solver, self._exact.local_solver, **self._kind
+            ranks, self.block, self._filling.local_solver, self._exact.local_solver, **self._kind
         )
 
     def _plan(self, local_solver: LocalSolver, settings: SolveSettings) -> Method:
-        return Method(self._grid, self.block, local_solver, settings, self.problems, self.clock)
+        return Method(self._ranks, self.block, local_solver, settings, self.problems, self.clock)
 
     def _exact_method(self, local_solver: LocalSolver) -> Method:
         """Plan the two-level method with the exact local solver, if it is not planned yet."""
@@ -152,7 +152,7 @@ class SchwarzSolver:
             If the local solver that the field is filled by has values at grid nodes only.
         """
         local_solver = self._filling.local_solver
-        return PointValues(self._grid, local_solver, self.movement, points, **self._kind)
+        return PointValues(self._ranks, local_solver, self.movement, points, **self._kind)
 
     def solve(self, boundary: Boundary, **options) -> Solution:
         """Solve for boundary data; options as those of `solve_many`."""
@@ -200,14 +200,14 @@ class SchwarzSolver:
         v.impose(boundaries)
         observers = {"progress": progress, "watch": watch}
         rule = self.settings.stopping
-        monitor = Monitor(self._grid, rule, v, reference=reference, **observers)
+        monitor = Monitor(self._ranks, rule, v, reference=reference, **observers)
         if history is not None:
             monitor.history = history.followed_by(History())
         drive = _DRIVERS[self.settings.acceleration]
         v, statuses = drive(self.method.iterate, v, monitor)
         histories, certificate = monitor.histories, None
         if self.settings.certify is not None and statuses != ["interrupted"]:
-            monitor = Monitor(self._grid, rule, v, **observers)
+            monitor = Monitor(self._ranks, rule, v, **observers)
             certify = Certifier(
                 self._exact.iterate,
                 lambda v: self._residual_of_fill(v, boundaries),
@@ -269,7 +269,7 @@ class SchwarzSolver:
             else:
                 sink(strips)
             return fields, unknown, unknown
-        node_residual = NodeResidual(self._grid, v)
+        node_residual = NodeResidual(self._ranks, v)
         if sink is None:
             block = self._fill.block
             region = torch.empty(self.problems, *(n + 1 for n in block.cells), **self._kind)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.norms import OwnedNorms
 
@@ -116,7 +116,7 @@ class Monitor:
 
     def __init__(
         self,
-        grid: ProcessGrid,
+        ranks: Ranks,
         rule: StoppingRule,
         v: Interface,
         *,
@@ -124,7 +124,7 @@ class Monitor:
         progress=None,
         watch: Watch | None = None,
     ):
-        self._grid = grid
+        self._ranks = ranks
         self.rule = rule
         self._reference = reference
         self._progress = progress
@@ -172,16 +172,16 @@ class Monitor:
     def mean(self, *values: torch.Tensor) -> np.ndarray:
         """Add up values of all ranks, one after another in one array, per interface node."""
         mine = torch.cat([v.reshape(-1).double() for v in values]).cpu().numpy()
-        return self._grid.sum(mine) / self._unknowns
+        return self._ranks.sum(mine) / self._unknowns
 
     def total(self, mine: np.ndarray) -> np.ndarray:
         """Add up what the ranks measured."""
-        return self._grid.sum(mine)
+        return self._ranks.sum(mine)
 
     def distance(self, one: Interface, other: Interface) -> np.ndarray:
         """Return the root mean square of a difference over the interface, of each problem."""
         squares = self._norms.square_of_difference(one, other)
-        return np.sqrt(self._grid.sum(squares) / self._unknowns)
+        return np.sqrt(self._ranks.sum(squares) / self._unknowns)
 
     def record(self, old: Interface, new: Interface, residual: torch.Tensor) -> str | None:
         """Measure an iteration of the only problem at once; return its status if it is the last.

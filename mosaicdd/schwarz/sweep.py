@@ -15,7 +15,7 @@ from mosaicdd.lattice.sharing import interface_received, interface_sent
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
 from mosaicdd.local_solvers.base import Plan
 from mosaicdd.parallel.halo import HaloExchange
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -102,7 +102,7 @@ class AdditiveSweep(Sweep):
 
 
 def interface_exchange(
-    grid: ProcessGrid, block: Block, settings: SolveSettings, problems: int = 1
+    ranks: Ranks, block: Block, settings: SolveSettings, problems: int = 1
 ) -> HaloExchange:
     """Plan the exchange of what neighbouring blocks contribute to each other's interface.
 
@@ -111,18 +111,18 @@ def interface_exchange(
     ValueError
         If a region would reach beyond the neighbours.
     """
-    for count, ranks in zip(block.lattice.subdomains, grid.dims, strict=True):
-        if ranks > 1 and count // ranks < block.halo:
+    for count, across in zip(block.lattice.subdomains, ranks.dims, strict=True):
+        if across > 1 and count // across < block.halo:
             raise ValueError(
                 f"a halo depth of {block.halo} needs as many subdomains per rank along each axis, "
-                f"{count} on {ranks} ranks leave {count // ranks}; use --halo-depth "
-                f"{count // ranks}"
+                f"{count} on {across} ranks leave {count // across}; use --halo-depth "
+                f"{count // across}"
             )
     kind = {"device": settings.device, "dtype": settings.dtype}
     values = problems * sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
     shapes = Interface(block, problems=problems, flat=torch.empty(values, **kind), **kind)
     return HaloExchange(
-        grid,
+        ranks,
         shapes.lines,
         lambda direction: interface_sent(block, direction),
         lambda direction: interface_received(block, direction),

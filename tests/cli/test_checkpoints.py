@@ -102,16 +102,16 @@ def test_a_checkpoint_of_no_use_is_one_line_and_exit_2(damage, tmp_path):
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
-    make_lattice, make_grid, all_dims, common_path
+    make_lattice, make_ranks, all_dims, common_path
 ):
     lattice = make_lattice((9, 14))
     boundary = Boundary.of_gaussian_process(lattice.grid)
     exact = ExactSolver(LAPLACE, lattice.subdomain)
     for dims in all_dims:
-        grid = make_grid(dims)
-        solver = SchwarzSolver(grid, lattice, exact, SolveSettings())
+        ranks = make_ranks(dims)
+        solver = SchwarzSolver(ranks, lattice, exact, SolveSettings())
         checkpoints = Checkpoints(
-            common_path / "out.h5", grid, lattice, solver.settings, exact, boundary
+            common_path / "out.h5", ranks, lattice, solver.settings, exact, boundary
         )
         v = solver.solve(boundary).interface
         history = History([1.0], [2.0], [3.0], [4.0])

@@ -130,23 +130,23 @@ def test_between_the_nodes_a_smooth_solution_is_about_as_good_as_interpolated(so
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("solver", ["laplace", "laplace-sdnet"])
-def test_ranks_do_not_change_the_values(solver, solve, make_grid, comm):
+def test_ranks_do_not_change_the_values(solver, solve, make_ranks, comm):
     points = between_nodes()
     arguments = ("--local-solver", solver, "--boundary", "gp:seed=1")
     _, values = solve(points, *arguments)
     _, turned = solve(points, *arguments, "--dims", f"1x{comm.size}")
     # Ranks add up in another order: units in the last place of values of order 1, per iteration.
     np.testing.assert_allclose(values, turned, rtol=0, atol=1e-12)
-    serial = comm.bcast(_alone(points, solver, make_grid) if comm.rank == 0 else None)
+    serial = comm.bcast(_alone(points, solver, make_ranks) if comm.rank == 0 else None)
     np.testing.assert_allclose(values, serial, rtol=0, atol=1e-12)
 
 
-def _alone(points, solver, make_grid):
+def _alone(points, solver, make_ranks):
     """Solve on this rank alone."""
     network = load_local_solver(solver, LAPLACE)
     settings = SolveSettings(stopping=StoppingRule(rtol=1e-7))
     lattice = Lattice(GRID, network.subdomain)
-    alone = SchwarzSolver(make_grid(alone=True), lattice, network, settings)
+    alone = SchwarzSolver(make_ranks(alone=True), lattice, network, settings)
     boundary = Boundary.of_gaussian_process(GRID, seed=1)
     evaluate = alone.plan_points(on_grid(points, GRID))
     return evaluate(alone.solve(boundary).interface, [boundary])[0]

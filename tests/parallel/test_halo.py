@@ -23,23 +23,23 @@ MORE = [(0, 0), (1, 0), (0, 1), (2, 3), (7, 5)]
 
 
 @pytest.fixture
-def cases(all_dims, make_grid, make_lattice):
+def cases(all_dims, make_ranks, make_lattice):
     """Return process grids with this rank's block, for all dims, several lattices and depths."""
     found = []
     for dims in all_dims:
-        grid = make_grid(dims)
+        ranks = make_ranks(dims)
         for more, halo in itertools.product(MORE, DEPTHS):
             counts = [max(d * halo, d + m) for d, m in zip(dims, more, strict=True)]
             lattice = make_lattice([count + 1 for count in counts])
-            start, stop = grid.partition(lattice.subdomains)
+            start, stop = ranks.partition(lattice.subdomains)
             block = Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
-            found.append((grid, block))
+            found.append((ranks, block))
     return found
 
 
-def interface_exchange(grid, block, like, **options):
+def interface_exchange(ranks, block, like, **options):
     return HaloExchange(
-        grid,
+        ranks,
         like.lines,
         lambda direction: interface_sent(block, direction),
         lambda direction: interface_received(block, direction),
@@ -77,17 +77,17 @@ def whole_numbers(lattice, seed):
 
 @pytest.mark.ranks(*SIZES)
 def test_after_the_exchange_each_region_is_the_slice_of_the_global_field(cases, interface_of):
-    for grid, block in cases:
+    for ranks, block in cases:
         whole = interface_of(block, whole_numbers(block.lattice, seed=0))
         mine = share(block, whole)
-        interface_exchange(grid, block, mine).add(mine.lines)
+        interface_exchange(ranks, block, mine).add(mine.lines)
         assert torch.equal(mine.flat, whole.flat)
 
 
 @pytest.mark.ranks(*SIZES)
 def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, interface_of, comm):
     delays = np.random.default_rng(comm.rank).exponential(2e-4, (200, 2))  # seconds
-    for grid, block in cases[len(MORE) * len(DEPTHS) - 1 :: len(MORE) * len(DEPTHS)]:
+    for ranks, block in cases[len(MORE) * len(DEPTHS) - 1 :: len(MORE) * len(DEPTHS)]:
         mine, fields = None, []
         for number, (before, after) in enumerate(delays):
             if number < 10:
@@ -96,7 +96,7 @@ def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, inter
             given = share(block, whole)
             if mine is None:
                 mine = given
-                exchange = interface_exchange(grid, block, mine)
+                exchange = interface_exchange(ranks, block, mine)
             mine.flat.copy_(given.flat)
             time.sleep(before)
             exchange.add(mine.lines)
@@ -109,11 +109,11 @@ def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, inter
 
 @pytest.mark.ranks(*SIZES)
 def test_values_may_be_read_while_they_travel_and_are_complete_after_the_end(cases, interface_of):
-    for grid, block in cases:
+    for ranks, block in cases:
         whole = interface_of(block, whole_numbers(block.lattice, seed=0))
         mine = share(block, whole)
         before = mine.flat.clone()
-        exchange = interface_exchange(grid, block, mine)
+        exchange = interface_exchange(ranks, block, mine)
         exchange.start(mine.lines)
         assert torch.equal(mine.flat, before)
         exchange.finish()
@@ -126,11 +126,11 @@ def test_values_may_be_read_while_they_travel_and_are_complete_after_the_end(cas
 def test_single_precision_on_the_way_rounds_what_the_neighbours_contribute_and_nothing_else(
     cases, interface_of, random_field
 ):
-    for grid, block in cases:
+    for ranks, block in cases:
         whole = interface_of(block, random_field(block.lattice))
         mine = share(block, whole)
         own = mine.flat.clone()
-        exchange = interface_exchange(grid, block, mine, dtype=torch.float32)
+        exchange = interface_exchange(ranks, block, mine, dtype=torch.float32)
         exchange.add(mine.lines)
         # Up to three shares of numbers below 5, each rounded to 6e-8 of its size.
         np.testing.assert_allclose(mine.flat, whole.flat, rtol=0, atol=5 * 6e-8)
@@ -145,13 +145,13 @@ def test_an_exchange_takes_at_most_8_messages_and_a_quarter_of_the_paper_s_words
     # another, together 2 words per cell of the common side, so 4 per cell of both sides; the ends
     # and the four corners take less than 12 lattice cells. A halo of k cells, exchanged in every
     # k-th iteration, takes k times as much of the sides and k^2 of the corners.
-    for grid, block in cases:
+    for ranks, block in cases:
         like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
-        exchange = interface_exchange(grid, block, like)
+        exchange = interface_exchange(ranks, block, like)
         s, k = block.lattice.spacing, block.halo
         both_sides = sum(block.subdomains) * s
         assert exchange.messages <= 8
         assert exchange.words <= k * (4 * both_sides + 12 * k * s)
         if k == 1:
             assert exchange.words <= 8 * 2 * both_sides
-        assert (exchange.words > 0) == (grid.size > 1)
+        assert (exchange.words > 0) == (ranks.size > 1)

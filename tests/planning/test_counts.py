@@ -21,46 +21,48 @@ MORE = [(0, 0), (1, 0), (0, 1), (2, 3), (7, 5)]
 
 
 @pytest.fixture
-def cases(all_dims, make_grid, make_lattice):
+def cases(all_dims, make_ranks, make_lattice):
     """Return process grids and lattices, for all dims."""
     return [
-        (make_grid(dims), make_lattice([d + m + 1 for d, m in zip(dims, more, strict=True)]))
+        (make_ranks(dims), make_lattice([d + m + 1 for d, m in zip(dims, more, strict=True)]))
         for dims in all_dims
         for more in MORE
     ]
 
 
-def block_of(grid, lattice):
-    start, stop = grid.partition(lattice.subdomains)
+def block_of(ranks, lattice):
+    start, stop = ranks.partition(lattice.subdomains)
     return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop))
 
 
 @pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize("halo", [1, 2, 3])
 def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
-    for grid, lattice in cases:
-        block = dataclasses.replace(block_of(grid, lattice), halo=halo)
+    for ranks, lattice in cases:
+        block = dataclasses.replace(block_of(ranks, lattice), halo=halo)
         if min(block.subdomains) < halo:
             continue
         like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
         exchange = HaloExchange(
-            grid,
+            ranks,
             like.lines,
             lambda direction, block=block: interface_sent(block, direction),
             lambda direction, block=block: interface_received(block, direction),
         )
-        words = [Decomposition(lattice, grid.dims).words(d, halo)[grid.coords] for d in DIRECTIONS]
+        words = [
+            Decomposition(lattice, ranks.dims).words(d, halo)[ranks.coords] for d in DIRECTIONS
+        ]
         assert exchange.words == sum(words)
         assert exchange.messages == np.count_nonzero(words)
 
 
 @pytest.mark.ranks(*SIZES)
 def test_blocks_are_those_of_the_process_grid(cases):
-    for grid, lattice in cases:
-        block, planned = block_of(grid, lattice), Decomposition(lattice, grid.dims)
+    for ranks, lattice in cases:
+        block, planned = block_of(ranks, lattice), Decomposition(lattice, ranks.dims)
         like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
-        assert tuple(side[grid.coords] for side in planned.sides) == block.subdomains
-        assert planned.interface[grid.coords] == len(like.flat)
+        assert tuple(side[ranks.coords] for side in planned.sides) == block.subdomains
+        assert planned.interface[ranks.coords] == len(like.flat)
         assert planned.subdomains.sum() == math.prod(lattice.subdomains)
 
 

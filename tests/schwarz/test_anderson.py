@@ -57,12 +57,12 @@ def test_an_iteration_without_a_fixed_point_is_not_made_to_have_one(
 
 
 @RANKS
-def test_the_iterations_do_not_depend_on_the_ranks(make_lattice, make_solver, make_grid, problem):
+def test_the_iterations_do_not_depend_on_the_ranks(make_lattice, make_solver, make_ranks, problem):
     lattice = make_lattice((9, 14))
     boundary, _ = problem(lattice)
     serial, parallel = (
-        make_solver(lattice, grid=grid, accelerate="anderson").solve(boundary)
-        for grid in (make_grid(alone=True), make_grid())
+        make_solver(lattice, ranks=ranks, accelerate="anderson").solve(boundary)
+        for ranks in (make_ranks(alone=True), make_ranks())
     )
     assert parallel.iterations == serial.iterations
     # Weights from a 6 x 6 system of condition 1e14 at most carry rounding to 1e-14 of the

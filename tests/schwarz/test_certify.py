@@ -82,13 +82,13 @@ def test_a_better_network_saves_more_iterations(make_solver, make_lattice):
 
 
 @RANKS
-def test_the_certificate_does_not_depend_on_the_ranks(make_lattice, make_solver, make_grid):
+def test_the_certificate_does_not_depend_on_the_ranks(make_lattice, make_solver, make_ranks):
     lattice = make_lattice((9, 14), m=32)
     boundary = data("noise", lattice.grid)
     local_solver = network(NETWORKS["perturbed by 10 %"])
     serial, parallel = (
-        make_solver(lattice, grid=grid, local_solver=local_solver, certify=RTOL).solve(boundary)
-        for grid in (make_grid(alone=True), make_grid())
+        make_solver(lattice, ranks=ranks, local_solver=local_solver, certify=RTOL).solve(boundary)
+        for ranks in (make_ranks(alone=True), make_ranks())
     )
     assert parallel.certificate.iterations == serial.certificate.iterations
     assert parallel.iterations == serial.iterations

@@ -48,15 +48,15 @@ def test_they_save_a_sixth_of_the_iterations_at_least(name, data, make_lattice, 
 @RANKS
 @pytest.mark.parametrize("depth", [1, 2])
 def test_every_rank_takes_the_same_steps_as_one(
-    depth, make_lattice, make_solver, make_grid, all_dims, problem
+    depth, make_lattice, make_solver, make_ranks, all_dims, problem
 ):
     lattice = make_lattice((13, 14))
     boundary, _ = problem(lattice)
     for steps in range(1, 6):  # each factor once, and the first again
         solve = {"max_iterations": steps, "rtol": 0.0}
         serial = make_solver(lattice, **solve).solve(boundary).field
-        for grid in map(make_grid, all_dims):
-            solver = make_solver(lattice, grid=grid, halo_depth=depth, **solve)
+        for ranks in map(make_ranks, all_dims):
+            solver = make_solver(lattice, ranks=ranks, halo_depth=depth, **solve)
             solution = solver.solve(boundary)
             np.testing.assert_allclose(
                 solution.field, serial[solution.place], rtol=0, atol=1e-13 * 4

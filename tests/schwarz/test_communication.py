@@ -34,7 +34,7 @@ class Counting(MPI.Cartcomm):
 
 
 @pytest.fixture
-def observed(make_lattice, make_solver, make_grid, problem, monkeypatch):
+def observed(make_lattice, make_solver, make_ranks, problem, monkeypatch):
     """Return a function that solves and gives what was counted after each iteration."""
 
     def solve(iterations=20, **settings):
@@ -45,12 +45,12 @@ def observed(make_lattice, make_solver, make_grid, problem, monkeypatch):
             "start",
             lambda self, arrays: (exchanges.append(self), start(self, arrays)),
         )
-        grid = make_grid()
+        ranks = make_ranks()
         lattice = make_lattice((24, 24))
         boundary, _ = problem(lattice)
         settings = {"rtol": 0.0, "max_iterations": iterations} | settings
-        solver = make_solver(lattice, grid=grid, **settings)
-        grid.comm, seen = Counting(grid.comm), []
+        solver = make_solver(lattice, ranks=ranks, **settings)
+        ranks.comm, seen = Counting(ranks.comm), []
         Counting.collectives = 0
 
         def note(*_):
@@ -84,7 +84,7 @@ def test_deeper_halos_are_exchanged_less_often(depth, observed):
 
 
 @pytest.fixture
-def iterate_and_watch(make_lattice, make_solver, make_grid, problem, monkeypatch):
+def iterate_and_watch(make_lattice, make_solver, make_ranks, problem, monkeypatch):
     """Return a function: 130 iterations, with something called after the 20th and the 120th."""
 
     def run(levels, begin, end):
@@ -94,7 +94,7 @@ def iterate_and_watch(make_lattice, make_solver, make_grid, problem, monkeypatch
         monkeypatch.setattr("mosaicdd.schwarz.stopping._PATIENCE", most)
         settings = {"levels": levels, "rtol": 0.0, "max_iterations": most}
         calls = {20: begin, 120: end}
-        solver = make_solver(lattice, grid=make_grid(), **settings)
+        solver = make_solver(lattice, ranks=make_ranks(), **settings)
         solver.solve(boundary, progress=lambda number, *_: calls.get(number, int)())
 
     return run

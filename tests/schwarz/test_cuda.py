@@ -10,7 +10,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.parallel.process_grid import ProcessGrid
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.settings import SolveSettings
@@ -26,8 +26,8 @@ def _solver(device: str, **settings) -> SchwarzSolver:
     settings = SolveSettings(
         device=torch.device(device), stopping=StoppingRule(rtol=1e-10), **settings
     )
-    grid = ProcessGrid(MPI.COMM_SELF, (1, 1))
-    return SchwarzSolver(grid, _LATTICE, ExactSolver(LAPLACE, Subdomain()), settings)
+    ranks = Ranks(MPI.COMM_SELF, (1, 1))
+    return SchwarzSolver(ranks, _LATTICE, ExactSolver(LAPLACE, Subdomain()), settings)
 
 
 @pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])

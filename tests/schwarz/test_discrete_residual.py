@@ -30,7 +30,7 @@ def strips_of(block, field, rows):
 @pytest.mark.parametrize("cells", [(7, 7), (13, 8)])
 @pytest.mark.parametrize("rows", [1, 5, 1000])
 def test_it_is_the_residual_of_the_assembled_system(
-    rows, cells, equation, make_lattice, make_grid, all_dims, block_of, random_field
+    rows, cells, equation, make_lattice, make_ranks, all_dims, block_of, random_field
 ):
     lattice = make_lattice(cells)
     field = random_field(lattice)
@@ -38,10 +38,10 @@ def test_it_is_the_residual_of_the_assembled_system(
     b = system.right_hand_side(field)
     inside = field[1:-1, 1:-1].ravel()
     expected = np.linalg.norm(system.matrix @ inside - b) / np.linalg.norm(b)
-    for grid in map(make_grid, all_dims):
-        measure = DiscreteResidual(grid, lattice.grid, equation)
+    for ranks in map(make_ranks, all_dims):
+        measure = DiscreteResidual(ranks, lattice.grid, equation)
         for _ in range(2):  # it begins anew
-            for strip in strips_of(block_of(grid, lattice), field, rows):
+            for strip in strips_of(block_of(ranks, lattice), field, rows):
                 measure.add(strip)
             (found,) = measure.relative([Boundary.of_field(field)])
             # A sum of 1e3 squares in another order: 1e3 eps = 2e-13 at most.

@@ -22,11 +22,11 @@ def true_errors(solver, solution, truth):
 @RANKS
 @pytest.mark.parametrize("rtol", [1e-2, 1e-5, 1e-8])
 def test_what_the_iteration_leaves_is_estimated_from_above_and_within_two(
-    rtol, make_lattice, make_solver, make_grid, problem, comm
+    rtol, make_lattice, make_solver, make_ranks, problem, comm
 ):
     lattice = make_lattice((20, 20))
     boundary, truth = problem(lattice)
-    solver = make_solver(lattice, grid=make_grid(), rtol=rtol)
+    solver = make_solver(lattice, ranks=make_ranks(), rtol=rtol)
     solution = solver.solve(boundary)
     _, mean_square = true_errors(solver, solution, truth)
     error = np.sqrt(comm.allreduce(mean_square))
@@ -37,7 +37,7 @@ def test_what_the_iteration_leaves_is_estimated_from_above_and_within_two(
 
 @RANKS
 def test_the_local_solver_s_own_error_is_in_it(
-    make_lattice, make_solver, make_grid, problem, changed_exact, comm
+    make_lattice, make_solver, make_ranks, problem, changed_exact, comm
 ):
     def spoil(g, out):
         out += 1e-4 * (g[:, :1] - g[:, 16:17])
@@ -45,7 +45,7 @@ def test_the_local_solver_s_own_error_is_in_it(
     lattice = make_lattice((20, 20))
     boundary, truth = problem(lattice)
     local_solver = changed_exact(lattice.subdomain, spoil, linear=True)
-    solver = make_solver(lattice, grid=make_grid(), local_solver=local_solver)
+    solver = make_solver(lattice, ranks=make_ranks(), local_solver=local_solver)
     solution = solver.solve(boundary)
     _, mean_square = true_errors(solver, solution, truth)
     error = np.sqrt(comm.allreduce(mean_square))
@@ -55,11 +55,11 @@ def test_the_local_solver_s_own_error_is_in_it(
 
 @RANKS
 def test_the_estimates_at_the_lattice_nodes_follow_the_errors_there(
-    make_lattice, make_solver, make_grid, problem
+    make_lattice, make_solver, make_ranks, problem
 ):
     lattice = make_lattice((20, 20))
     boundary, truth = problem(lattice)
-    solver = make_solver(lattice, grid=make_grid(), rtol=1e-4)
+    solver = make_solver(lattice, ranks=make_ranks(), rtol=1e-4)
     solution = solver.solve(boundary)
     nodes, _ = true_errors(solver, solution, truth)
     s, estimate = lattice.spacing, solution.error_estimate
@@ -72,7 +72,7 @@ def test_the_estimates_at_the_lattice_nodes_follow_the_errors_there(
 
 @RANKS
 def test_errors_between_the_lines_along_the_edge_are_in_it(
-    make_lattice, make_solver, make_grid, comm
+    make_lattice, make_solver, make_ranks, comm
 ):
     lattice = make_lattice((7, 6), m=32)
     nodes = np.arange(2 * sum(lattice.grid.shape))
@@ -81,8 +81,8 @@ def test_errors_between_the_lines_along_the_edge_are_in_it(
     truth = solve_by_sine_transform(LAPLACE, boundary)
     network = load_local_solver("laplace")
     alone, together = (
-        make_solver(lattice, grid=grid, local_solver=network)
-        for grid in (make_grid(alone=True), make_grid())
+        make_solver(lattice, ranks=ranks, local_solver=network)
+        for ranks in (make_ranks(alone=True), make_ranks())
     )
     solution = alone.solve(boundary)
     inside = (solution.field.numpy() - truth)[1:-1, 1:-1]

@@ -32,9 +32,9 @@ METHODS = {
 def plan_on(block_of):
     """Return a function that plans a method with the exact local solver on a process grid."""
 
-    def make(lattice, grid, **settings):
+    def make(lattice, ranks, **settings):
         exact = ExactSolver(LAPLACE, lattice.subdomain)
-        return Method(grid, block_of(grid, lattice), exact, SolveSettings(**settings))
+        return Method(ranks, block_of(ranks, lattice), exact, SolveSettings(**settings))
 
     return make
 
@@ -43,8 +43,8 @@ def plan_on(block_of):
 def plan(lattice, plan_on):
     """Return such a function for one lattice."""
 
-    def make(grid, **settings):
-        return plan_on(lattice, grid, **settings)
+    def make(ranks, **settings):
+        return plan_on(lattice, ranks, **settings)
 
     return make
 
@@ -57,11 +57,11 @@ def lattice(make_lattice):
 @RANKS
 @pytest.mark.parametrize("name", METHODS)
 def test_the_discrete_solution_is_a_fixed_point(
-    name, lattice, problem, all_dims, make_grid, plan, interface_of
+    name, lattice, problem, all_dims, make_ranks, plan, interface_of
 ):
     _, field = problem(lattice)
-    for grid in map(make_grid, all_dims):
-        method = plan(grid, batch_subdomains=5, **METHODS[name])
+    for ranks in map(make_ranks, all_dims):
+        method = plan(ranks, batch_subdomains=5, **METHODS[name])
         v = interface_of(method.block, field)
         out = v.like(torch.full_like(v.flat, torch.nan))
         out.copy_boundary(v)
@@ -77,11 +77,11 @@ def test_the_discrete_solution_is_a_fixed_point(
 @RANKS
 @pytest.mark.parametrize("batch", [8, 100, 10_000])
 def test_filling_the_solution_s_interface_gives_the_solution(
-    batch, lattice, problem, all_dims, make_grid, plan, interface_of
+    batch, lattice, problem, all_dims, make_ranks, plan, interface_of
 ):
     _, field = problem(lattice)
-    for grid in map(make_grid, all_dims):
-        method = plan(grid, batch_subdomains=batch)
+    for ranks in map(make_ranks, all_dims):
+        method = plan(ranks, batch_subdomains=batch)
         fill = method.plan_fill()
         v = interface_of(fill.block, field)
         for _ in range(2):  # a second call overwrites the first
@@ -103,13 +103,13 @@ def test_filling_the_solution_s_interface_gives_the_solution(
 @RANKS
 @pytest.mark.parametrize("cells", [(8, 9), (7, 8), (9, 9)])
 def test_a_tile_is_filled_from_its_own_perimeter(
-    cells, make_lattice, all_dims, make_grid, plan_on, interface_of, random_field
+    cells, make_lattice, all_dims, make_ranks, plan_on, interface_of, random_field
 ):
     lattice = make_lattice(cells)
     field = random_field(lattice)
     expected = filled_tile_by_tile(field, lattice)
-    for grid in map(make_grid, all_dims):
-        fill = plan_on(lattice, grid).plan_fill()
+    for ranks in map(make_ranks, all_dims):
+        fill = plan_on(lattice, ranks).plan_fill()
         place = fill.block.owned_nodes()[1]
         filled = np.full(field.shape, np.nan)
         for strip in fill.strips(interface_of(fill.block, field)):
@@ -143,20 +143,20 @@ def filled_tile_by_tile(field, lattice):
 
 @RANKS
 def test_the_residual_of_the_fill_is_that_of_the_sweep_at_the_centres_of_the_tiles(
-    lattice, all_dims, make_grid, plan, interface_of, random_field
+    lattice, all_dims, make_ranks, plan, interface_of, random_field
 ):
-    for grid in map(make_grid, all_dims):
-        method = plan(grid, levels=1)
+    for ranks in map(make_ranks, all_dims):
+        method = plan(ranks, levels=1)
         field = random_field(lattice)
         v = interface_of(method.block, field)
-        residual, fill = NodeResidual(grid, v), method.plan_fill()
+        residual, fill = NodeResidual(ranks, v), method.plan_fill()
         for strip in fill.strips(interface_of(fill.block, field)):
             residual.add(strip)
         start = method.block.start
         odd = method.iterate(v, v.like_boundary())[
             0, (start[0] + 1) % 2 :: 2, (start[1] + 1) % 2 :: 2
         ]
-        squares = grid.sum(np.array([odd.square().sum().item(), odd.numel()]))
+        squares = ranks.sum(np.array([odd.square().sum().item(), odd.numel()]))
         expected = np.sqrt(squares[0] / squares[1])
         assert residual.root_mean_square()[0] == pytest.approx(expected, rel=1e-12)
 
@@ -172,10 +172,10 @@ def interpolated(block, nodes, cpu):
     return v
 
 
-def test_one_iteration_removes_an_error_that_the_coarse_space_holds(lattice, make_grid, plan, cpu):
+def test_one_iteration_removes_an_error_that_the_coarse_space_holds(lattice, make_ranks, plan, cpu):
     # The solution is 0; with v = P c the residual is -(I - T) P c, the correction -c and so the
     # next iterate T (P c - P c) = 0.
-    method = plan(make_grid(alone=True))
+    method = plan(make_ranks(alone=True))
     c = np.zeros([n + 1 for n in lattice.cells])
     c[1:-1, 1:-1] = np.random.default_rng(0).standard_normal(lattice.subdomains)
     v = interpolated(method.block, c, cpu)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+from mosaicdd.parallel.ranks import Ranks, choose_dims
 
 # As in test_ranks.py.
 RELATIVE = 1e-12
@@ -28,8 +28,8 @@ def test_any_number_of_ranks_up_to_sixteen(comm, make_lattice, make_solver, prob
     for size in range(1, comm.size + 1):
         part = comm.Split(0 if comm.rank < size else MPI.UNDEFINED)
         if part != MPI.COMM_NULL:
-            grid = ProcessGrid(part, choose_dims(size, lattice.subdomains))
-            require_equal(make_solver(lattice, grid=grid).solve(boundary), serial)
+            ranks = Ranks(part, choose_dims(size, lattice.subdomains))
+            require_equal(make_solver(lattice, ranks=ranks).solve(boundary), serial)
             part.Free()
         comm.Barrier()
 
@@ -37,13 +37,15 @@ def test_any_number_of_ranks_up_to_sixteen(comm, make_lattice, make_solver, prob
 @pytest.mark.ranks(1, 2, 3, 4, 6, 16)
 @pytest.mark.parametrize("levels", [1, 2])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_halos_of_any_depth(depth, levels, make_lattice, make_solver, make_grid, all_dims, problem):
+def test_halos_of_any_depth(
+    depth, levels, make_lattice, make_solver, make_ranks, all_dims, problem
+):
     lattice = make_lattice([3 * max(dims[axis] for dims in all_dims) + 3 for axis in (0, 1)])
     boundary, _ = problem(lattice)
     settings = {"levels": levels, "rtol": 1e-6 if levels == 1 else 1e-10, "max_iterations": 40}
     serial = make_solver(lattice, **settings).solve(boundary)
-    for grid in map(make_grid, all_dims[:: max(1, len(all_dims) // 3)]):
-        solution = make_solver(lattice, grid=grid, halo_depth=depth, **settings).solve(boundary)
+    for ranks in map(make_ranks, all_dims[:: max(1, len(all_dims) // 3)]):
+        solution = make_solver(lattice, ranks=ranks, halo_depth=depth, **settings).solve(boundary)
         assert solution.iterations == serial.iterations
         np.testing.assert_allclose(
             solution.field,
@@ -55,8 +57,8 @@ def test_halos_of_any_depth(depth, levels, make_lattice, make_solver, make_grid,
 
 @pytest.mark.ranks(2, 4)
 def test_a_halo_deeper_than_a_rank_s_block_is_refused(
-    make_lattice, make_solver, make_grid, problem
+    make_lattice, make_solver, make_ranks, problem
 ):
     lattice = make_lattice((5, 5))
     with pytest.raises(ValueError, match="--halo-depth 2"):
-        make_solver(lattice, grid=make_grid(), halo_depth=3)
+        make_solver(lattice, ranks=make_ranks(), halo_depth=3)

@@ -10,14 +10,14 @@ from mosaicdd.schwarz.range_check import subdomains_outside
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("batch", [1, 5, 1000])
 def test_each_subdomain_is_judged_by_its_perimeter(
-    batch, make_lattice, make_grid, all_dims, block_of, interface_of, random_field
+    batch, make_lattice, make_ranks, all_dims, block_of, interface_of, random_field
 ):
     lattice = make_lattice((7, 11))
     field = random_field(lattice)
     y, x = lattice.subdomain.perimeter.T
     s = lattice.spacing
-    for grid in map(make_grid, all_dims):
-        block = block_of(grid, lattice)
+    for ranks in map(make_ranks, all_dims):
+        block = block_of(ranks, lattice)
         found = subdomains_outside(
             interface_of(block, field), block, lambda g: g.sum(dim=1) > 0, batch
         )

@@ -33,13 +33,13 @@ def require_part(solution, serial):
 @RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP])
 def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
-    settings, make_lattice, make_solver, make_grid, all_dims, problem
+    settings, make_lattice, make_solver, make_ranks, all_dims, problem
 ):
     lattice = make_lattice((208 // 16, 480 // 16), m=32)
     boundary, _ = problem(lattice)
     serial = make_solver(lattice, **settings).solve(boundary)
-    for grid in map(make_grid, all_dims):
-        solution = make_solver(lattice, grid=grid, **settings).solve(boundary)
+    for ranks in map(make_ranks, all_dims):
+        solution = make_solver(lattice, ranks=ranks, **settings).solve(boundary)
         assert solution.status == serial.status
         assert solution.iterations == serial.iterations
         require_part(solution, serial)
@@ -51,28 +51,28 @@ def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
 @RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP])
 def test_one_subdomain_per_rank_is_enough(
-    settings, make_lattice, make_solver, make_grid, all_dims, problem
+    settings, make_lattice, make_solver, make_ranks, all_dims, problem
 ):
     for dims in all_dims:
         lattice = make_lattice([n + 1 for n in dims])
         boundary, _ = problem(lattice)
         serial = make_solver(lattice, **settings).solve(boundary)
-        solution = make_solver(lattice, grid=make_grid(dims), **settings).solve(boundary)
+        solution = make_solver(lattice, ranks=make_ranks(dims), **settings).solve(boundary)
         assert solution.iterations == serial.iterations
         require_part(solution, serial)
 
 
 @SEVERAL
 def test_exchanging_once_per_iteration_reaches_the_same_solution(
-    make_lattice, make_solver, make_grid, all_dims, problem
+    make_lattice, make_solver, make_ranks, all_dims, problem
 ):
     lattice = make_lattice((7, 8))
     boundary, truth = problem(lattice)
     precise = {"rtol": 1e-6, "max_iterations": 1000}
     in_step = make_solver(lattice, **IN_STEP | precise).solve(boundary)
     additive = make_solver(lattice, levels=1, **precise).solve(boundary)
-    for grid in map(make_grid, all_dims):
-        solution = make_solver(lattice, grid=grid, **RELAXED | precise).solve(boundary)
+    for ranks in map(make_ranks, all_dims):
+        solution = make_solver(lattice, ranks=ranks, **RELAXED | precise).solve(boundary)
         assert solution.status == "converged_rtol"
         # The error is at most 10 times the update (FINDINGS: 19 at 16 lattice cells), and at one
         # node sqrt(unknowns) = 20 times its mean square.
@@ -86,25 +86,25 @@ def test_exchanging_once_per_iteration_reaches_the_same_solution(
 @RANKS
 @pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])
 def test_the_result_is_the_discrete_solution(
-    accelerate, make_lattice, make_solver, make_grid, problem
+    accelerate, make_lattice, make_solver, make_ranks, problem
 ):
     lattice = make_lattice((16, 13), m=32)
     boundary, truth = problem(lattice)
-    solution = make_solver(lattice, grid=make_grid(), accelerate=accelerate).solve(boundary)
+    solution = make_solver(lattice, ranks=make_ranks(), accelerate=accelerate).solve(boundary)
     # The mean square update is 1e-10 of values below 4; at one node up to sqrt(unknowns) = 80 times.
     np.testing.assert_allclose(solution.field, truth[solution.place], rtol=0, atol=80 * 4e-10)
 
 
 @SEVERAL
-def test_all_ranks_stop_at_the_same_mae_as_one(make_lattice, make_solver, make_grid, problem):
+def test_all_ranks_stop_at_the_same_mae_as_one(make_lattice, make_solver, make_ranks, problem):
     lattice = make_lattice((10, 9))
     boundary, truth = problem(lattice)
     settings = {"levels": 1, "mae": 0.02, "max_iterations": 1000}
     alone = make_solver(lattice, **settings)
     serial = alone.solve(boundary, reference=alone.reference(truth))
-    grid = make_grid()
-    solver = make_solver(lattice, grid=grid, **settings)
-    reference = solver.reference(truth if grid.is_root else None)
+    ranks = make_ranks()
+    solver = make_solver(lattice, ranks=ranks, **settings)
+    reference = solver.reference(truth if ranks.is_root else None)
     solution = solver.solve(boundary, reference=reference)
     assert solution.status == "converged_atol"
     # 32 products and a sum over 1,000 unknowns in another order.
@@ -114,12 +114,12 @@ def test_all_ranks_stop_at_the_same_mae_as_one(make_lattice, make_solver, make_g
 @RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP, RELAXED])
 def test_nan_in_the_boundary_data_ends_the_iteration_on_all_ranks(
-    settings, make_lattice, make_solver, make_grid, problem
+    settings, make_lattice, make_solver, make_ranks, problem
 ):
     lattice = make_lattice((8, 9))
     boundary, _ = problem(lattice)
     boundary.top[30] = np.nan  # after the check; only the ranks at the top see it
-    solution = make_solver(lattice, grid=make_grid(), **settings).solve(boundary)
+    solution = make_solver(lattice, ranks=make_ranks(), **settings).solve(boundary)
     assert solution.status == "diverged_nan"
     assert not solution.converged
     assert solution.iterations <= 2
@@ -129,7 +129,7 @@ def test_nan_in_the_boundary_data_ends_the_iteration_on_all_ranks(
 @RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP, RELAXED])
 def test_nan_from_the_local_solver_of_one_rank_ends_the_iteration_on_all_ranks(
-    settings, make_lattice, make_solver, make_grid, problem, changed_exact, comm
+    settings, make_lattice, make_solver, make_ranks, problem, changed_exact, comm
 ):
     calls = []
 
@@ -142,7 +142,7 @@ def test_nan_from_the_local_solver_of_one_rank_ends_the_iteration_on_all_ranks(
     boundary, _ = problem(lattice)
     local_solver = changed_exact(lattice.subdomain, fail_later, linear=True)
     settings = settings | {"rtol": 1e-14, "batch_subdomains": 2, "max_iterations": 1000}
-    solver = make_solver(lattice, grid=make_grid(), local_solver=local_solver, **settings)
+    solver = make_solver(lattice, ranks=make_ranks(), local_solver=local_solver, **settings)
     solution = solver.solve(boundary)
     assert solution.status == "diverged_nan"
     assert len(set(comm.allgather(solution.iterations))) == 1
@@ -151,13 +151,13 @@ def test_nan_from_the_local_solver_of_one_rank_ends_the_iteration_on_all_ranks(
 @RANKS
 @pytest.mark.parametrize("settings", [ADDITIVE[2], IN_STEP, RELAXED])
 def test_a_local_solver_that_amplifies_ends_as_diverged_on_all_ranks(
-    settings, make_lattice, make_solver, make_grid, problem, changed_exact, comm
+    settings, make_lattice, make_solver, make_ranks, problem, changed_exact, comm
 ):
     lattice = make_lattice((8, 9))
     boundary, _ = problem(lattice)
     local_solver = changed_exact(lattice.subdomain, lambda g, out: out.mul_(2), linear=True)
     settings = settings | {"max_iterations": 1000}
-    solver = make_solver(lattice, grid=make_grid(), local_solver=local_solver, **settings)
+    solver = make_solver(lattice, ranks=make_ranks(), local_solver=local_solver, **settings)
     solution = solver.solve(boundary)
     assert solution.status == "diverged_tolerance"
     # A value is multiplied by 2, or with phases by 16 at most: a factor of 1e6 takes 5 iterations.
@@ -166,8 +166,10 @@ def test_a_local_solver_that_amplifies_ends_as_diverged_on_all_ranks(
 
 
 @SEVERAL
-def test_ranks_that_do_not_fit_the_lattice_are_refused_on_all(make_lattice, make_solver, make_grid):
+def test_ranks_that_do_not_fit_the_lattice_are_refused_on_all(
+    make_lattice, make_solver, make_ranks
+):
     lattice = make_lattice((2, 2))
-    grid = make_grid()
+    ranks = make_ranks()
     with pytest.raises(ValueError, match="lattice has only 1 subdomains"):
-        make_solver(lattice, grid=grid)
+        make_solver(lattice, ranks=ranks)

@@ -20,14 +20,14 @@ def interrupting(watch, rank, iteration):
 
 @SEVERAL
 def test_an_interrupt_of_one_rank_stops_all_after_the_same_iteration(
-    make_lattice, make_solver, make_grid, problem, comm
+    make_lattice, make_solver, make_ranks, problem, comm
 ):
     lattice = make_lattice((7, 11))
     boundary, _ = problem(lattice)
-    grid = make_grid()
+    ranks = make_ranks()
     saved = []
     watch = Watch(lambda v, history: saved.append(len(history.update)))
-    solver = make_solver(lattice, grid=grid)
+    solver = make_solver(lattice, ranks=ranks)
     progress = interrupting(watch, comm.rank == comm.size - 1, 3)
     solution = solver.solve(boundary, watch=watch, progress=progress)
     assert solution.status == "interrupted"
@@ -37,11 +37,11 @@ def test_an_interrupt_of_one_rank_stops_all_after_the_same_iteration(
 
 @SEVERAL
 def test_going_on_from_an_interrupt_takes_the_same_iterations_to_the_same_field(
-    make_lattice, make_solver, make_grid, problem, comm
+    make_lattice, make_solver, make_ranks, problem, comm
 ):
     lattice = make_lattice((7, 11))
     boundary, _ = problem(lattice)
-    solver = make_solver(lattice, grid=make_grid())
+    solver = make_solver(lattice, ranks=make_ranks())
     whole = solver.solve(boundary)
     watch = Watch(lambda v, history: None)
     progress = interrupting(watch, comm.rank == 0, 4)
@@ -54,13 +54,13 @@ def test_going_on_from_an_interrupt_takes_the_same_iterations_to_the_same_field(
 
 @SEVERAL
 def test_checkpoints_that_one_clock_calls_for_are_written_by_all(
-    make_lattice, make_solver, make_grid, problem, comm
+    make_lattice, make_solver, make_ranks, problem, comm
 ):
     lattice = make_lattice((7, 11))
     boundary, _ = problem(lattice)
     saved = []
     seconds = 0.0 if comm.rank == 0 else float("inf")
     watch = Watch(lambda v, history: saved.append(len(history.update)), seconds)
-    solution = make_solver(lattice, grid=make_grid()).solve(boundary, watch=watch)
+    solution = make_solver(lattice, ranks=make_ranks()).solve(boundary, watch=watch)
     assert solution.converged
     assert saved == list(range(1, solution.iterations + 1))

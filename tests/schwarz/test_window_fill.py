@@ -8,11 +8,11 @@ from mosaicdd.schwarz.fill import Fill
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_every_rank_has_its_part_of_the_window(make_lattice, make_solver, problem, make_grid):
+def test_every_rank_has_its_part_of_the_window(make_lattice, make_solver, problem, make_ranks):
     lattice, window = make_lattice((9, 12)), Window((3, 30), (14, 49))
     boundary, _ = problem(lattice)
     whole = make_solver(lattice).solve(boundary).field.numpy()
-    solution = make_solver(lattice, grid=make_grid(), window=window).solve(boundary)
+    solution = make_solver(lattice, ranks=make_ranks(), window=window).solve(boundary)
     assert solution.place == window.clip(solution.place)
     # Ranks add up in another order: units in the last place of values of order 1.
     np.testing.assert_allclose(solution.field, whole[solution.place], rtol=0, atol=1e-12)

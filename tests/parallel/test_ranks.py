@@ -5,41 +5,41 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.process_grid import ProcessGrid, choose_dims
+from mosaicdd.parallel.ranks import Ranks, choose_dims
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_the_partition_covers_everything_once_and_evenly(all_dims, make_grid):
+def test_the_partition_covers_everything_once_and_evenly(all_dims, make_ranks):
     for dims, more in itertools.product(all_dims, itertools.product((0, 1, 2, 5), repeat=2)):
-        grid = make_grid(dims)
+        ranks = make_ranks(dims)
         counts = tuple(d + m for d, m in zip(dims, more, strict=True))
         covered = np.zeros(counts, int)
-        for rank in range(grid.size):
-            start, stop = grid.partition(counts, rank)
+        for rank in range(ranks.size):
+            start, stop = ranks.partition(counts, rank)
             covered[tuple(map(slice, start, stop))] += 1
             for n, dim, a, b in zip(counts, dims, start, stop, strict=True):
                 assert b - a in (n // dim, -(-n // dim))
         assert (covered == 1).all()
-        assert grid.partition(counts) == grid.partition(counts, grid.rank)
+        assert ranks.partition(counts) == ranks.partition(counts, ranks.rank)
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_neighbours_see_each_other_and_the_edge_has_none(all_dims, make_grid):
+def test_neighbours_see_each_other_and_the_edge_has_none(all_dims, make_ranks):
     for dims in all_dims:
-        grid = make_grid(dims)
+        ranks = make_ranks(dims)
         for direction in itertools.product((-1, 0, 1), repeat=2):
-            there = [c + d for c, d in zip(grid.coords, direction, strict=True)]
+            there = [c + d for c, d in zip(ranks.coords, direction, strict=True)]
             inside = all(0 <= c < n for c, n in zip(there, dims, strict=True))
             # Rows first.
             expected = there[0] * dims[1] + there[1] if inside else None
-            assert grid.neighbour(direction) == expected
+            assert ranks.neighbour(direction) == expected
 
 
 @pytest.mark.ranks(4)
 @pytest.mark.parametrize("dims", [(3, 3), (1, 3), (0, 4), (-2, -2)])
 def test_dims_that_do_not_multiply_to_the_ranks_are_refused_with_both_numbers(comm, dims):
     with pytest.raises(ValueError, match=rf"{dims[1]}x{dims[0]} need {dims[0] * dims[1]} .*, 4 "):
-        ProcessGrid(comm, dims)
+        Ranks(comm, dims)
 
 
 @pytest.mark.ranks(4)
@@ -51,15 +51,15 @@ def test_dims_that_do_not_multiply_to_the_ranks_are_refused_with_both_numbers(co
         ((2, 2), (1, 9), "dims 2x2: 2 ranks along y, .* only 1 subdomains"),
     ],
 )
-def test_more_ranks_than_subdomains_along_an_axis_are_refused(make_grid, dims, counts, message):
+def test_more_ranks_than_subdomains_along_an_axis_are_refused(make_ranks, dims, counts, message):
     with pytest.raises(ValueError, match=message):
-        make_grid(dims).partition(counts)
+        make_ranks(dims).partition(counts)
 
 
 @pytest.mark.ranks(3)
-def test_the_sum_is_over_all_ranks_and_nan_anywhere_is_nan_everywhere(comm, make_grid):
+def test_the_sum_is_over_all_ranks_and_nan_anywhere_is_nan_everywhere(comm, make_ranks):
     mine = np.array([comm.rank, 1.0, np.nan if comm.rank == 1 else 0.0])
-    np.testing.assert_array_equal(make_grid().sum(mine), [3.0, 3.0, np.nan])
+    np.testing.assert_array_equal(make_ranks().sum(mine), [3.0, 3.0, np.nan])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The process grid: the one object that knows about ranks.
+"""The ranks of a job: the one object that knows about them.
 
 Everything else receives it and is written as if serial; with one rank it is the same code.
 """
@@ -14,8 +14,8 @@ def choose_dims(size: int, counts: Dims) -> Dims:
     return fitting_dims(size, counts)[0]
 
 
-class ProcessGrid:
-    """A Cartesian grid of ranks, not periodic, rows first.
+class Ranks:
+    """The ranks of a communicator as a Cartesian grid, not periodic, rows first.
 
     On four ranks with dims (2, 2) and counts (3, 5), `partition` gives
 
