@@ -13,7 +13,8 @@ from tables import table
 
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.references import solve_and_count_by_multigrid, solve_by_sine_transform
-from mosaicdd.storage.solution_file import StoredSolution, read_solution, writing_solution
+from mosaicdd.storage.solution_file import StoredSolution, read_solution
+from mosaicdd.storage.solution_writer import writing_solutions
 
 
 def main(folder: Path) -> None:
@@ -44,7 +45,7 @@ def _timed(solve, *problem) -> tuple:
 
 
 def _store(path: Path, problem: StoredSolution, field: np.ndarray, seconds: float) -> None:
-    with writing_solution(path, problem.grid, problem.boundary, "float64") as writer:
+    with writing_solutions(path, problem.grid, [problem.boundary], "float64") as writer:
         writer.write("solution", field, (slice(None), slice(None)))
         facts = {"local_solver": "pyAMG", "pde": problem.attributes["pde"], "status": "reference"}
         writer.describe(facts | {"seconds": {"iterate": seconds}}, {"update": []})

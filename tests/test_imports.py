@@ -24,7 +24,7 @@ ALLOWED = {
     "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
     "planning": {
         *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
-        *("storage.atomic", "storage.solution_file"),
+        *("storage.atomic", "storage.solution_writer"),
     },
     "report": {"storage"},
 }
@@ -38,7 +38,7 @@ HOMES = {
     "matplotlib": {"report"},
     "torch.distributed": {"training", "parallel.layouts.dtensor"},
     "pytorch_optimizer": {"training"},
-    "torch.utils.tensorboard": {"storage.tensorboard_events"},
+    "torch.utils.tensorboard": {"storage.metrics_file"},
 }
 FREE = {"numpy", "scipy", "torch"}
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -12,7 +12,7 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.json_line import json_line
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.reference import reference_of_spec
-from mosaicdd.storage.solution_file import count_problems, read_solution
+from mosaicdd.storage.solution_file import read_solution
 
 
 @click.command()
@@ -37,7 +37,7 @@ def compare(solution_file: str, reference: str, problem: int | None, as_json: bo
     Of a file with several problems, the errors are those over the nodes of all of them.
     """
     with bad_input():
-        problems = count_problems(solution_file) if problem is None else 1
+        problems = read_solution(solution_file).problems if problem is None else 1
     numbers = range(problems) if problem is None else [problem]
     errors, seconds = [], 0.0
     for number in numbers:

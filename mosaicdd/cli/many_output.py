@@ -17,7 +17,7 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.storage.many_solutions import writing_solutions
+from mosaicdd.storage.solution_writer import writing_solutions
 
 
 class ManyOutput:
@@ -37,7 +37,7 @@ class ManyOutput:
     ):
         self._replicas = replicas
         self._world = replicas.world
-        self._maps_shape = (len(boundaries), *(n + 1 for n in lattice.cells))
+        self._maps_shape = tuple(n + 1 for n in lattice.cells)
         self._dtype = str(settings.dtype).removeprefix("torch.")
         self._writing = clock.part("write")
         self._new_file = writing_solutions(path, lattice.grid, boundaries, self._dtype)
@@ -103,11 +103,13 @@ class ManyOutput:
             return
         command = {"command_line": " ".join(sys.argv)}
         common = {name: value for name, value in report.items() if name != "problems"}
-        self._writer.describe(common | command, {})
         small = report["problems"]
         names = [name for name in small[0] if name != "problem"]
-        self._writer.problems({name: [one[name] for one in small] for name in names})
-        self._writer.histories([result.history for result in results])
+        self._writer.describe(
+            common | command,
+            [result.history for result in results],
+            {name: [one[name] for one in small] for name in names},
+        )
         for member, result in enumerate(results):
             if not result.begun:
                 for name in ("solution", "error_estimate"):

@@ -11,8 +11,7 @@ from mosaicdd.parallel.agreement import agree
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.movement import InterfaceMovement
-from mosaicdd.storage.arrays import ArrayWriter
-from mosaicdd.storage.checkpoint_file import line_name
+from mosaicdd.storage.hdf5 import ArrayWriter, line_name
 from mosaicdd.storage.shards import (
     Shard,
     complete_shard,

@@ -5,7 +5,7 @@ import numpy as np
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.references import REFERENCES
-from mosaicdd.storage.solution_file import StoredSolution, count_problems, read_solution
+from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
 
 def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
@@ -28,7 +28,8 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, 
         return REFERENCES[spec](pde, solution.boundary)[solution.window.place], spec
     if spec.startswith("expr:"):
         return _evaluate(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
-    other = read_solution(spec, solution.problem if count_problems(spec) > 1 else 0)
+    several = read_solution(spec).problems > 1
+    other = read_solution(spec, solution.problem if several else 0)
     if other.grid != solution.grid:
         (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
         raise ValueError(

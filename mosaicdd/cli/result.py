@@ -3,7 +3,7 @@
 import math
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Self
@@ -26,7 +26,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.storage.solution_file import writing_interface, writing_solution
+from mosaicdd.storage.solution_writer import writing_solutions
 
 
 def report_of(
@@ -139,13 +139,13 @@ class Output:
         if self._shards:
             place = self._window.within(self._place)
             shards = write_shards(self._path, self._ranks, parts, place, self._dtype, self._writing)
-        self._begin(writing_solution, self._dtype, self._window, shards)
+        self._begin(window=self._window, shards=shards)
         if shards is None:
             self._collect("solution", parts, self._dtype)
 
     def interface(self, movement: InterfaceMovement, v: Interface) -> None:
         """Write the interface instead of the field."""
-        self._begin(writing_interface)
+        self._begin(lines=True)
         write_lines(movement, v, self._writer, self._dtype)
 
     def points(self, points: np.ndarray, values: np.ndarray) -> None:
@@ -156,10 +156,11 @@ class Output:
             self._writer.create("values", values.shape, self._dtype)
             self._writer.write("values", values, (slice(None),))
 
-    def _begin(self, new_file: Callable, *arguments) -> None:
+    def _begin(self, **what) -> None:
         """Open the file on the root."""
         if self._ranks.is_root:
-            new = new_file(self._path, self._lattice.grid, self._boundary, *arguments)
+            inputs = self._lattice.grid, [self._boundary], self._dtype
+            new = writing_solutions(self._path, *inputs, **what)
             self._writer = self._open.enter_context(new)
 
     def maps(self, solution: Solution) -> None:

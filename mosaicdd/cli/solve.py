@@ -27,8 +27,7 @@ from mosaicdd.problems.boundary_spec import boundaries_of_spec, is_file
 from mosaicdd.problems.equations import Equation, equation
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.atomic import require_writable
-from mosaicdd.storage.boundary_file import read_boundaries
-from mosaicdd.storage.points_file import read_points
+from mosaicdd.storage.inputs import read_boundaries, read_points
 from mosaicdd.storage.shards import require_shard_folder
 
 _RTOL = {"float64": 1e-7, "float32": 1e-5}

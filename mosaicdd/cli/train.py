@@ -114,8 +114,7 @@ def train(
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.problems.equations import equation
     from mosaicdd.storage.dataset_file import read_dataset
-    from mosaicdd.storage.metrics_file import MetricsFile
-    from mosaicdd.storage.tensorboard_events import TensorBoardEvents, require_tensorboard
+    from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents, require_tensorboard
     from mosaicdd.training.checkpoints import Checkpoints
     from mosaicdd.training.loop import train_network
     from mosaicdd.training.memory_plan import memory_plan

@@ -13,9 +13,8 @@ from mosaicdd.cli.checkpoints import listening
 from mosaicdd.cli.show import Show, stage
 from mosaicdd.local_solvers.loading import extract_weights
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.storage.metrics_file import MetricsFile, read_metrics
+from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents, read_metrics
 from mosaicdd.storage.model_file import write_model
-from mosaicdd.storage.tensorboard_events import TensorBoardEvents
 from mosaicdd.training.checkpoints import Checkpoints
 from mosaicdd.training.loop import TrainingResult
 from mosaicdd.training.report import Report

@@ -29,7 +29,7 @@ from mosaicdd.schwarz.sine_transform import sine_transform
 from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
-from mosaicdd.storage.solution_file import writing_solution
+from mosaicdd.storage.solution_writer import writing_solutions
 
 SIZES = (2, 4, 8, 16, 32, 64)
 """Sides of the measured squares, in subdomains that do not overlap."""
@@ -176,7 +176,7 @@ class Measurement:
                 for run in range(_RUNS):  # all are kept: the space of one would be quick to reuse
                     path = Path(temporary) / f"field-{run}.h5"
                     start = time.perf_counter()
-                    with writing_solution(path, grid, boundary, str(field.dtype)) as writer:
+                    with writing_solutions(path, grid, [boundary], str(field.dtype)) as writer:
                         for row in range(0, len(field), _STRIP):
                             strip = field[row : row + _STRIP]
                             writer.write("solution", strip, (slice(row, row + len(strip)), columns))

@@ -1,14 +1,30 @@
-"""Write a file under a temporary name and rename it when it is complete.
+"""Files that are whole or not there, and that say so: temporary names, and a seal at the end.
 
-A reader never sees half a file, and an interrupted run leaves the old one. Every file that the
-package writes goes through `atomic_file`; commands call `require_writable` before they work.
+A reader never sees half a file, and an interrupted run leaves the old one: every file that the
+package writes goes through `atomic_file`, and commands call `require_writable` before they work.
+
+The seal is the CRC-32 of all before it. HDF5 checks neither plain arrays nor texts, and does not
+survive damage to what it calls metadata: a sealed file is checked as a whole before HDF5 sees it,
+once per process. HDF5 does not mind bytes behind its own.
 """
 
+import io
 import os
 import tempfile
+import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+_HEAD = b"\nmosaicdd crc32 "
+_LENGTH = len(_HEAD) + 9
+_CHUNK = 2**20  # bytes
+# Of the clock of files, at most: one that is younger may change again under the same time.
+_TICK = 50_000_000  # nanoseconds
+
+_unbroken: dict[str, tuple[int, ...]] = {}  # files that were found to be whole, and their version
 
 
 def require_writable(path: str | os.PathLike) -> Path:
@@ -70,3 +86,144 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextmanager
+def sealed_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Open a new file for HDF5 to write; it appears under its name, sealed, when it is complete.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as on a full disk; a file that was there before stays.
+    """
+    with atomic_file(path) as temporary, _PatientFile(temporary) as patient:
+        yield patient
+        append_seal(patient)
+        if patient.error is not None:
+            reason = patient.error.strerror or patient.error
+            raise OSError(f"{path}: the file could not be written ({reason})") from patient.error
+
+
+class _PatientFile(io.FileIO):
+    """A file that keeps its first error for later: HDF5 does not survive one while it closes.
+
+    After an error nothing more is written.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path, "w+b")
+        self.error: OSError | None = None
+
+    def write(self, data: memoryview) -> int:
+        """Write all of ``data``."""
+        rest = memoryview(data)
+        try:
+            while self.error is None and len(rest):
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the size."""
+        try:
+            return super().truncate(size) if self.error is None else size
+        except OSError as error:
+            self.error = error
+            return size
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill ``buffer``, with zeros where nothing has been written."""
+        count = super().readinto(buffer)
+        memoryview(buffer)[count:] = bytes(len(buffer) - count)
+        return len(buffer)
+
+
+def version_of(path: str | os.PathLike) -> tuple[int, ...]:
+    """Return what changes when a file is replaced or written to: device, inode, size and time."""
+    status = Path(path).stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def append_seal(file: BinaryIO) -> None:
+    """Seal a complete file that is open for reading and writing."""
+    size = file.seek(0, os.SEEK_END)
+    seal = _sealing(file, size)
+    file.seek(size)
+    file.write(seal)
+
+
+def renew_seal(path: str | os.PathLike) -> None:
+    """Seal a complete file anew, whatever seal it has.
+
+    Raises
+    ------
+    ValueError
+        If its seal is unbroken.
+    """
+    with Path(path).open("r+b") as file:
+        seal = _seal_of(file)
+        size = file.seek(0, os.SEEK_END)
+        if seal is not None:
+            size -= _LENGTH
+            if seal == _sealing(file, size):
+                raise ValueError(f"{path}: its checksum is right, there is nothing to renew")
+            file.truncate(size)
+        append_seal(file)
+
+
+def is_sealed(path: str | os.PathLike) -> bool:
+    """Say whether a file ends with a seal, broken or not."""
+    with Path(path).open("rb") as file:
+        return _seal_of(file) is not None
+
+
+def digest_of_seal(path: str | os.PathLike) -> str | None:
+    """Return the checksum that a file's seal states, None if it has none."""
+    with Path(path).open("rb") as file:
+        seal = _seal_of(file)
+    return seal and seal.removeprefix(_HEAD).strip().decode()
+
+
+def require_unbroken_seal(path: str | os.PathLike) -> None:
+    """Check the seal of a file that has one; of a file that this process has checked, only its time.
+
+    Raises
+    ------
+    ValueError
+        If the file is not what was sealed.
+    """
+    name, version, begun = str(Path(path).resolve()), version_of(path), time.time_ns()
+    if _unbroken.get(name) == version:
+        return
+    *_, size, changed = version
+    with Path(path).open("rb") as file:
+        seal = _seal_of(file)
+        if seal is None:
+            return
+        if seal != _sealing(file, size - _LENGTH):
+            raise ValueError(
+                f"{path}: damaged or changed, its checksum differs; if it was changed on purpose, "
+                "reseal it"
+            )
+    if begun - changed > _TICK:
+        _unbroken[name] = version
+
+
+def _seal_of(file: BinaryIO) -> bytes | None:
+    """Return the seal at the end of a file, None if there is none."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _LENGTH))
+    seal = file.read()
+    return seal if seal.startswith(_HEAD) else None
+
+
+def _sealing(file: BinaryIO, size: int) -> bytes:
+    """Return the seal of the first ``size`` bytes."""
+    file.seek(0)
+    digest = 0
+    while size > 0 and (data := file.read(min(size, _CHUNK))):
+        digest = zlib.crc32(data, digest)
+        size -= len(data)
+    return _HEAD + b"%08x\n" % digest

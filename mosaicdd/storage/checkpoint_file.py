@@ -1,24 +1,29 @@
-"""Checkpoints of an iteration: the interface of the whole domain, and which problem it belongs to.
+"""Checkpoints of iterations and of trainings, and what each belongs to.
 
-``/lines/0`` and ``/lines/1`` are all lines constant in y and in x, whatever the number of ranks.
+Of an iteration, it is the interface of the whole domain: ``/lines/0`` and ``/lines/1`` are all lines
+constant in y and in x, whatever the number of ranks.
+
+Of a training, it is a tree of numbers, texts and tensors: ``/tree`` is JSON in which ``{"array": i,
+"axes": [...]}`` stands for the array ``/arrays/i``, whose axes had this order in memory: products of
+matrices round differently in another. Nothing in a file is executed. A checksum over all of it tells
+a damaged file from a whole one.
 """
 
+import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 
+import h5py
 import numpy as np
+import torch
 
-from mosaicdd.storage.arrays import ArrayWriter
-from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
+from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, line_name, mark, new_file, open_to_read
 
-FORMAT_VERSION = SEALED
-
-
-def line_name(axis: int) -> str:
-    """Return the name of the lines constant in an axis."""
-    return f"lines/{axis}"
+_TRAINING_VERSION = 1
 
 
 @contextmanager
@@ -31,7 +36,7 @@ def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[ArrayWri
         What must be equal for the checkpoint to be of use.
     """
     with new_file(path) as file:
-        mark(file, "checkpoint", FORMAT_VERSION)
+        mark(file, "checkpoint", SEALED)
         file.attrs["problem"] = json.dumps(problem, sort_keys=True)
         yield ArrayWriter(file)
 
@@ -48,7 +53,7 @@ def read_checkpoint(
     ValueError
         If it is damaged, or belongs to another problem; the message names the first difference.
     """
-    with open_to_read(path, "checkpoint", FORMAT_VERSION) as file:
+    with open_to_read(path, "checkpoint", SEALED) as file:
         stored = json.loads(file.attrs["problem"])
         for name, value in problem.items():
             if stored.get(name) != value:
@@ -61,3 +66,96 @@ def read_checkpoint(
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without --resume")
     return lines, history
+
+
+def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Parameters
+    ----------
+    identity
+        What must be equal for the checkpoint to be of use.
+    state
+        Dictionaries, lists and tuples of numbers, texts, None and tensors; keys are texts or whole
+        numbers.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as on a full disk; what was there before stays.
+    """
+    arrays: list[np.ndarray] = []
+    tree = json.dumps(_flatten(state, arrays))
+    # Made in memory: HDF5 does not survive a disk that fills up under an open file.
+    with h5py.File("checkpoint", "w", driver="core", backing_store=False) as file:
+        mark(file, "training checkpoint", _TRAINING_VERSION)
+        file.attrs["identity"] = json.dumps(identity, sort_keys=True)
+        file["tree"] = np.frombuffer(tree.encode(), dtype=np.uint8)
+        for number, array in enumerate(arrays):
+            file[f"arrays/{number}"] = array
+        file.attrs["checksum"] = _checksum(tree, arrays)
+        file.flush()
+        image = file.id.get_file_image()
+    try:
+        with atomic_file(path) as temporary, temporary.open("wb") as out:
+            out.write(image)
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(f"{path}: the checkpoint could not be written ({reason})") from error
+
+
+def read_training_checkpoint(path: str | PathLike) -> tuple[dict, dict]:
+    """Read a checkpoint: what it belongs to, and its state.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If it is damaged.
+    """
+    with open_to_read(path, "training checkpoint", _TRAINING_VERSION) as file:
+        identity = json.loads(file.attrs["identity"])
+        tree = file["tree"][()].tobytes().decode(errors="replace")
+        count = len(file["arrays"]) if "arrays" in file else 0
+        arrays = [file[f"arrays/{number}"][()] for number in range(count)]
+        expected = str(file.attrs["checksum"])
+    if _checksum(tree, arrays) != expected:
+        raise ValueError(f"{path}: damaged, its checksum does not fit")
+    return identity, _restore(json.loads(tree), arrays)
+
+
+def _checksum(tree: str, arrays: list[np.ndarray]) -> str:
+    digest = hashlib.sha256(tree.encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
+def _flatten(value, arrays: list[np.ndarray]):
+    """Return JSON for a tree, and append its tensors to the arrays."""
+    if isinstance(value, torch.Tensor):
+        axes = sorted(range(value.ndim), key=lambda axis: -value.stride(axis))
+        arrays.append(value.detach().cpu().permute(axes).contiguous().numpy())
+        return {"array": len(arrays) - 1, "axes": axes}
+    if isinstance(value, dict):
+        return {"items": [[key, _flatten(item, arrays)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_flatten(item, arrays) for item in value]}
+    return value
+
+
+def _restore(value, arrays: list[np.ndarray]):
+    """Undo `_flatten`."""
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return torch.as_tensor(arrays[value["array"]]).permute(np.argsort(value["axes"]).tolist())
+    if "items" in value:
+        return {key: _restore(item, arrays) for key, item in value["items"]}
+    if "tuple" in value:
+        return tuple(_restore(item, arrays) for item in value["tuple"])
+    return [_restore(item, arrays) for item in value["list"]]

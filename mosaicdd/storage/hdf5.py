@@ -1,13 +1,15 @@
-"""What all files of the package share: their kind, their format version, and honest refusals.
+"""What all HDF5 files of the package share: kind, format version, attributes, honest refusals.
 
 A file's root carries ``kind`` and ``format_version``; `open_to_read` turns everything that can be
-wrong with a file into one line.
+wrong with a file into one line. `inspect_file` says what a file holds, whatever it is.
 """
 
-import io
+import functools
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,8 +17,7 @@ import h5py
 import numpy as np
 
 import mosaicdd
-from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.seal import append_seal, is_sealed, require_unbroken_seal
+from mosaicdd.storage.atomic import is_sealed, renew_seal, require_unbroken_seal, sealed_file
 
 SEALED = 2  # the first format version of models, solutions and checkpoints with a seal
 # What comes of looking for something that is not there, or is something else.
@@ -25,6 +26,10 @@ _DAMAGE = (
     *(OverflowError, MemoryError),
 )
 _LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
+_PLAIN = (str, int, float, bool)
+_PRESENTATIONS = ("VTKHDF",)  # groups of links
+_SLAB = 2**24  # values that are read at once where all are read
+_KINDS_SEALED = ("solution", "model", "checkpoint", "shard")
 
 
 def library_versions() -> dict[str, str]:
@@ -60,48 +65,65 @@ def new_file(path: str | os.PathLike) -> Iterator[h5py.File]:
     OSError
         If it cannot be written, as on a full disk; a file that was there before stays.
     """
-    with atomic_file(path) as temporary, _PatientFile(temporary) as patient:
-        with h5py.File(patient, "w") as file:
-            yield file
-        append_seal(patient)
-        if patient.error is not None:
-            reason = patient.error.strerror or patient.error
-            raise OSError(f"{path}: the file could not be written ({reason})") from patient.error
+    with sealed_file(path) as sealed, h5py.File(sealed, "w") as file:
+        yield file
 
 
-class _PatientFile(io.FileIO):
-    """A file that keeps its first error for later: HDF5 does not survive one while it closes.
+class ArrayWriter:
+    """Writes arrays to an open file, part by part, as the ranks hand them over."""
 
-    After an error nothing more is written.
-    """
+    def __init__(self, file: h5py.File):
+        self._file = file
 
-    def __init__(self, path: Path):
-        super().__init__(path, "w+b")
-        self.error: OSError | None = None
+    def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        """Add an array of zeros that parts can be written to."""
+        self._file.create_dataset(name, shape=shape, dtype=dtype)
 
-    def write(self, data: memoryview) -> int:
-        """Write all of ``data``."""
-        rest = memoryview(data)
+    def write(self, name: str, part: np.ndarray, place: tuple[slice, ...]) -> None:
+        """Write a part of an array to its place."""
+        self._file[name][place] = part
+
+    def into(self, name: str) -> Callable[[np.ndarray, tuple[slice, ...]], None]:
+        """Return the `write` of one array."""
+        return functools.partial(self.write, name)
+
+    def history(self, history: dict[str, list[float]]) -> None:
+        """Write one number per iteration and name."""
+        for name, values in history.items():
+            self._file[f"history/{name}"] = np.asarray(values, dtype=float)
+
+
+def line_name(axis: int) -> str:
+    """Return the name of the interface's lines constant in an axis, all of the domain."""
+    return f"lines/{axis}"
+
+
+def write_attributes(file: h5py.File, attributes: dict) -> None:
+    """Write attributes: plain values as they are, containers and None as JSON texts."""
+    for name, value in attributes.items():
+        file.attrs[name] = value if isinstance(value, _PLAIN) else json.dumps(value)
+
+
+def read_attributes(file: h5py.File) -> dict:
+    """Read all attributes as plain values, lists and dictionaries."""
+    return {name: _decoded(value) for name, value in file.attrs.items()}
+
+
+def _decoded(value):
+    if isinstance(value, str) and value[:1] in ("[", "{", "n"):
         try:
-            while self.error is None and len(rest):
-                rest = rest[super().write(rest) :]
-        except OSError as error:
-            self.error = error
-        return len(data)
-
-    def truncate(self, size: int | None = None) -> int:
-        """Set the size."""
-        try:
-            return super().truncate(size) if self.error is None else size
-        except OSError as error:
-            self.error = error
-            return size
-
-    def readinto(self, buffer: memoryview) -> int:
-        """Fill ``buffer``, with zeros where nothing has been written."""
-        count = super().readinto(buffer)
-        memoryview(buffer)[count:] = bytes(len(buffer) - count)
-        return len(buffer)
+            return json.loads(value)
+        except ValueError:
+            return value
+    if isinstance(value, h5py.Empty):
+        return None
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_decoded(entry) for entry in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, _PLAIN) else str(value)
 
 
 @contextmanager
@@ -117,12 +139,23 @@ def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
         looks up.
     """
     path = Path(path)
+    _require_readable(path, what)
+    require_unbroken_seal(path)
+    with _opened(path, what) as file:
+        yield file
+
+
+def _require_readable(path: Path, what: str) -> None:
     if not path.is_file():
         found = "a folder" if path.is_dir() else "missing"
         raise FileNotFoundError(f"{path}: the {what} file is {found}")
     if not os.access(path, os.R_OK):
         raise PermissionError(f"{path}: the {what} file may not be read")
-    require_unbroken_seal(path)
+
+
+@contextmanager
+def _opened(path: Path, what: str) -> Iterator[h5py.File]:
+    """Open a file, with or without a seal; what HDF5 stumbles over becomes one line."""
     try:
         with h5py.File(path, "r") as file:
             yield file
@@ -167,4 +200,91 @@ def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) ->
             "update mosaicdd"
         )
     if given >= SEALED and not is_sealed(path):
-        raise ValueError(f"{path}: not a complete {kind} file (its checksum is missing)")
+        raise ValueError(
+            f"{path}: not a complete {kind} file (its checksum is missing); if another program has "
+            "written to it on purpose, reseal it"
+        )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What `inspect_file` finds.
+
+    Parameters
+    ----------
+    kind
+        As ``"mosaicdd solution"``; ``"HDF5 file"`` if the file does not say.
+    attributes
+        Of the whole file; texts of JSON are decoded, arrays are lists.
+    arrays
+        Name, shape and type of each array; what is only presented to other programs is left out.
+    """
+
+    kind: str
+    attributes: dict
+    arrays: list[tuple[str, tuple[int, ...], str]]
+
+
+def inspect_file(path: str | os.PathLike) -> Contents:
+    """Look into a file, without reading its arrays.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        If there is no such file, or it may not be read.
+    ValueError
+        If its seal is broken, or it is not a complete HDF5 file.
+    """
+    with open_any(path, "mosaicdd") as file:
+        attributes = read_attributes(file)
+        arrays = [(array.name, array.shape, str(array.dtype)) for array in _arrays_of(file)]
+    return Contents(str(attributes.pop("kind", "HDF5 file")), attributes, arrays)
+
+
+def _arrays_of(file: h5py.File) -> list[h5py.Dataset]:
+    return [array for name in file if name not in _PRESENTATIONS for array in _arrays(file[name])]
+
+
+def _arrays(found: h5py.Group | h5py.Dataset) -> list[h5py.Dataset]:
+    """List the arrays in a group, those of its groups included."""
+    if isinstance(found, h5py.Dataset):
+        return [found]
+    return [array for name in found for array in _arrays(found[name])]
+
+
+def reseal(path: str | os.PathLike) -> int:
+    """Give a file that another program has written to a new checksum; return the bytes of its arrays.
+
+    Before that, all of it is read by HDF5; whether the values are those that were once written,
+    nobody can say any more.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        If there is no such file, or it may not be changed.
+    ValueError
+        If its seal is unbroken, it is of a kind without one, or HDF5 cannot read all of it.
+    """
+    path = Path(path)
+    _require_readable(path, "mosaicdd")
+    with _opened(path, "mosaicdd") as file:
+        kind = str(file.attrs.get("kind", "HDF5 file"))
+        if kind.removeprefix("mosaicdd ") not in _KINDS_SEALED:
+            raise ValueError(f"{path}: a {kind} carries no checksum, it is read without one")
+        read_attributes(file)
+        size = sum(map(_read_all, _arrays_of(file)))
+    if not os.access(path, os.W_OK):
+        raise PermissionError(f"{path} is read-only; it cannot be given a new checksum")
+    renew_seal(path)
+    return size
+
+
+def _read_all(array: h5py.Dataset) -> int:
+    """Read an array slab by slab; return its bytes."""
+    if not array.ndim:
+        array[()]
+        return array.nbytes
+    rows = max(1, _SLAB * len(array) // max(1, array.size))
+    for first in range(0, len(array), rows):
+        array[first : first + rows]
+    return array.nbytes

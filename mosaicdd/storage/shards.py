@@ -16,10 +16,8 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.block import Slices
-from mosaicdd.storage.arrays import ArrayWriter
-from mosaicdd.storage.atomic import require_writable
-from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
-from mosaicdd.storage.seal import digest_of_seal, require_unbroken_seal
+from mosaicdd.storage.atomic import digest_of_seal, require_unbroken_seal, require_writable
+from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, open_to_read
 
 FORMAT_VERSION = SEALED
 _DATASET = "solution"

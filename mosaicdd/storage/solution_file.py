@@ -4,15 +4,20 @@
 its values may lie in shards. ``/VTKHDF`` presents the same data to ParaView as an image. Instead of
 it there may be the interface alone, ``/lines/0`` and ``/lines/1``, as in a checkpoint.
 ``/error_estimate`` and ``/outside_training_range``, where the solver gave them, hold a value per
-lattice node. Of several problems, all of these have a leading axis for the problems, see
-`many_solutions`. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution file
-is a boundary file, too.
+lattice node. ``/fields`` holds coefficients and sources: numbers as attributes, arrays on nodes or
+cells. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution
+file is a boundary file, too.
+
+Of several problems, all arrays but common fields have a leading axis; ``/problems`` holds what
+differs between them, ``(n,)`` each: status, iterations, update, residual and so on; the attributes
+are of all problems together, and ParaView sees a stack of planes.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -20,48 +25,84 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.arrays import ArrayWriter
-from mosaicdd.storage.attributes import read_attributes, write_attributes
-from mosaicdd.storage.boundary_file import boundary_of_file, write_boundary
-from mosaicdd.storage.checkpoint_file import line_name
-from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
-from mosaicdd.storage.one_problem import OneProblem
-from mosaicdd.storage.shards import Shard, link_shards, replacing_shards, require_shards
-from mosaicdd.storage.vtk import present_to_vtk
-
-FORMAT_VERSION = SEALED
+from mosaicdd.storage.atomic import version_of
+from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
+from mosaicdd.storage.inputs import boundary_of_file
+from mosaicdd.storage.shards import require_shards
+from mosaicdd.storage.solution_writer import FORMAT_VERSION, writing_solutions
 
 
 @dataclass(frozen=True)
 class StoredSolution:
-    """What a solution file holds.
+    """One problem of a solution file; its large arrays are read when they are first asked for.
 
     Parameters
     ----------
-    field
-        ``(ny + 1, nx + 1)``, or a window of that.
+    path
+        The file, and its ``version`` when it was opened.
     window
-        Which nodes these are.
+        Which of the nodes of the grid `field` has; all of them, as a rule.
     history
         Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``.
     attributes
-        What ``solve --json`` printed, and the equation's name as ``pde``.
-    outside
-        Per lattice node, whether its subdomain's data were outside of the training range; None if
-        there was no such range.
+        What ``solve --json`` printed, of this problem, and the equation's name as ``pde``.
     problem, problems
         Which of how many problems of its file this is.
     """
 
+    path: Path
+    version: tuple[int, ...]
     grid: Grid
     boundary: Boundary
-    field: np.ndarray
     window: Window
     history: dict[str, np.ndarray]
     attributes: dict
-    outside: np.ndarray | None
     problem: int = 0
     problems: int = 1
+
+    @cached_property
+    def field(self) -> np.ndarray:
+        """The solution, ``(ny + 1, nx + 1)``, or a window of that."""
+        return self._read("solution")
+
+    @property
+    def x(self) -> np.ndarray:
+        """Where the columns of the field lie, ``(nx + 1,)``."""
+        return self._coordinates(1)
+
+    @property
+    def y(self) -> np.ndarray:
+        """Where the rows of the field lie, ``(ny + 1,)``."""
+        return self._coordinates(0)
+
+    @property
+    def status(self) -> str:
+        """How the solve ended; empty if the file does not say."""
+        return str(self.attributes.get("status", ""))
+
+    @property
+    def error_estimate(self) -> float | None:
+        """Estimated root mean square of the error; None if the file does not say."""
+        return self.attributes.get("error_estimate")
+
+    @cached_property
+    def error_map(self) -> np.ndarray | None:
+        """The estimated error at the lattice nodes, ``(K_y + 1, K_x + 1)``; None without one."""
+        return self._read("error_estimate")
+
+    @cached_property
+    def outside(self) -> np.ndarray | None:
+        """Per lattice node, whether its subdomain's data were outside of the training range.
+
+        None if there was no such range.
+        """
+        return self._read("outside_training_range")
+
+    @cached_property
+    def fields(self) -> dict[str, float | np.ndarray]:
+        """Coefficients and sources by name: numbers, or arrays on nodes or cells."""
+        with self._open() as file:
+            return dict(_fields(file, self.problem)) if "fields" in file else {}
 
     @property
     def seconds(self) -> float:
@@ -69,143 +110,137 @@ class StoredSolution:
         spent = self.attributes.get("seconds", {})
         return spent.get("iterate", 0.0) + spent.get("assemble", 0.0)
 
+    def _coordinates(self, axis: int) -> np.ndarray:
+        return np.arange(self.window.start[axis], self.window.stop[axis]) * self.grid.spacing
 
-class SolutionWriter(ArrayWriter):
-    """Fills an open solution file: arrays part by part, then what is known of the solve."""
+    def _read(self, name: str) -> np.ndarray | None:
+        with self._open() as file:
+            return _OneProblem(file, self.problem).array(name) if name in file else None
 
-    def describe(self, attributes: dict, history: dict[str, list[float]]) -> None:
-        """Write attributes (containers and None as JSON text) and the history."""
-        write_attributes(self._file, attributes)
-        self.history(history)
-
-
-@contextmanager
-def writing_solution(
-    path: str | PathLike,
-    grid: Grid,
-    boundary: Boundary,
-    dtype: str,
-    window: Window | None = None,
-    shards: list[Shard] | None = None,
-) -> Iterator[SolutionWriter]:
-    """Open a solution file for writing; it appears under its name when all is written.
-
-    Parameters
-    ----------
-    window
-        Part of the field to write; all of it by default.
-    shards
-        Where the values are, if not in this file.
-    """
-    window = window or Window.whole(grid)
-    with _new_file(path, grid, boundary, shards or []) as file:
-        if shards is None:
-            file.create_dataset("solution", shape=window.shape, dtype=dtype)
-        else:
-            link_shards(file, "solution", window.shape, dtype, shards)
-        file["solution"].attrs["first_node"] = window.start
-        present_to_vtk(file, window.shape, grid.spacing, [n * grid.spacing for n in window.start])
-        yield SolutionWriter(file)
-
-
-@contextmanager
-def writing_interface(
-    path: str | PathLike, grid: Grid, boundary: Boundary
-) -> Iterator[SolutionWriter]:
-    """Open a solution file without a field for writing, as `writing_solution`."""
-    with _new_file(path, grid, boundary, []) as file:
-        yield SolutionWriter(file)
-
-
-@contextmanager
-def _new_file(
-    path: str | PathLike, grid: Grid, boundary: Boundary, shards: list[Shard]
-) -> Iterator[h5py.File]:
-    with replacing_shards(path, shards), new_file(path) as file:
-        mark(file, "solution", FORMAT_VERSION)
-        file.attrs["spacing"] = grid.spacing
-        write_boundary(file, boundary)
-        yield file
+    def _open(self):
+        if version_of(self.path) != self.version:
+            raise ValueError(f"{self.path} has changed since it was opened; open it again")
+        return open_to_read(self.path, "solution", FORMAT_VERSION)
 
 
 def read_solution(path: str | PathLike, problem: int = 0) -> StoredSolution:
-    """Read a solution file, or one problem of it.
+    """Open a solution file, and check it; or one problem of it.
 
     Raises
     ------
+    FileNotFoundError, PermissionError
+        If there is no such file, or it may not be read.
     ValueError
         If the file is not a complete solution file with a field, has no such problem, or a shard is
         missing.
     """
     with open_to_read(path, "solution", FORMAT_VERSION) as file:
-        require_shards(file)
         _require_field(file)
-        one = OneProblem(file, problem)
-        field = _field(one)
-        grid = _grid(file, field)
-        history = {name: one.array(f"history/{name}") for name in file["history"]}
-        return StoredSolution(
-            grid=grid,
-            boundary=boundary_of_file(file, grid, problem),
-            field=field,
-            window=_window(file, grid, field),
-            history=history,
-            outside=one.array("outside_training_range")
-            if "outside_training_range" in file
-            else None,
-            attributes=_attributes(file) | one.results(),
-            problem=problem,
-            problems=one.problems,
-        )
+        return _stored(file, problem)
 
 
-def count_problems(path: str | PathLike) -> int:
-    """Return how many problems a solution file holds.
+def read_solutions(path: str | PathLike) -> Iterator[StoredSolution]:
+    """Open a solution file once for all of its problems, one after another; as `read_solution`."""
+    with open_to_read(path, "solution", FORMAT_VERSION) as file:
+        _require_field(file)
+        for problem in range(_OneProblem(file, 0).problems):
+            yield _stored(file, problem)
+
+
+class _OneProblem:
+    """Reads the arrays of one problem; in the file of a single one they have no axis for it.
 
     Raises
     ------
     ValueError
-        As `read_solution`.
+        If the file has no such problem.
     """
-    with open_to_read(path, "solution", FORMAT_VERSION) as file:
-        _require_field(file)
-        return OneProblem(file, 0).problems
+
+    def __init__(self, file: h5py.File, problem: int):
+        solution = file["solution"]
+        self.problems = len(solution) if solution.ndim == 3 else 1
+        if not 0 <= problem < self.problems:
+            held = "one problem" if self.problems == 1 else f"problems 0 to {self.problems - 1}"
+            raise ValueError(f"{file.filename} holds {held}, not number {problem}")
+        self._file = file
+        self._at = problem if solution.ndim == 3 else ()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array."""
+        return self._file[name].shape[self._at != () :]
+
+    def array(self, name: str) -> np.ndarray:
+        """Return an array; of histories as much as belongs to this problem."""
+        values = self._file[name][self._at]
+        if name.startswith("history/") and self._at != ():
+            return values[: int(self._file["problems/iterations"][self._at])]
+        return values
+
+    def results(self) -> dict:
+        """Return the results that differ between problems, by the names of the attributes."""
+        if self._at == ():
+            return {}
+        group = self._file["problems"]
+        values = {name: group[name][self._at] for name in group}
+        return {
+            name: value.decode() if isinstance(value, bytes) else value.item()
+            for name, value in values.items()
+        }
+
+
+def _stored(file: h5py.File, problem: int) -> StoredSolution:
+    one = _OneProblem(file, problem)
+    nodes = _nodes(file, one)
+    grid = _grid(file, nodes)
+    return StoredSolution(
+        path=Path(file.filename),
+        version=version_of(file.filename),
+        grid=grid,
+        boundary=boundary_of_file(file, grid, problem),
+        window=_window(file, grid, nodes),
+        history={name: one.array(f"history/{name}") for name in file["history"]},
+        attributes=_attributes(file) | one.results(),
+        problem=problem,
+        problems=one.problems,
+    )
 
 
 def _require_field(file: h5py.File) -> None:
+    require_shards(file)
     if "solution" not in file and line_name(0) in file:
         raise ValueError(
-            f"{file.filename} holds the interface only: /solution is missing; solve without "
-            "--fields interface"
+            f"{file.filename} holds the interface only: /solution is missing; solve again with "
+            "fields"
         )
 
 
-def _field(one: OneProblem) -> np.ndarray:
-    field = np.asarray(one.array("solution"))
-    if field.ndim != 2 or min(field.shape) < 2 or field.dtype.kind != "f":
+def _nodes(file: h5py.File, one: _OneProblem) -> tuple[int, int]:
+    """Return the nodes per axis of the field."""
+    nodes, dtype = one.shape("solution"), file["solution"].dtype
+    if len(nodes) != 2 or min(nodes) < 2 or dtype.kind != "f":
         raise ValueError(
-            f"{one.filename}: /solution must hold rows of real numbers, got {field.dtype} of shape "
-            f"{field.shape}"
+            f"{file.filename}: /solution must hold rows of real numbers, got {dtype} of shape "
+            f"{nodes}"
         )
-    return field
+    return nodes
 
 
-def _grid(file: h5py.File, field: np.ndarray) -> Grid:
+def _grid(file: h5py.File, nodes: tuple[int, int]) -> Grid:
     """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
     edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
     missing = any(edge is None for edge in edges)
-    lengths = field.shape if missing else [edge.shape[-1] for edge in edges]
+    lengths = nodes if missing else [edge.shape[-1] for edge in edges]
     return Grid(tuple(length - 1 for length in lengths), float(file.attrs["spacing"]))
 
 
-def _window(file: h5py.File, grid: Grid, field: np.ndarray) -> Window:
+def _window(file: h5py.File, grid: Grid, nodes: tuple[int, int]) -> Window:
     first = file["solution"].attrs.get("first_node", np.zeros(2, int))
     start = tuple(int(node) for node in first)
-    window = Window(start, tuple(a + n for a, n in zip(start, field.shape, strict=True)))
+    window = Window(start, tuple(a + n for a, n in zip(start, nodes, strict=True)))
     if min(start) < 0 or any(b > n for b, n in zip(window.stop, grid.nodes, strict=True)):
         raise ValueError(
-            f"{file.filename}: /solution has {field.shape} nodes from {start}, the boundary data "
-            f"are for {grid.nodes}"
+            f"{file.filename}: /solution has {nodes} nodes from {start}, the boundary data are for "
+            f"{grid.nodes}"
         )
     return window
 
@@ -217,3 +252,23 @@ def _attributes(file: h5py.File) -> dict:
     if not all(isinstance(number, (int, float)) for number in numbers):
         raise ValueError(f"{file.filename}: seconds must be numbers by name, got {seconds!r}")
     return attributes
+
+
+def _fields(file: h5py.File, problem: int) -> Iterator[tuple[str, float | np.ndarray]]:
+    """List the fields of a problem: arrays with an odd number of axes have one for the problems."""
+    group = file["fields"]
+    for name, value in group.attrs.items():
+        yield name, float(value)
+    for name, values in group.items():
+        own = values[problem] if values.ndim % 2 else values[()]
+        yield name, own if np.ndim(own) else float(own)
+
+
+def writing_solution(path, grid, boundary, dtype, window=None, shards=None):
+    """Open a solution file of one problem for writing, see `writing_solutions`."""
+    return writing_solutions(path, grid, [boundary], dtype, window=window, shards=shards)
+
+
+def writing_interface(path, grid, boundary):
+    """Open a solution file without a field for writing, see `writing_solutions`."""
+    return writing_solutions(path, grid, [boundary], "float64", lines=True)

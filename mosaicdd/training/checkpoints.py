@@ -4,7 +4,7 @@ import logging
 import re
 from pathlib import Path
 
-from mosaicdd.storage.training_checkpoint import (
+from mosaicdd.storage.checkpoint_file import (
     read_training_checkpoint,
     write_training_checkpoint,
 )

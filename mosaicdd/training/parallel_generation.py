@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from mosaicdd.storage.dataset_file import Dataset, write_dataset
-from mosaicdd.storage.dataset_parts import DatasetParts
+from mosaicdd.storage.dataset_file import Dataset, DatasetParts, write_dataset
 from mosaicdd.training.dataset import PartGenerator, assemble_dataset
 from mosaicdd.training.generation_settings import GenerationSettings
 

@@ -4,7 +4,7 @@ import h5py
 import pytest
 
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.boundary_file import write_boundary
+from mosaicdd.storage.inputs import write_boundaries
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def write_edges(comm):
     def write(path, field):
         if comm.rank == 0:
             with h5py.File(path, "w") as file:
-                write_boundary(file, Boundary.of_field(field))
+                write_boundaries(file, [Boundary.of_field(field)])
         comm.Barrier()
         return path
 

@@ -15,8 +15,8 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.stopping import Monitor
-from mosaicdd.storage.boundary_file import write_boundaries
-from mosaicdd.storage.solution_file import count_problems, read_solution
+from mosaicdd.storage.inputs import write_boundaries
+from mosaicdd.storage.solution_file import read_solution
 
 EXACT = ("--local-solver", "exact", "--rtol", "1e-9")
 CELLS = ("--cells", "192x128")
@@ -69,7 +69,7 @@ def single_runs(make_solver, boundaries):
 
 
 def require_equal(path, single_runs, boundaries):
-    assert count_problems(path) == len(single_runs)
+    assert read_solution(path).problems == len(single_runs)
     for number, (single, boundary) in enumerate(zip(single_runs, boundaries, strict=True)):
         stored = read_solution(path, number)
         assert np.abs(stored.field - single.field.numpy()).max() <= ROUNDING

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.storage.checkpoint_file import read_training_checkpoint
 from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.storage.model_file import read_model
-from mosaicdd.storage.training_checkpoint import read_training_checkpoint
 from mosaicdd.training.dataset import generate_dataset
 from mosaicdd.training.generation_settings import GenerationSettings
 

@@ -8,10 +8,12 @@ import pytest
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.loading import SHIPPED
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.boundary_file import read_boundaries
-from mosaicdd.storage.checkpoint_file import line_name, read_checkpoint, writing_checkpoint
+from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
+from mosaicdd.storage.hdf5 import line_name
+from mosaicdd.storage.inputs import read_boundaries
 from mosaicdd.storage.model_file import read_model, write_model
-from mosaicdd.storage.solution_file import read_solution, writing_solution
+from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.storage.solution_writer import writing_solutions
 
 PLACES = 100
 RNG = np.random.default_rng(0)
@@ -22,7 +24,7 @@ HISTORY = {"update": [1.0, 0.1], "residual": [1.0, np.nan]}
 
 def write_solution(path):
     field = RNG.standard_normal(GRID.nodes)
-    with writing_solution(path, GRID, Boundary.of_field(field), "float64") as writer:
+    with writing_solutions(path, GRID, [Boundary.of_field(field)], "float64") as writer:
         writer.write("solution", field[:20], (slice(0, 20), slice(None)))
         writer.write("solution", field[20:], (slice(20, None), slice(None)))
         writer.create("outside_training_range", (3, 4), "uint8")
@@ -44,8 +46,14 @@ def write_small_model(path):
     write_model(path, card, {name: values[:40] for name, values in weights.items()})
 
 
+def everything_of_solution(path):
+    solution = read_solution(path)
+    large = solution.field, solution.error_map, solution.outside, solution.fields
+    return large, vars(solution.boundary), solution.window, solution.history, solution.attributes
+
+
 KINDS = {
-    "solution": (write_solution, lambda path: vars(read_solution(path))),
+    "solution": (write_solution, everything_of_solution),
     "boundary": (write_solution, lambda path: vars(read_boundaries(path, GRID)[0])),
     "checkpoint": (write_checkpoint, lambda path: read_checkpoint(path, PROBLEM)),
     "model": (write_small_model, read_model),

@@ -7,8 +7,8 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd.storage.atomic import append_seal
 from mosaicdd.storage.model_file import ModelCard, read_model, write_model
-from mosaicdd.storage.seal import append_seal
 
 
 def card(**changes):

@@ -10,7 +10,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.shards import complete_shard, shard_folder, writing_shard
-from mosaicdd.storage.solution_file import read_solution, writing_solution
+from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.storage.solution_writer import writing_solutions
 
 GRID = Grid((4, 6), 0.25)
 FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
@@ -28,8 +29,9 @@ def write(path, run="0a", field=FIELD, places=PLACES, window=None):
         with writing_shard(shard, values.shape, "float64") as writer:
             writer.write("solution", values, (slice(None), slice(None)))
         shards.append(complete_shard(shard, place))
-    with writing_solution(
-        path, GRID, Boundary.of_field(FIELD), "float64", window, shards
+    boundaries = [Boundary.of_field(FIELD)]
+    with writing_solutions(
+        path, GRID, boundaries, "float64", window=window, shards=shards
     ) as writer:
         writer.describe({"status": "converged_rtol"}, {"update": [1.0]})
 
@@ -132,7 +134,7 @@ def test_a_new_file_replaces_the_shards_of_the_one_before(path):
 
 
 def test_a_file_without_shards_replaces_those_before_too(path):
-    with writing_solution(path, GRID, Boundary.of_field(FIELD), "float64") as writer:
+    with writing_solutions(path, GRID, [Boundary.of_field(FIELD)], "float64") as writer:
         writer.describe({}, {"update": []})
     assert not shard_folder(path).exists()
 
@@ -148,7 +150,7 @@ def test_a_file_that_is_not_completed_leaves_the_one_before_with_its_shards(path
     def interrupted(self, attributes, history):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mosaicdd.storage.solution_file.SolutionWriter.describe", interrupted)
+    monkeypatch.setattr("mosaicdd.storage.solution_writer.SolutionWriter.describe", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write(path, "0b", FIELD + 1)
     assert names(path) == [f"0a-{rank:04d}.h5" for rank in range(4)]

@@ -9,9 +9,10 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.boundary_file import read_boundaries
-from mosaicdd.storage.seal import append_seal
-from mosaicdd.storage.solution_file import read_solution, writing_solution
+from mosaicdd.storage.atomic import append_seal
+from mosaicdd.storage.inputs import read_boundaries
+from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.storage.solution_writer import writing_solutions
 
 GRID = Grid((4, 6), 0.25)
 FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
@@ -30,7 +31,7 @@ HISTORY = {"update": [1.0, 0.1], "residual": [2.0, np.nan], "mae": [], "seconds"
 
 def write(path, dtype="float64"):
     boundary = Boundary.of_field(FIELD)
-    with writing_solution(path, GRID, boundary, dtype) as writer:
+    with writing_solutions(path, GRID, [boundary], dtype) as writer:
         # Part by part, as the ranks hand them over.
         for rows in (slice(0, 2), slice(2, 5)):
             for columns in (slice(0, 4), slice(4, 7)):
@@ -94,7 +95,7 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(path):
     boundary = Boundary.of_field(FIELD)
 
     def interrupted():
-        with writing_solution(path, GRID, boundary, "float64") as writer:
+        with writing_solutions(path, GRID, [boundary], "float64") as writer:
             writer.write("solution", FIELD[:2], (slice(0, 2), slice(None)))
             raise KeyboardInterrupt
 

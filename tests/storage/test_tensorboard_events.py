@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from mosaicdd.storage.tensorboard_events import TensorBoardEvents, require_tensorboard
+from mosaicdd.storage.metrics_file import TensorBoardEvents, require_tensorboard
 
 
 def without_tensorboard(monkeypatch):

@@ -7,7 +7,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.shards import complete_shard, shard_folder, writing_shard
-from mosaicdd.storage.solution_file import writing_solution
+from mosaicdd.storage.solution_writer import writing_solutions
 
 pytest.importorskip("vtkmodules")
 from vtkmodules.util.numpy_support import vtk_to_numpy
@@ -28,7 +28,7 @@ def write(path, grid, field, *, window=None, shards=0, dtype="float64"):
                 writer.write("solution", field[place], EVERYTHING)
             parts.append(complete_shard(shard, place))
     boundary = Boundary.of_field(np.zeros(grid.nodes))
-    with writing_solution(path, grid, boundary, dtype, window, parts) as writer:
+    with writing_solutions(path, grid, [boundary], dtype, window=window, shards=parts) as writer:
         if not shards:
             writer.write("solution", field, EVERYTHING)
         writer.describe({}, {"update": []})

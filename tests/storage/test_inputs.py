@@ -6,7 +6,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.storage.boundary_file import read_boundaries, write_boundaries, write_boundary
+from mosaicdd.storage.inputs import read_boundaries, write_boundaries
 
 GRID = Grid((3, 5), 0.1)
 FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
@@ -15,7 +15,7 @@ FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
 @pytest.fixture
 def path(tmp_path):
     with h5py.File(tmp_path / "edges.h5", "w") as file:
-        write_boundary(file, Boundary.of_field(FIELD))
+        write_boundaries(file, [Boundary.of_field(FIELD)])
     return tmp_path / "edges.h5"
 
 

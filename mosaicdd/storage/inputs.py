@@ -1,0 +1,129 @@
+"""What people give in files: boundary data, and points at which they want values.
+
+Boundary data are HDF5, ``/boundary/{bottom,top,left,right}``: each edge is one row of values, or, of
+several problems, has a row for each. Solution files hold them, too. Points are rows ``x y`` in domain
+coordinates, as text or as an array of numpy's.
+"""
+
+import warnings
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.storage.hdf5 import open_any
+
+
+def write_boundaries(file: h5py.File, boundaries: Sequence[Boundary]) -> None:
+    """Write the edges to an open file: ``(nodes,)`` of one problem, ``(n, nodes)`` of several."""
+    for name in Boundary.EDGES:
+        edges = [getattr(boundary, name) for boundary in boundaries]
+        file[f"boundary/{name}"] = np.stack(edges) if len(edges) > 1 else edges[0]
+
+
+def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:
+    """Read boundary data for a grid, of one problem or of several.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is not an HDF5 file with the four edges, or they are not finite, do not agree in the
+        corners or do not fit the grid.
+    """
+    with open_any(path, "boundary") as file:
+        edges = _edges(file)
+        count = _count(file.filename, edges)
+        edges = {name: np.asarray(edge) for name, edge in edges.items()}
+        if count is None:
+            return [_boundary(file.filename, edges, grid)]
+        return [_boundary(file.filename, edges, grid, problem) for problem in range(count)]
+
+
+def boundary_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Boundary:
+    """Read the boundary data of one problem from an open file, as `read_boundaries`."""
+    edges = _edges(file)
+    several = _count(file.filename, edges) is not None
+    return _boundary(file.filename, edges, grid, problem if several else None)
+
+
+def _edges(file: h5py.File) -> dict[str, h5py.Dataset | np.ndarray]:
+    missing = [name for name in Boundary.EDGES if f"boundary/{name}" not in file]
+    if missing:
+        raise ValueError(
+            f"{file.filename} holds no boundary data: /boundary/{missing[0]} is missing"
+        )
+    edges = {name: file[f"boundary/{name}"] for name in Boundary.EDGES}
+    groups = (name for name, edge in edges.items() if not isinstance(edge, h5py.Dataset))
+    for name in groups:
+        raise ValueError(f"{file.filename}: boundary edge {name} must hold real numbers")
+    return edges
+
+
+def _count(filename: str, edges: dict[str, h5py.Dataset]) -> int | None:
+    """Return the number of problems; None where the edges are of one problem, or unsound."""
+    if any(edge.ndim != 2 for edge in edges.values()):
+        return None
+    counts = {name: len(edge) for name, edge in edges.items()}
+    if min(counts.values()) < max(counts.values()) or not max(counts.values()):
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise ValueError(f"{filename}: all edges need a row per problem, their rows are {listed}")
+    return counts["bottom"]
+
+
+def _boundary(
+    filename: str, edges: dict[str, h5py.Dataset], grid: Grid, problem: int | None = None
+) -> Boundary:
+    """Check the edges of one problem of a file, or of the only one."""
+    row = () if problem is None else problem
+    try:
+        boundary = Boundary(**{name: _real(name, edge[row]) for name, edge in edges.items()})
+        boundary.require_shape(grid)
+    except ValueError as error:
+        which = "" if problem is None else f"problem {problem}: "
+        raise ValueError(f"{filename}: {which}{error}") from None
+    return boundary
+
+
+def _real(name: str, edge: np.ndarray) -> np.ndarray:
+    edge = np.asarray(edge)
+    if edge.dtype.kind not in "fiu":
+        raise ValueError(f"boundary edge {name} must hold real numbers, got {edge.dtype}")
+    return edge.astype(float)
+
+
+def read_points(path: str | PathLike) -> np.ndarray:
+    """Read points, ``(q, 2)``; lines of a text that begin with # are comments.
+
+    Raises
+    ------
+    OSError
+        If there is no such file.
+    ValueError
+        If it does not hold rows of two numbers.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: the file of points is missing")
+    try:
+        if path.suffix == ".npy":
+            points = np.load(path, allow_pickle=False)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that there is nothing in it: said below
+                points = np.loadtxt(path, ndmin=2)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: not rows of two numbers, 'x y' ({error})") from error
+    if points.ndim != 2 or points.shape[1] != 2 or points.dtype.kind not in "fiu":
+        if not points.size:
+            raise ValueError(f"{path} holds no points; rows 'x y' are needed")
+        raise ValueError(
+            f"{path}: rows of two numbers, 'x y', are needed, got {points.dtype} of shape "
+            f"{points.shape}"
+        )
+    return points.astype(float)

@@ -1,0 +1,180 @@
+"""Writing solution files, of one problem or of several; `solution_file` says what is in them.
+
+Arrays have a leading axis for the problems only if there are several. Writers need not care: parts
+always come with that axis, and it is left out where the file has none. Histories, ``(n,
+iterations)``, are NaN after a problem's last iteration.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+
+import h5py
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.window import Window
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, write_attributes
+from mosaicdd.storage.inputs import write_boundaries
+from mosaicdd.storage.shards import Shard, link_shards, replacing_shards
+
+FORMAT_VERSION = SEALED
+
+
+class SolutionWriter(ArrayWriter):
+    """Fills an open solution file: arrays part by part, then what is known of the solve.
+
+    Parameters
+    ----------
+    problems
+        Their number.
+    """
+
+    def __init__(self, file: h5py.File, problems: int):
+        super().__init__(file)
+        self._problems = problems
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        """Add an array of zeros, of this shape for each problem."""
+        super().create(name, self._shape(shape), dtype)
+
+    def write(self, name: str, part: np.ndarray, place: tuple[slice, ...]) -> None:
+        """Write a part ``(problems, ...)`` of an array to its place; of one problem also ``(...)``."""
+        if len(place) > self._file[name].ndim:
+            part, place = part[0], place[1:]
+        super().write(name, part, place)
+
+    def leave_empty(self, name: str, problem: int) -> None:
+        """Fill the array of a problem that was not solved with NaN."""
+        self._file[name][problem if self._problems > 1 else ()] = np.nan
+
+    def field(self, name: str, values: float | np.ndarray) -> None:
+        """Write a coefficient or source.
+
+        Parameters
+        ----------
+        values
+            A number, or an array on nodes or cells: one of all problems, or with a leading axis for
+            them.
+        """
+        values = np.asarray(values)
+        if values.ndim in (1, 3) and len(values) == 1:
+            values = values[0]
+        group = self._file.require_group("fields")
+        if values.ndim:
+            group[name] = values
+        else:
+            group.attrs[name] = values
+
+    def describe(
+        self,
+        attributes: dict,
+        histories: Mapping[str, Sequence[float]] | Sequence[Mapping[str, Sequence[float]]],
+        results: Mapping[str, Sequence] | None = None,
+    ) -> None:
+        """Write what is known of the solve.
+
+        Parameters
+        ----------
+        attributes
+            Of all problems together; containers and None become JSON texts.
+        histories
+            Numbers per iteration, by name; of several problems one such mapping for each.
+        results
+            What differs between several problems, by name: a text or number for each; None becomes
+            NaN.
+        """
+        write_attributes(self._file, attributes)
+        if self._problems == 1:
+            self.history(histories if isinstance(histories, Mapping) else histories[0])
+            return
+        longest = max(len(values) for history in histories for values in history.values())
+        for name in histories[0]:
+            rows = np.full((len(histories), longest), np.nan)
+            for row, history in zip(rows, histories, strict=True):
+                row[: len(history[name])] = history[name]
+            self._file[f"history/{name}"] = rows
+        for name, values in (results or {}).items():
+            texts = all(isinstance(value, str) for value in values)
+            data = values if texts else [np.nan if value is None else value for value in values]
+            dtype = h5py.string_dtype() if texts else np.asarray(data).dtype
+            self._file.create_dataset(f"problems/{name}", data=data, dtype=dtype)
+
+    def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (self._problems, *shape) if self._problems > 1 else tuple(shape)
+
+
+@contextmanager
+def writing_solutions(
+    path: str | PathLike,
+    grid: Grid,
+    boundaries: Sequence[Boundary],
+    dtype: str,
+    *,
+    window: Window | None = None,
+    shards: list[Shard] | None = None,
+    lines: bool = False,
+    fields: Mapping[str, float | np.ndarray] | None = None,
+) -> Iterator[SolutionWriter]:
+    """Open a solution file for writing; it appears under its name when all is written.
+
+    Parameters
+    ----------
+    boundaries
+        Of each problem.
+    dtype
+        Of the fields.
+    window
+        Part of the fields to write; all of them by default.
+    shards
+        Where the values are, if not in this file.
+    lines
+        Whether there are only the lines of the interface, and no fields: ``lines/0`` and
+        ``lines/1``, for the caller to create.
+    fields
+        Coefficients and sources by name, as for `SolutionWriter.field`; what is too large for one
+        rank is created as ``fields/NAME`` and written in parts.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as on a full disk; a file that was there before stays.
+    """
+    window = window or Window.whole(grid)
+    with replacing_shards(path, shards or []), new_file(path) as file:
+        mark(file, "solution", FORMAT_VERSION)
+        file.attrs["spacing"] = grid.spacing
+        write_boundaries(file, boundaries)
+        writer = SolutionWriter(file, len(boundaries))
+        for name, values in (fields or {}).items():
+            writer.field(name, values)
+        if not lines:
+            if shards is None:
+                writer.create("solution", window.shape, dtype)
+            else:
+                link_shards(file, "solution", writer._shape(window.shape), dtype, shards)
+            file["solution"].attrs["first_node"] = window.start
+            _present_to_vtk(file, grid.spacing, [n * grid.spacing for n in window.start])
+        yield writer
+
+
+def _present_to_vtk(file: h5py.File, spacing: float, origin: Sequence[float]) -> None:
+    """Describe ``/solution`` as what ParaView reads: values are linked, not copied.
+
+    Parameters
+    ----------
+    spacing
+        Of the nodes, and of the planes, one for each of several problems, in units of domain length.
+    origin
+        Where the first node lies, ``(y, x)``.
+    """
+    planes, y, x = (1, *file["solution"].shape)[-3:]
+    image = file.create_group("VTKHDF")
+    image.attrs["Version"] = np.array([2, 0], dtype="i8")
+    image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
+    image.attrs["WholeExtent"] = np.array([0, x - 1, 0, y - 1, 0, planes - 1], dtype="i8")
+    image.attrs["Origin"] = np.array([origin[1], origin[0], 0.0])
+    image.attrs["Spacing"] = np.array([spacing, spacing, spacing if planes > 1 else 1.0])
+    image.attrs["Direction"] = np.eye(3).ravel()
+    image.create_group("PointData")["solution"] = file["solution"]
