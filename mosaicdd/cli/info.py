@@ -7,7 +7,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.json_line import json_line
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.storage.hdf5 import Contents, inspect_file
+from mosaicdd.storage.hdf5 import Contents, inspect_file, reseal
 
 _WIDTH = 100  # characters of a value that people are shown
 
@@ -15,13 +15,27 @@ _WIDTH = 100  # characters of a value that people are shown
 @click.command()
 @click.argument("file", metavar="FILE.h5")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option(
+    "--reseal",
+    "renew",
+    is_flag=True,
+    help="Give a file that another program has written to a new checksum. Its values are taken as "
+    "they are now.",
+)
 @on_first_rank
-def info(file: str, as_json: bool):
+def info(file: str, as_json: bool, renew: bool):
     """Show what a solution, model, dataset or checkpoint holds and how it was made.
 
     Of a solution this includes its layout: how the field lay over the ranks that solved it.
     """
     with bad_input():
+        if renew:
+            size = reseal(file)
+            click.echo(
+                f"{file}: new checksum. HDF5 reads all {size:,} bytes of its arrays; that they are "
+                "the values that were once computed is from now on trusted, not known",
+                err=True,
+            )
         contents = inspect_file(file)
     if as_json:
         arrays = {name: {"shape": shape, "dtype": kind} for name, shape, kind in contents.arrays}

@@ -3,7 +3,10 @@
 import json
 
 import h5py
+import numpy as np
 import pytest
+
+from mosaicdd.storage.solution_file import read_solution
 
 MODEL = "mosaicdd/local_solvers/shipped/laplace.h5"
 
@@ -53,3 +56,97 @@ def test_what_is_no_file_of_hdf5_is_bad_input(name, reason, mosaicdd, tmp_path):
     assert ended.code == 2
     assert reason in ended.err
     assert ended.err.count("\n") == 1
+
+
+def test_a_dataset_is_shown_with_its_lists(mosaicdd, tmp_path):
+    path = tmp_path / "data.h5"
+    assert mosaicdd("generate", path, "--samples", "20", "--cells", "8").code == 0
+    report = json.loads(mosaicdd("info", path, "--json").out)
+    assert report["kind"] == "mosaicdd dataset"
+    assert report["arrays"]["/boundary"]["shape"] == [20, 32]
+    names = report["hyperparameter_names"]
+    assert len(names) == report["arrays"]["/hyperparameters"]["shape"][1]
+    assert all(isinstance(name, str) for name in names)
+    assert ", ".join(f'"{name}"' for name in names) in mosaicdd("info", path).out
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (np.arange(3), [0, 1, 2]),
+        (np.eye(2), [[1.0, 0.0], [0.0, 1.0]]),
+        (np.bytes_(b"abc"), "abc"),
+        (np.array([b"a", b"b"]), ["a", "b"]),
+        (np.array([True, False]), [True, False]),
+        (np.array([1.0, np.nan]), [1.0, None]),
+        (h5py.Empty("f8"), None),
+        (np.complex128(1 + 2j), "(1+2j)"),
+    ],
+)
+def test_any_attribute_is_json(value, shown, mosaicdd, strict_json, tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file.attrs["value"] = value
+    assert strict_json(mosaicdd("info", tmp_path / "other.h5", "--json").out)["value"] == shown
+    assert mosaicdd("info", tmp_path / "other.h5").code == 0
+
+
+def test_a_file_that_h5py_has_written_to_is_refused_until_it_is_resealed(mosaicdd, solution):
+    before = read_solution(solution).field
+    with h5py.File(solution, "r+") as file:
+        file.attrs["note"] = "mine"
+    ended = mosaicdd("compare", solution, "--reference", "dst")
+    assert ended.code == 2
+    assert "checksum is missing" in ended.err
+    assert "reseal" in ended.err
+    ended = mosaicdd("info", solution, "--reseal")
+    assert ended.code == 0
+    assert "trusted, not known" in ended.err
+    assert "note" in ended.out
+    assert mosaicdd("compare", solution, "--reference", "dst").code == 0
+    np.testing.assert_array_equal(read_solution(solution).field, before)
+
+
+def test_values_that_were_changed_are_resealed_as_they_are(mosaicdd, solution):
+    content = bytearray(solution.read_bytes())
+    content[len(content) // 2] ^= 1  # in the field, which HDF5 does not check
+    solution.write_bytes(content)
+    assert "its checksum differs" in mosaicdd("info", solution).err
+    assert mosaicdd("info", solution, "--reseal", "--json").code == 0
+    assert solution.stat().st_size == len(content)
+    read_solution(solution)
+
+
+def whole(path):
+    return "its checksum is right"
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    return "not a complete mosaicdd file"
+
+
+def foreign(path):
+    path.unlink()
+    with h5py.File(path, "w") as file:
+        file["x"] = 1.0
+    return "HDF5 file carries no checksum"
+
+
+def with_an_unreadable_array(path):
+    with h5py.File(path, "r+") as file:
+        packed = file.create_dataset("packed", data=np.arange(100.0), chunks=(100,), compression=9)
+        place = packed.id.get_chunk_info(0).byte_offset
+    content = bytearray(path.read_bytes())
+    content[place : place + 20] = bytes(20)
+    path.write_bytes(content)
+    return "not a complete mosaicdd file"
+
+
+@pytest.mark.parametrize("state", [whole, truncated, foreign, with_an_unreadable_array])
+def test_what_cannot_be_resealed_is_left_alone(state, mosaicdd, solution):
+    message, content = state(solution), solution.read_bytes()
+    ended = mosaicdd("info", solution, "--reseal")
+    assert ended.code == 2
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+    assert solution.read_bytes() == content

@@ -9,6 +9,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.storage import atomic
 from mosaicdd.storage.atomic import append_seal
 from mosaicdd.storage.inputs import read_boundaries
 from mosaicdd.storage.solution_file import read_solution
@@ -197,3 +198,69 @@ def test_a_file_of_no_use_is_refused_in_one_line_that_names_it(damage, path):
         read_solution(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def digests(monkeypatch):
+    """Return a list that grows by a number whenever that many bytes are checked."""
+    checked = []
+
+    def counted(file, size):
+        checked.append(size)
+        return sealing(file, size)
+
+    sealing = atomic._sealing
+    monkeypatch.setattr(atomic, "_sealing", counted)
+    return checked
+
+
+def older(path, seconds=10):
+    """Set the time of a file back, as if it had been written a while ago."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - seconds * 10**9))
+
+
+def test_a_file_is_checked_once_however_often_it_is_read(path, digests):
+    older(path)
+    for _ in range(3):
+        solution = read_solution(path)
+        assert solution.field.shape == GRID.nodes
+        assert solution.error_map is None
+    assert len(digests) == 1
+
+
+def test_a_file_that_has_changed_is_checked_again(path, digests):
+    older(path)
+    read_solution(path)
+    with path.open("r+b") as file:
+        file.seek(-1000, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-1000, os.SEEK_END)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(ValueError, match="its checksum differs"):
+        read_solution(path)
+    assert len(digests) == 2
+
+
+def test_a_file_of_this_moment_is_checked_each_time(path, digests):
+    # The clock of files may not have moved since, and a change would not show.
+    older(path, -10)
+    for _ in range(2):
+        read_solution(path)
+    assert len(digests) == 2
+
+
+def test_large_arrays_are_read_when_they_are_asked_for(path):
+    solution = read_solution(path)
+    assert "field" not in vars(solution)
+    assert solution.field is solution.field
+    assert (solution.x[-1], solution.y[-1]) == (1.5, 1.0)
+    assert solution.status == "converged_rtol"
+    assert solution.error_estimate is None
+
+
+def test_a_file_that_was_replaced_meanwhile_is_not_mixed_with_the_one_before(path):
+    solution = read_solution(path)
+    write(path, "float32")
+    with pytest.raises(ValueError, match="has changed since it was opened"):
+        _ = solution.field
