@@ -16,8 +16,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopping import StoppingRule
 
 _SOLVERS = ("exact", "laplace", "laplace-sdnet")
@@ -44,7 +44,7 @@ def main() -> None:
     publish("one_level", "One level, as in the paper", text)
 
 
-def _to_mae(name: str, cells: int, mae: float, settings: dict) -> tuple[Solution, float]:
+def _to_mae(name: str, cells: int, mae: float, settings: dict) -> tuple[Outcome, float]:
     solver = local_solver(name)
     grid = Grid((cells, cells), solver.subdomain.spacing)
     boundary = Boundary.of_gaussian_process(grid, seed=0)

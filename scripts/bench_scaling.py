@@ -36,9 +36,9 @@ from mosaicdd.parallel.ranks import Ranks, choose_dims
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -151,7 +151,7 @@ class _Problem:
         clock, reference = Stopwatch(), None
         ranks.comm.Barrier()
         with clock.part("setup"):
-            schwarz = SchwarzSolver(*self._parts, clock=clock)
+            schwarz = Engine(*self._parts, clock=clock)
         if settings.stopping.mae is not None:
             reference = schwarz.reference(self._truth)
         with tempfile.TemporaryDirectory() if ranks.is_root else nullcontext("") as folder:

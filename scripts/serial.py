@@ -10,8 +10,8 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import load_local_solver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
 
 BATCH = {"cpu": 4096, "cuda": 65536}  # subdomains per call, as ``mosaicdd solve`` chooses it
 
@@ -23,8 +23,8 @@ def local_solver(name: str) -> LocalSolver:
 
 def schwarz_solver(
     solver: LocalSolver, cells: tuple[int, int], settings: SolveSettings, *, problems: int = 1
-) -> SchwarzSolver:
+) -> Engine:
     """Plan a solve of so many problems at once, on ``(ny, nx)`` cells, on this process alone."""
     lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
     ranks = Ranks(MPI.COMM_SELF, (1, 1))
-    return SchwarzSolver(ranks, lattice, solver, settings, problems=problems)
+    return Engine(ranks, lattice, solver, settings, problems=problems)

@@ -24,8 +24,8 @@ from mosaicdd.parallel.ranks import Ranks, choose_dims
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
 
 SOLVERS = ("exact", "laplace", "laplace-sdnet")
@@ -135,7 +135,7 @@ def solve(problem: Problem, comm: MPI.Intracomm) -> Outcome:
     stopping = StoppingRule(rtol=problem.rtol, max_iterations=1000)
     settings = SolveSettings(stopping=stopping, **problem.method)
     boundary = problem.boundary()
-    solution = SchwarzSolver(ranks, lattice, solver, settings).solve(boundary)
+    solution = Engine(ranks, lattice, solver, settings).solve(boundary)
     truth = solve_by_sine_transform(LAPLACE, boundary)
     difference = solution.field.numpy() - truth[solution.place]
     squares = ranks.sum(np.array([np.square(difference).sum()]))[0]

@@ -30,8 +30,8 @@ from mosaicdd.parallel.ranks import Ranks, choose_dims
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
 
 _STOPPING = ("rtol", "atol", "max_iterations", "mae")
@@ -162,7 +162,7 @@ def make_solver(make_ranks):
 
     def make(lattice, *, ranks=None, local_solver=None, window=None, **settings):
         given = {name: settings.pop(name) for name in _STOPPING if name in settings}
-        return SchwarzSolver(
+        return Engine(
             ranks or make_ranks(alone=True),
             lattice,
             local_solver or ExactSolver(LAPLACE, lattice.subdomain),

@@ -15,9 +15,9 @@ from mosaicdd.parallel.agreement import on_root
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
 
@@ -82,7 +82,7 @@ class Checkpoints:
             if root:
                 writer.history(asdict(history))
 
-    def read(self, solver: SchwarzSolver) -> tuple[Interface, History]:
+    def read(self, solver: Engine) -> tuple[Interface, History]:
         """Read the checkpoint on the root and hand every rank its part.
 
         Raises

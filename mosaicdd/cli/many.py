@@ -23,9 +23,9 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solution import Solution
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _SUBDOMAINS = 8192  # of all problems of a batch: beyond, a batch gains nothing
@@ -112,9 +112,9 @@ class ManyProblems:
         self._batches = [mine[i : i + self.batch] for i in range(0, len(mine), self.batch)]
         self._solver = agree(replicas.world, lambda: self._plan(len(self._batches[0])))
 
-    def _plan(self, problems: int) -> SchwarzSolver:
+    def _plan(self, problems: int) -> Engine:
         arguments = (self._ranks, self._lattice, self._local_solver, self._settings)
-        return SchwarzSolver(*arguments, problems=problems, clock=self._clock)
+        return Engine(*arguments, problems=problems, clock=self._clock)
 
     def run(
         self, path: str, device: str, show: Show, seconds: Callable[[dict[str, float]], dict]
@@ -159,7 +159,7 @@ class ManyProblems:
 
     def _solve(
         self, members: range, output: ManyOutput, watch: Watch, progress: IterationProgress
-    ) -> list[Solution]:
+    ) -> list[Outcome]:
         """Solve and write a batch, or take part in the writing of others."""
         if not members:
             output.fields(iter(()), members)
@@ -182,7 +182,7 @@ class ManyProblems:
 
         return IterationProgress(self._settings.stopping, show_whole)
 
-    def _result(self, solution: Solution, device: str) -> Result:
+    def _result(self, solution: Outcome, device: str) -> Result:
         inputs = (self._ranks, self._lattice, self._local_solver, self._settings)
         history = dataclasses.asdict(solution.history)
         return Result(report_of(*inputs, solution, device), history)

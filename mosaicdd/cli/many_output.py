@@ -14,8 +14,8 @@ from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.solution_writer import writing_solutions
 
@@ -59,7 +59,7 @@ class ManyOutput:
         parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in strips)
         self._collect("solution", parts, self._dtype)
 
-    def maps(self, solutions: Sequence[Solution], members: range) -> None:
+    def maps(self, solutions: Sequence[Outcome], members: range) -> None:
         """Write what is known per lattice node of a batch."""
         self._map(
             "error_estimate",
@@ -77,7 +77,7 @@ class ManyOutput:
         self,
         name: str,
         values: list[torch.Tensor],
-        solutions: Sequence[Solution],
+        solutions: Sequence[Outcome],
         members: range,
         dtype: str,
     ) -> None:

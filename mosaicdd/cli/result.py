@@ -22,8 +22,8 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.movement import InterfaceMovement
+from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.solution_writer import writing_solutions
@@ -34,7 +34,7 @@ def report_of(
     lattice: Lattice,
     local_solver: LocalSolver,
     settings: SolveSettings,
-    solution: Solution,
+    solution: Outcome,
     device: str,
 ) -> dict:
     """Collect what ``--json`` prints and the file keeps, but the seconds."""
@@ -67,7 +67,7 @@ def report_of(
     }
 
 
-def _count_outside(ranks: Ranks, solution: Solution) -> int | None:
+def _count_outside(ranks: Ranks, solution: Outcome) -> int | None:
     if solution.outside is None:
         return None
     return int(ranks.sum(np.array([float(solution.outside.sum())]))[0])
@@ -163,7 +163,7 @@ class Output:
             new = writing_solutions(self._path, *inputs, **what)
             self._writer = self._open.enter_context(new)
 
-    def maps(self, solution: Solution) -> None:
+    def maps(self, solution: Outcome) -> None:
         """Write what is known per lattice node."""
         maps = {"error_estimate": solution.error_estimate.nodes}
         if solution.outside is not None:

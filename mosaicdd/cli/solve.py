@@ -97,8 +97,8 @@ def solve(
     from mosaicdd.parallel.ranks import Ranks, choose_dims
     from mosaicdd.parallel.replicas import Replicas
     from mosaicdd.parallel.watch import Watch
+    from mosaicdd.schwarz.engine import Engine
     from mosaicdd.schwarz.settings import SolveSettings
-    from mosaicdd.schwarz.solver import SchwarzSolver
     from mosaicdd.schwarz.stopping import CONVERGED, StoppingRule
     from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -187,7 +187,7 @@ def solve(
     with bad_input():
         require_replicas_fit(groups, len(boundaries))
         wanted = {"fill": fields == "solution", "window": window}
-        schwarz = SchwarzSolver(ranks, lattice, solver, settings, **wanted, clock=clock)
+        schwarz = Engine(ranks, lattice, solver, settings, **wanted, clock=clock)
     with bad_input("--points"):
         values_at = schwarz.plan_points(on_grid(places, lattice.grid)) if points else None
     truth = None

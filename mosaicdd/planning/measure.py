@@ -24,10 +24,10 @@ from mosaicdd.parallel.measure import alone, measure_gather, measure_links, slow
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.rates import Curve, Link, Rates
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sine_transform import sine_transform
-from mosaicdd.schwarz.solution import Solution
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
 from mosaicdd.storage.solution_writer import writing_solutions
 
@@ -113,7 +113,7 @@ class Measurement:
             self._comm.Barrier()
             with _timed(self._device) as setup:
                 boundary = Boundary.of_gaussian_process(lattice.grid, seed=0)
-                solver = SchwarzSolver(self._ranks, lattice, self._load(), settings)
+                solver = Engine(self._ranks, lattice, self._load(), settings)
             self._comm.Barrier()
             runs.append(_steps(solver.solve(boundary), setup[0], transform))
         return {step: slowest(self._comm, min(run[step] for run in runs)) for step in _STEPS}
@@ -218,7 +218,7 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _steps(solution: Solution, setup: float, transform: float) -> dict[str, float]:
+def _steps(solution: Outcome, setup: float, transform: float) -> dict[str, float]:
     """Split a solve of one rank into steps, the transforms taken out of sweep and estimate."""
     iteration = solution.history.seconds[-1] / solution.iterations
     estimate = solution.seconds["estimate"]

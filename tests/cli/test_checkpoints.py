@@ -14,8 +14,8 @@ from mosaicdd.cli.checkpoints import Checkpoints
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import History
 
 COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", "solve", "--json", "--local-solver", "exact")
@@ -109,7 +109,7 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
     exact = ExactSolver(LAPLACE, lattice.subdomain)
     for dims in all_dims:
         ranks = make_ranks(dims)
-        solver = SchwarzSolver(ranks, lattice, exact, SolveSettings())
+        solver = Engine(ranks, lattice, exact, SolveSettings())
         checkpoints = Checkpoints(
             common_path / "out.h5", ranks, lattice, solver.settings, exact, boundary
         )

@@ -13,8 +13,8 @@ from mosaicdd.lattice.points import on_grid
 from mosaicdd.local_solvers.loading import load_local_solver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -146,7 +146,7 @@ def _alone(points, solver, make_ranks):
     network = load_local_solver(solver, LAPLACE)
     settings = SolveSettings(stopping=StoppingRule(rtol=1e-7))
     lattice = Lattice(GRID, network.subdomain)
-    alone = SchwarzSolver(make_ranks(alone=True), lattice, network, settings)
+    alone = Engine(make_ranks(alone=True), lattice, network, settings)
     boundary = Boundary.of_gaussian_process(GRID, seed=1)
     evaluate = alone.plan_points(on_grid(points, GRID))
     return evaluate(alone.solve(boundary).interface, [boundary])[0]
@@ -180,7 +180,7 @@ def test_points_can_be_a_text(solve):
 def test_what_is_exact_at_nodes_only_is_refused_before_any_work(
     exact, mosaicdd, common_path, comm, monkeypatch
 ):
-    monkeypatch.setattr(SchwarzSolver, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(Engine, "solve", lambda *_, **__: pytest.fail("work was begun"))
     file = common_path / "points.txt"
     if comm.rank == 0:
         file.write_text("0.5 0.5\n")

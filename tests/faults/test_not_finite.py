@@ -5,7 +5,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.halo import HaloExchange
-from mosaicdd.schwarz.solver import SchwarzSolver
+from mosaicdd.schwarz.engine import Engine
 
 SOLVE = ("--cells", "128x96", "--json")
 
@@ -22,14 +22,14 @@ def spoil_boundary(monkeypatch, value):
 
 
 def spoil_weights(monkeypatch, value):
-    init = SchwarzSolver.__init__
+    init = Engine.__init__
 
     def spoiled(self, grid, lattice, local_solver, *others, **named):
         with torch.no_grad():
             next(local_solver.network.parameters()).view(-1)[7] = value
         init(self, grid, lattice, local_solver, *others, **named)
 
-    monkeypatch.setattr(SchwarzSolver, "__init__", spoiled)
+    monkeypatch.setattr(Engine, "__init__", spoiled)
 
 
 def spoil_halo(monkeypatch, value):

@@ -13,8 +13,8 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import SchwarzSolver
 from mosaicdd.schwarz.stopping import StoppingRule
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch see
 _LATTICE = Lattice(Grid((208, 480), 0.5 / 32), Subdomain())
 
 
-def _solver(device: str, **settings) -> SchwarzSolver:
+def _solver(device: str, **settings) -> Engine:
     settings = SolveSettings(
         device=torch.device(device), stopping=StoppingRule(rtol=1e-10), **settings
     )
     ranks = Ranks(MPI.COMM_SELF, (1, 1))
-    return SchwarzSolver(ranks, _LATTICE, ExactSolver(LAPLACE, Subdomain()), settings)
+    return Engine(ranks, _LATTICE, ExactSolver(LAPLACE, Subdomain()), settings)
 
 
 @pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])

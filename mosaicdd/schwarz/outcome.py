@@ -1,4 +1,4 @@
-"""What a solve returns on every rank."""
+"""What the engine returns of a problem, on every rank."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ from mosaicdd.schwarz.stopping import History
 
 
 @dataclass(frozen=True)
-class Solution:
-    """What a solve returns on every rank.
+class Outcome:
+    """How a problem ended, on every rank.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The solver: everything planned once for a lattice, a process grid and a local solver."""
+"""The engine: everything planned once for a lattice, ranks and a local solver."""
 
 import dataclasses
 import functools
@@ -27,10 +27,10 @@ from mosaicdd.schwarz.layouts import block_of, field_layout
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.schwarz.node_residual import NodeResidual
+from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.range_check import subdomains_outside
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.window_fill import WindowFill
@@ -47,7 +47,7 @@ Sink = Callable[[Iterator[Strip]], None]
 """Takes the strips of the field one after another, all of them, on every rank."""
 
 
-class SchwarzSolver:
+class Engine:
     """Solves boundary value problems on one lattice.
 
     Parameters
@@ -154,7 +154,7 @@ class SchwarzSolver:
         local_solver = self._filling.local_solver
         return PointValues(self._ranks, local_solver, self.movement, points, **self._kind)
 
-    def solve(self, boundary: Boundary, **options) -> Solution:
+    def solve(self, boundary: Boundary, **options) -> Outcome:
         """Solve for boundary data; options as those of `solve_many`."""
         (solution,) = self.solve_many([boundary], **options)
         return solution
@@ -169,7 +169,7 @@ class SchwarzSolver:
         progress=None,
         watch: Watch | None = None,
         sink: Sink | None = None,
-    ) -> list[Solution]:
+    ) -> list[Outcome]:
         """Solve for the boundary data of each problem.
 
         Parameters
@@ -229,7 +229,7 @@ class SchwarzSolver:
         parts = ("iterate", "estimate", "assemble")
         seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
         return [
-            Solution(
+            Outcome(
                 status=statuses[i],
                 update=histories[i].update[-1],
                 residual=residuals[i],
