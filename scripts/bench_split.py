@@ -10,7 +10,7 @@ from tables import publish, table
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.training.kept_memory import kept_bytes
+from mosaicdd.training.memory import kept_bytes
 
 _SUBDOMAINS = 8
 _POINTS = (64, 256, 1024, 4096)

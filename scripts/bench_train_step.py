@@ -14,10 +14,10 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.kept_memory import kept_bytes
-from mosaicdd.training.objective import Objective, Pass
+from mosaicdd.training.memory import hold_freed_memory, kept_bytes, samples_per_pass
+from mosaicdd.training.objective import Objective
 from mosaicdd.training.optimisers import build_optimiser
-from mosaicdd.training.pass_size import hold_freed_memory, samples_per_pass
+from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import TrainingSettings
 
 # Network, subdomains, and points per step: data points (a linear network learns from all 961) and

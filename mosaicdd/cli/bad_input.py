@@ -7,8 +7,13 @@ import click
 
 
 @contextmanager
-def bad_input(option: str | None = None) -> Iterator[None]:
+def bad_input(option: str | None = None, words: dict[str, str] | None = None) -> Iterator[None]:
     """Re-raise errors about the input, prefixed by the option that they belong to.
+
+    Parameters
+    ----------
+    words
+        What the library says of its arguments, and what the command line says instead.
 
     Only checks and reading belong inside: an error of the same type in the work itself is a fault
     of the program and keeps its traceback.
@@ -17,6 +22,8 @@ def bad_input(option: str | None = None) -> Iterator[None]:
         yield
     except (ValueError, TypeError, OSError) as error:
         text = " ".join(str(error).split())
+        for argument, said in (words or {}).items():
+            text = text.replace(argument, said)
         exception = click.ClickException(f"{option}: {text}" if option else text)
         exception.exit_code = 2
         raise exception from error

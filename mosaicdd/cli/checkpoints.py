@@ -1,9 +1,7 @@
-"""Checkpoints of ``solve``, and the signals that ask for one."""
+"""Checkpoints of ``solve``."""
 
 import hashlib
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,31 +11,12 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.agreement import on_root
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.movement import InterfaceMovement
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
-
-_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-
-
-@contextmanager
-def listening(watch: Watch) -> Iterator[None]:
-    """Let signals interrupt the iteration; a second one ends the program as usual."""
-
-    def interrupt(number, frame) -> None:
-        watch.interrupt()
-        signal.signal(number, before[number])
-
-    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Checkpoints:

@@ -10,12 +10,12 @@ import math
 import resource
 from collections.abc import Callable, Sequence
 
-from mosaicdd.cli.checkpoints import listening
 from mosaicdd.cli.many_output import ManyOutput
 from mosaicdd.cli.many_result import Result, merged_report, small_reports
 from mosaicdd.cli.progress import IterationProgress
 from mosaicdd.cli.result import parts_of_ranks, report_of
 from mosaicdd.cli.show import Show
+from mosaicdd.cli.signals import listening
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.agreement import agree

@@ -1,5 +1,6 @@
 """What people see while a command works: a bar on a terminal, plain lines otherwise."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,16 +29,17 @@ def stage(title: str, *, quiet: bool = False) -> Iterator[Show]:
     if quiet:
         yield lambda fraction, note="": None
     elif sys.stderr.isatty():
-        with _bar(title) as show:
+        from rich.console import Console
+
+        with bar(title, Console(stderr=True)) as show:
             yield show
     else:
         yield _Lines(title)
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Show]:
-    """Draw a bar with the time that is left."""
-    from rich.console import Console
+def bar(title: str, console) -> Iterator[Show]:
+    """Draw a bar with the time that is left on a `rich.console.Console`, the remark below it."""
     from rich.progress import (
         BarColumn,
         Progress,
@@ -45,30 +47,58 @@ def _bar(title: str) -> Iterator[Show]:
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
+
+    class TwoLines(Progress):
+        """A narrow terminal has no room for the bar and the remark beside each other."""
+
+        def get_renderables(self):
+            yield from super().get_renderables()
+            note = self.tasks[0].fields["note"] if self.tasks else ""
+            if note:
+                yield Text(f"  {note}", no_wrap=True, overflow="ellipsis")
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with TwoLines(*columns, console=console, transient=True) as progress:
         task = progress.add_task(title, total=1.0, note="")
         yield lambda fraction, note="": progress.update(task, completed=fraction, note=note)
 
 
 class _Lines:
-    """Write a line whenever another tenth of the work is done, of long work only."""
+    """Write a line whenever another tenth of the work is done, of long work only.
 
-    def __init__(self, title: str):
+    Parameters
+    ----------
+    clock
+        Seconds, as `time.monotonic` gives them.
+    """
+
+    def __init__(self, title: str, clock: Callable[[], float] = time.monotonic):
         self.title = title
         self.next = 0.0
-        self.last = time.monotonic()
+        self._clock = clock
+        self.last = clock()
+        self._start: tuple[float, float] | None = None  # the first fraction, and when it was
 
     def __call__(self, fraction: float, note: str = "") -> None:
         """Write the line if it is due."""
-        if fraction >= self.next and time.monotonic() - self.last >= _SECONDS:
+        now = self._clock()
+        if self._start is None:
+            self._start = (fraction, now)
+        if fraction >= self.next and now - self.last >= _SECONDS:
             self.next = fraction + 1 / _LINES
-            self.last = time.monotonic()
-            click.echo(f"{self.title}: {fraction:4.0%} {note}".rstrip(), err=True)
+            self.last = now
+            parts = [f"{self.title}: {fraction:.0%}", self._left(fraction, now), note]
+            click.echo(", ".join(part for part in parts if part), err=True)
+
+    def _left(self, fraction: float, now: float) -> str:
+        """Say how long it takes to the end, if it goes on as it went."""
+        before, start = self._start
+        if not before < fraction < 1:
+            return ""
+        return f"{math.ceil((1 - fraction) * (now - start) / (fraction - before))} s left"

@@ -80,7 +80,7 @@ def solve(
     Example: mpiexec -n 2 mosaicdd solve -o out.h5 --cells 2048x2048 --boundary gp:seed=0
     """
     comm = world()  # with its one line where there is no MPI; the imports below need it
-    from mosaicdd.cli.checkpoints import Checkpoints, listening
+    from mosaicdd.cli.checkpoints import Checkpoints
     from mosaicdd.cli.many import (
         ManyProblems,
         default_batch,
@@ -90,6 +90,7 @@ def solve(
     from mosaicdd.cli.many_result import many_for_people
     from mosaicdd.cli.progress import IterationProgress
     from mosaicdd.cli.result import Output, for_people, parts_of_ranks, report_of
+    from mosaicdd.cli.signals import listening
     from mosaicdd.cli.trace import write_trace
     from mosaicdd.parallel.agreement import agree, on_root
     from mosaicdd.parallel.devices import device_of_rank

@@ -1,35 +1,19 @@
 """``mosaicdd train``: train a subdomain network on a dataset, on any number of ranks."""
 
-import functools
-import json
 import logging
 import os
-from dataclasses import asdict
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import communicator_if_any, threads_per_rank
-from mosaicdd.cli.train_config import read_config
-from mosaicdd.cli.train_options import collected_settings, settings_options
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.cli.show import stage
+from mosaicdd.cli.train_config import network_settings, read_config
+from mosaicdd.cli.train_options import collected, settings_options
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
-
-
-def _network_settings(pairs: tuple[str, ...]) -> dict:
-    """Parse ``name=value`` pairs; values are JSON (numbers, true, false)."""
-    settings = {}
-    for pair in pairs:
-        name, _, value = pair.partition("=")
-        try:
-            settings[name] = json.loads(value)
-        except json.JSONDecodeError:
-            raise ValueError(
-                f"--set {pair}: needs NAME=VALUE with a number, true or false, e.g. width=96"
-            ) from None
-    return settings
 
 
 @click.command()
@@ -56,7 +40,7 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     metavar="NAME=VALUE",
     help="Setting of the network (width, depth, features, sigma, ...); may be repeated.",
 )
-@settings_options
+@settings_options(TrainingSettings, ExecutionSettings)
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where."
 )
@@ -98,7 +82,7 @@ def train(
     """Train a subdomain network on the dataset DATA and write its best weights to a model file.
 
     Beside it lie MODEL.metrics.jsonl, one line per validation, and MODEL.png, the learning curve (if
-    matplotlib is installed).
+    matplotlib is installed). A model that is there is replaced at the end.
 
     Works alone, and under mpiexec, srun and torchrun. Exit code 0: trained; 1: diverged; 2: bad
     input; 75: interrupted by a signal, after a checkpoint, so that --resume continues.
@@ -107,72 +91,48 @@ def train(
     """
     import torch
 
-    from mosaicdd.cli.train_plan import show_plan
-    from mosaicdd.cli.train_run import leave_behind, metrics_path, run_training
+    from mosaicdd.cli.signals import listening
+    from mosaicdd.cli.train_output import draw, show_plan, show_report, show_result
     from mosaicdd.local_solvers.networks.own import allow
-    from mosaicdd.local_solvers.networks.registry import build_network, check_settings
     from mosaicdd.parallel.watch import Watch
-    from mosaicdd.problems.equations import equation
-    from mosaicdd.storage.dataset_file import read_dataset
-    from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents, require_tensorboard
-    from mosaicdd.training.checkpoints import Checkpoints
-    from mosaicdd.training.loop import train_network
-    from mosaicdd.training.memory_plan import memory_plan
-    from mosaicdd.training.objective import require_trainable
+    from mosaicdd.storage.metrics_file import require_tensorboard
+    from mosaicdd.training.loop import Training
     from mosaicdd.training.rank_group import rank_group
+    from mosaicdd.training.trainer import TrainingDivergedError
 
     torch.set_num_threads(threads_per_rank())
+    if tensorboard is not None:
+        with bad_input("--tensorboard"):
+            require_tensorboard(tensorboard)
     with bad_input():
-        settings, execution = collected_settings(ctx)
+        settings = collected(ctx, TrainingSettings)
+        execution = collected(ctx, ExecutionSettings)
         if ":" in network:
             allow(network)
-        network_settings = {**config, **_network_settings(pairs)}
-        checked = check_settings(network, network_settings)
-        require_writable(output)
-        if tensorboard is not None:
-            with bad_input("--tensorboard"):
-                require_tensorboard(tensorboard)
-        dataset = read_dataset(data)
-        equation(dataset.pde)
-        built = build_network(network, network_settings, dataset.subdomain)
-        require_trainable(built, settings, execution)
-    identity = {"network": network, "network settings": asdict(checked)} | asdict(settings)
-    identity |= {"dataset": dataset.content_hash, "sharding": execution.sharding}
-    checkpoints = Checkpoints(output, identity)
+        own = {**config, **network_settings(pairs)}
+        training = Training(data, output, settings, execution, network, own, tensorboard)
     with rank_group(communicator_if_any(), device) as ranks:
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)
         with bad_input():
-            execution.require_ranks(ranks.size, settings, len(dataset.boundary) - dataset.held_out)
+            training.join(ranks, resume)
         if dry_run:
             if ranks.is_root:
-                levels = memory_plan(built, dataset, settings, execution, ranks.size, device)
-                show_plan(levels, ranks.device, ranks.size, as_json)
+                show_plan(training.memory(ranks), ranks.device, ranks.size, as_json)
             return 0
-        state = None
-        if resume:
-            with bad_input("--resume"):
-                state = ranks.agreed(checkpoints.read)
-        watch = Watch(checkpoints.save, 60 * checkpoint_minutes)
-        work = functools.partial(
-            train_network,
-            network,
-            network_settings,
-            dataset,
-            settings,
-            ranks=ranks,
-            execution=execution,
-            state=state,
-        )
+        replaces = ranks.is_root and training.output.exists()
+        watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
         quiet = as_json or not ranks.is_root
-        title = f"training {network}"
-        metrics = []
+        with stage(f"training {network}", quiet=quiet) as show, listening(watch):
+            try:
+                result = training.run(ranks, lambda report: show_report(show, report), watch)
+            except TrainingDivergedError as error:
+                raise click.ClickException(f"{error}; {training.checkpoints.last_good}") from error
+            except OSError:
+                with bad_input():
+                    raise
         if ranks.is_root:
-            kept = None if state is None else state["step"]
-            metrics.append(MetricsFile(metrics_path(output), kept))
-            if tensorboard is not None:
-                metrics.append(TensorBoardEvents(tensorboard, kept))
-        result = run_training(work, title, quiet, watch, checkpoints, metrics)
-        if ranks.is_root:
-            leave_behind(output, result, ranks.size, checkpoints, as_json)
+            if result.finished:
+                draw(training, result)
+            show_result(training, result, ranks.size, replaces, as_json)
     return 0 if result.finished else _INTERRUPTED

@@ -1,5 +1,6 @@
-"""Settings of ``train`` from a TOML file: defaults for its options, which flags override."""
+"""Settings of ``train`` from a TOML file, as defaults that flags override, and of its network."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -34,6 +35,20 @@ def read_config(ctx: click.Context, param: click.Parameter, path: str | None) ->
             )
     ctx.default_map = {**(ctx.default_map or {}), **options}
     return network
+
+
+def network_settings(pairs: tuple[str, ...]) -> dict:
+    """Parse ``name=value`` pairs; values are JSON (numbers, true, false)."""
+    settings = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            settings[name] = json.loads(value)
+        except json.JSONDecodeError:
+            raise ValueError(
+                f"--set {pair}: needs NAME=VALUE with a number, true or false, e.g. width=96"
+            ) from None
+    return settings
 
 
 def _load(path: Path) -> dict:

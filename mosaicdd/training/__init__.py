@@ -1,1 +1,21 @@
-"""Training of subdomain networks: dataset, losses, optimisers and loop."""
+"""Data and networks: datasets of small problems, and networks trained on them.
+
+`generate` and `train` are the two functions that a program calls. They are imported at their first
+use, because the command line reads the settings here where nothing slow may be imported.
+"""
+
+from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
+
+__all__ = ["ExecutionSettings", "GenerationSettings", "TrainingSettings", "generate", "train"]
+
+
+def __getattr__(name: str):
+    if name == "generate":
+        from mosaicdd.training.generation import generate
+
+        return generate
+    if name == "train":
+        from mosaicdd.training.loop import train
+
+        return train
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

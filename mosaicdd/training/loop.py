@@ -1,26 +1,191 @@
-"""From a dataset and settings to a trained network with its card."""
+"""A training from a dataset to a model file, on any number of ranks.
+
+Beside the model ``OUT`` lie ``OUT.checkpoint-STEP`` while it runs, from which it can be resumed, and
+``OUT.metrics.jsonl``, one line per validation.
+"""
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 
 from mosaicdd.local_solvers.lifting import Lifting
-from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.local_solvers.loading import extract_weights
+from mosaicdd.local_solvers.networks.registry import build_network, check_settings
 from mosaicdd.local_solvers.spectrum_range import SpectrumRange
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
-from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.storage.model_file import ModelCard
-from mosaicdd.training.execution_settings import ExecutionSettings
-from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.report import Report
-from mosaicdd.training.settings import TrainingSettings
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.dataset_file import Dataset, read_dataset
+from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
+from mosaicdd.storage.model_file import ModelCard, write_model
+from mosaicdd.training.checkpoints import Checkpoints
+from mosaicdd.training.memory_plan import MemoryLevel, memory_plan
+from mosaicdd.training.objective import require_trainable
+from mosaicdd.training.rank_group import RankGroup, rank_group
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
+from mosaicdd.training.validation import Report
 
 logger = logging.getLogger(__name__)
+
+_FAR_OFF = 0.1  # of what the lifting leaves
+
+
+def train(
+    data: str | os.PathLike | Dataset,
+    output: str | os.PathLike,
+    settings: TrainingSettings | None = None,
+    execution: ExecutionSettings | None = None,
+    *,
+    network: str = "linear",
+    network_settings: dict | None = None,
+    comm=None,
+    device: str = "cpu",
+    resume: bool = False,
+    progress: Callable[[Report], None] | None = None,
+) -> "TrainingResult":
+    """Train a network on a dataset and write its best weights to a model file.
+
+    Parameters
+    ----------
+    data, output
+        The dataset or its file, and the model file.
+    network, network_settings
+        Its name, or ``module:Class``, and those of its settings that are not the defaults.
+    comm
+        Communicator over the ranks that train together, which all call this; None for this process
+        alone, and under torchrun.
+    device
+        ``"cpu"`` or ``"cuda"``.
+    resume
+        Whether to continue from the newest checkpoint.
+    progress
+        Called with a `Report` at every validation, on all ranks.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the input is not sound; before any work.
+    TrainingDivergedError
+        If the loss becomes NaN or infinite.
+    """
+    training = Training(data, output, settings, execution, network, network_settings)
+    with rank_group(comm, device) as ranks:
+        training.join(ranks, resume)
+        return training.run(ranks, progress)
+
+
+class Training:
+    """A training whose input has been checked: what is learned from, how, and into which file.
+
+    Parameters
+    ----------
+    data, output, settings, execution, network, network_settings
+        As of `train`, and so are the errors.
+    tensorboard
+        Folder for events with the metrics; none if not given.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike | Dataset,
+        output: str | os.PathLike,
+        settings: TrainingSettings | None = None,
+        execution: ExecutionSettings | None = None,
+        network: str = "linear",
+        network_settings: dict | None = None,
+        tensorboard: str | None = None,
+    ):
+        self.output = Path(output)
+        self.settings = settings or TrainingSettings()
+        self.execution = execution or ExecutionSettings()
+        self.network = network
+        self.network_settings = network_settings or {}
+        self._tensorboard = tensorboard
+        checked = check_settings(network, self.network_settings)
+        require_writable(output)
+        self.dataset = data if isinstance(data, Dataset) else read_dataset(data)
+        equation(self.dataset.pde)
+        self._built = build_network(network, self.network_settings, self.dataset.subdomain)
+        require_trainable(self._built, self.settings, self.execution)
+        identity = {"network": network, "network settings": asdict(checked)}
+        identity |= asdict(self.settings) | {"dataset": self.dataset.content_hash}
+        self.checkpoints = Checkpoints(output, identity | {"sharding": self.execution.sharding})
+        self._state: dict | None = None
+
+    @property
+    def metrics_path(self) -> Path:
+        """Where the metrics are written."""
+        return Path(f"{self.output}.metrics.jsonl")
+
+    def join(self, ranks: RankGroup, resume: bool = False) -> None:
+        """Check that the ranks fit, and read the checkpoint to continue from; on all ranks.
+
+        Raises
+        ------
+        ValueError
+            If the ranks do not fit, or the checkpoints belong to another training or are damaged.
+        FileNotFoundError
+            If there is no checkpoint.
+        """
+        samples = len(self.dataset.boundary) - self.dataset.held_out
+        self.execution.require_ranks(ranks.size, self.settings, samples)
+        if resume:
+            self._state = ranks.agreed(self.checkpoints.read)
+
+    def memory(self, ranks: RankGroup) -> list[MemoryLevel]:
+        """Return the memory per device for each way to share it out."""
+        kind = ranks.device.type
+        return memory_plan(
+            self._built, self.dataset, self.settings, self.execution, ranks.size, kind
+        )
+
+    def run(
+        self,
+        ranks: RankGroup,
+        progress: Callable[[Report], None] | None = None,
+        watch: Watch | None = None,
+    ) -> "TrainingResult":
+        """Train, write metrics and, at the end, the model; all ranks call this together.
+
+        Parameters
+        ----------
+        watch
+            What may call for checkpoints and for an end: then no model is written.
+        """
+        metrics: list[MetricsFile | TensorBoardEvents] = []
+        if ranks.is_root:
+            kept = None if self._state is None else self._state["step"]
+            metrics.append(MetricsFile(self.metrics_path, kept))
+            if self._tensorboard is not None:
+                metrics.append(TensorBoardEvents(self._tensorboard, kept))
+
+        def report(state: Report) -> None:
+            for file in metrics:
+                file.append(asdict(state))
+            if progress:
+                progress(state)
+
+        result = train_network(
+            self.network,
+            self.network_settings,
+            self.dataset,
+            self.settings,
+            report,
+            ranks=ranks,
+            execution=self.execution,
+            watch=watch,
+            state=self._state,
+        )
+        if ranks.is_root and result.finished:
+            write_model(self.output, result.card, extract_weights(result.network))
+            self.checkpoints.remove()
+        return result
 
 
 @dataclass(frozen=True)
@@ -40,6 +205,21 @@ class TrainingResult:
     seconds: float
     samples_per_second: float
     finished: bool
+
+    @property
+    def parameters(self) -> int:
+        """Number of the network's weights."""
+        return sum(p.numel() for p in self.network.parameters())
+
+    @property
+    def relative_error(self) -> float:
+        """Root mean square error over that of the lifting alone: 1 has learned nothing."""
+        return self.card.validation["relative_error"]
+
+    @property
+    def far_off(self) -> bool:
+        """Whether the network has hardly learned its equation: it would fail its self-test."""
+        return not self.relative_error <= _FAR_OFF
 
 
 def train_network(
@@ -107,6 +287,9 @@ def _card(
     )
     how = {"steps": trainer.step, "seconds": round(trainer.seconds, 1), "ranks": trainer.ranks.size}
     best = trainer.best
+    errors = {"mse": best.validation_mse, "window_mse": best.window_mse}
+    left = trainer.held_out.validation.left_by_lifting()
+    errors["relative_error"] = (best.validation_mse / left) ** 0.5 if left else 0.0
     return ModelCard(
         pde=dataset.pde,
         cells=dataset.subdomain.cells,
@@ -117,7 +300,7 @@ def _card(
         boundary_range=[float(dataset.boundary.min()), float(dataset.boundary.max())],
         hyperparameter_ranges={key: [float(v.min()), float(v.max())] for key, v in ranges},
         spectrum=asdict(SpectrumRange.of_perimeters(perimeters, lifting)),
-        validation={"mse": best.validation_mse, "window_mse": best.window_mse},
+        validation=errors,
         training={**asdict(settings), **asdict(trainer.execution), **how},
         dataset_hash=dataset.content_hash,
     )

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.execution_settings import ExecutionSettings
-from mosaicdd.training.kept_memory import PROBES
+from mosaicdd.training.memory import PROBES, KeptBytes
 from mosaicdd.training.optimisers import build_optimiser
-from mosaicdd.training.settings import TrainingSettings
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 
@@ -122,7 +121,7 @@ def _activations(
     samples = min(samples, limit or samples)
     objective = trainer.parallel.objective
     parts = trainer.passes.draw(0, trainer.ranks, 0)
-    return max(objective.kept(part).of(samples) for part in parts)
+    return max(KeptBytes.of_pass(objective, part).of(samples) for part in parts)
 
 
 def _optimiser_bytes(network: torch.nn.Module, settings: TrainingSettings) -> int:

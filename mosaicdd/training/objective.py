@@ -3,48 +3,15 @@
 Shape letters: ``B`` subdomains of this pass, ``P`` perimeter nodes, ``Q`` points.
 """
 
-from dataclasses import dataclass, replace
-
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import Equation
-from mosaicdd.training.elliptic_operator import EllipticOperator
-from mosaicdd.training.execution_settings import ExecutionSettings
-from mosaicdd.training.grid_residual import GridResidual
-from mosaicdd.training.kept_memory import KeptBytes
-from mosaicdd.training.losses import data_loss, pde_residual
-from mosaicdd.training.settings import TrainingSettings
+from mosaicdd.training.losses import EllipticOperator, GridResidual, data_loss, pde_residual
+from mosaicdd.training.samples import Pass
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 SIGNALS = ("data_loss", "pde_loss", "seconds", "stop", "save")
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One forward pass of a step.
-
-    Parameters
-    ----------
-    g
-        Perimeters ``(B, P)``.
-    share
-        Factor of its mean loss in the mean over the ranks.
-    points, target
-        ``(Q, 2)`` and ``(B, Q)`` for the data loss; for the PDE loss the target is None.
-    corner
-        The window of a discrete residual, instead of points.
-    """
-
-    g: torch.Tensor
-    share: float
-    points: torch.Tensor | None = None
-    target: torch.Tensor | None = None
-    corner: tuple[int, int] | None = None
-
-    def first(self, count: int) -> "Pass":
-        """Return a pass over copies of the first samples of this one."""
-        target = None if self.target is None else self.target[:count].clone()
-        return replace(self, g=self.g[:count].clone(), target=target)
 
 
 class Objective(torch.nn.Module):
@@ -91,11 +58,6 @@ class Objective(torch.nn.Module):
         tell[position] = loss.detach()
         return _Complete.apply(loss, tell, self.signals, *self.network.parameters())
 
-    def kept(self, part: Pass) -> KeptBytes:
-        """Measure what a pass like this one, of at least 4 samples, keeps for its backward pass."""
-        silent = torch.zeros_like(self.signals)
-        return KeptBytes.of_forward(lambda count: self(part.first(count), silent))
-
     def _data_loss(self, part: Pass) -> torch.Tensor:
         bf16 = self._settings.precision == "bf16"
         with torch.autocast(part.g.device.type, dtype=torch.bfloat16, enabled=bf16):
@@ -125,15 +87,15 @@ def require_trainable(
     if execution.recompute and not hasattr(network, "recompute"):
         raise ValueError(
             "this network cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); leave "
-            "--recompute away"
+            "recompute away"
         )
     if execution.recompute and settings.laplacian == "autograd":
-        raise ValueError("double backward cannot recompute hidden layers; use --laplacian taylor")
+        raise ValueError("double backward cannot recompute hidden layers; use laplacian taylor")
     folds = getattr(network, "symmetry", None) is not None
     if folds and not settings.labels and settings.residual == "continuous":
         raise ValueError(
             "without labels a symmetric network has kinks where it folds points, which collocation "
-            "points do not see; use --residual multilevel, or --set symmetric=false"
+            "points do not see; use residual multilevel, or a network that is not symmetric"
         )
 
 

@@ -1,6 +1,7 @@
 """An objective on all ranks: its gradient reduced once per step, its weights whole or in shards."""
 
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from inspect import signature
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
@@ -9,9 +10,17 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from mosaicdd.training.execution_settings import ExecutionSettings
-from mosaicdd.training.objective import SIGNALS, Objective, Pass
+from mosaicdd.training.objective import SIGNALS, Objective
 from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.samples import Pass
+from mosaicdd.training.settings import ExecutionSettings
+
+# torch 2.13 has another name for it.
+_BUFFERS = next(
+    name
+    for name in ("forward_sync_buffers", "broadcast_buffers")
+    if name in signature(DistributedDataParallel).parameters
+)
 
 
 class ParallelObjective:
@@ -35,7 +44,7 @@ class ParallelObjective:
                 objective,
                 device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
                 bucket_cap_mb=execution.bucket_cap_mb,
-                broadcast_buffers=False,  # made from one seed, and never changed
+                **{_BUFFERS: False},  # made from one seed, and never changed
                 gradient_as_bucket_view=True,
             )
         else:

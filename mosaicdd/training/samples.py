@@ -1,14 +1,20 @@
-"""Lifted samples: what a network sees of a dataset, as tensors.
+"""What a step of training sees: lifted samples, the choice of a batch, and its forward passes.
 
-Shape letters: ``n`` samples, ``P`` perimeter nodes, ``Q`` interior nodes.
+All random choices are functions of the seed and the number of the step, and the same on every
+rank: a run that is resumed, or that runs on another number of ranks, makes the same ones.
+
+Shape letters: ``n`` samples, ``B`` subdomains of a pass, ``P`` perimeter nodes, ``Q`` points.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from mosaicdd.local_solvers.lifting import Lifting
+from mosaicdd.training.losses import GridResidual
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.settings import TrainingSettings
 
 _CHUNK = 1024
 
@@ -33,6 +39,10 @@ class LiftedSamples:
         """Return the number of samples."""
         return len(self.remainder)
 
+    def left_by_lifting(self) -> float:
+        """Return the mean square of what a network has to add to the lifting."""
+        return (self.target * self.scale).double().square().mean().item()
+
 
 def lift_samples(
     lifting: Lifting,
@@ -51,3 +61,178 @@ def lift_samples(
         target = (torch.as_tensor(inner, dtype=torch.float64) - coefficients @ basis) / scale
         parts.append([part.to(device, dtype) for part in (remainder, target, scale)])
     return LiftedSamples(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass of a step.
+
+    Parameters
+    ----------
+    g
+        Perimeters ``(B, P)``.
+    share
+        Factor of its mean loss in the mean over the ranks.
+    points, target
+        ``(Q, 2)`` and ``(B, Q)`` for the data loss; for the PDE loss the target is None.
+    corner
+        The window of a discrete residual, instead of points.
+    """
+
+    g: torch.Tensor
+    share: float
+    points: torch.Tensor | None = None
+    target: torch.Tensor | None = None
+    corner: tuple[int, int] | None = None
+
+    def first(self, count: int) -> "Pass":
+        """Return a pass over copies of the first samples of this one."""
+        target = None if self.target is None else self.target[:count].clone()
+        return replace(self, g=self.g[:count].clone(), target=target)
+
+
+_ORDER, _POINTS = 0, 1  # the two families of random numbers
+
+
+class Batches:
+    """The global batches of a training.
+
+    Parameters
+    ----------
+    samples, batch_size
+        Number of training samples, and of those in a batch; a larger batch becomes all samples.
+    seed
+        Of all choices.
+    """
+
+    def __init__(self, samples: int, batch_size: int, seed: int):
+        self.samples = samples
+        self.size = min(batch_size, samples)
+        self.per_epoch = samples // self.size
+        self._seed = seed
+        self._epoch = -1
+        self._order = torch.empty(0, dtype=torch.long)
+
+    def indices(self, step: int) -> torch.Tensor:
+        """Return the samples of a step, ``(batch_size,)``; an epoch has each at most once."""
+        epoch, position = divmod(step, self.per_epoch)
+        if epoch != self._epoch:
+            generator = self._generator(_ORDER, epoch)
+            self._order = torch.randperm(self.samples, generator=generator)
+            self._epoch = epoch
+        return self._order[position * self.size :][: self.size]
+
+    def generator(self, step: int) -> torch.Generator:
+        """Return the source of the random points of a step."""
+        return self._generator(_POINTS, step)
+
+    def _generator(self, family: int, number: int) -> torch.Generator:
+        state = np.random.SeedSequence([self._seed, family, number]).generate_state(1, np.uint64)
+        return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
+
+
+class StepPasses:
+    """Draws data points and collocation points, the same on all ranks.
+
+    A symmetric network that is not linear embeds a perimeter once per symmetry that occurs among
+    the points, so all points of a pass come from one triangle, another in each step.
+
+    Parameters
+    ----------
+    network
+        Whose symmetry counts.
+    points
+        Nodes with known values, ``(Q, 2)``: the interior, or without labels the perimeter.
+    grid_residual
+        Of a discrete PDE loss; None for a continuous one.
+    """
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        samples: LiftedSamples,
+        points: torch.Tensor,
+        settings: TrainingSettings,
+        batches: Batches,
+        grid_residual: GridResidual | None,
+    ):
+        self._samples = samples
+        self._points = points
+        self._settings = settings
+        self._batches = batches
+        self._grid_residual = grid_residual
+        self._symmetry = None if network.linear else getattr(network, "symmetry", None)
+        self._pools = self._node_pools()
+
+    def draw(self, step: int, ranks: RankGroup, micro_batch: int) -> list[Pass]:
+        """Draw the passes of a step on one rank: all of the data, then all of the PDE loss.
+
+        Parameters
+        ----------
+        micro_batch
+            Samples per pass, at most; 0 sets no limit.
+        """
+        chosen = self._batches.indices(step)[ranks.share(self._batches.size)]
+        generator = self._batches.generator(step)
+        count = self._count(ranks.size, micro_batch)
+        parts = [part.to(self._points.device) for part in chosen.tensor_split(count)]
+        shares = [len(part) * ranks.size / self._batches.size for part in parts]
+        perimeters = [self._samples.remainder[part] for part in parts]
+        passes = []
+        # The boundary data are part of a discrete residual: without labels it says all.
+        if self._settings.labels or self._grid_residual is None:
+            nodes = self._data_nodes(generator)
+            points = self._points[nodes]
+            known = perimeters
+            if self._settings.labels:
+                known = [self._samples.target[part] for part in parts]
+            passes += [
+                Pass(g, share, points, values[:, nodes])
+                for g, share, values in zip(perimeters, shares, known, strict=True)
+            ]
+        if self._settings.pde_weight:
+            points, corner = self._collocation(generator)
+            passes += [
+                Pass(g, share, points, corner=corner)
+                for g, share in zip(perimeters, shares, strict=True)
+            ]
+        return passes
+
+    def _count(self, ranks: int, micro_batch: int) -> int:
+        """Return into how many parts a rank's samples are split: as many as on any other rank.
+
+        Ranks with sharded weights gather them in every pass. Where the shares differ and passes of
+        one sample are asked for, some have two: no part is empty.
+        """
+        least, most = self._batches.size // ranks, -(-self._batches.size // ranks)
+        return min(least, -(-most // micro_batch)) if micro_batch else 1
+
+    def _node_pools(self) -> list[torch.Tensor]:
+        """Return the sets of nodes from which the data points of a step are drawn."""
+        if self._symmetry is None:
+            return [torch.arange(len(self._points))]
+        element = self._symmetry.fold(self._points, merge=False).element.cpu()
+        return [torch.nonzero(element == e)[:, 0] for e in element.unique()]
+
+    def _data_nodes(self, generator: torch.Generator) -> slice | torch.Tensor:
+        """Choose the data points of a step: all of them, or some of one pool."""
+        count = self._settings.points
+        if not 0 < count < len(self._points):
+            return slice(None)
+        pool = self._pools[int(torch.randint(len(self._pools), (), generator=generator))]
+        chosen = pool[torch.randperm(len(pool), generator=generator)[:count]]
+        return chosen.to(self._points.device)
+
+    def _collocation(
+        self, generator: torch.Generator
+    ) -> tuple[torch.Tensor | None, tuple[int, int] | None]:
+        """Choose the collocation points of a step, or the window of a discrete residual."""
+        if self._grid_residual is not None:
+            return None, self._grid_residual.draw(generator)
+        points = 2 * torch.rand(self._settings.collocation, 2, generator=generator) - 1
+        points = points.to(self._points)
+        if self._symmetry is not None:
+            canonical = self._symmetry.fold(points, merge=False).canonical
+            element = int(torch.randint(8, (), generator=generator))
+            points = canonical @ self._symmetry.matrices[element].to(canonical)
+        return points, None

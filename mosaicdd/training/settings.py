@@ -1,98 +1,147 @@
-"""Settings of a training: a frozen value, checked when it is made.
+"""Settings of data generation and of training: frozen values, checked when they are made.
 
-They say what is computed: a run that is resumed must have the same.
+What a setting means and its default stand here once: the command line builds its options from the
+fields. Nothing slow is imported, so that ``--help`` is fast.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+
+from mosaicdd.lattice.subdomain import Subdomain
 
 OPTIMIZERS = ("adamw", "lamb", "muon", "soap")
+LAPLACIANS = ("taylor", "autograd")
+RESIDUALS = ("continuous", "discrete", "multilevel")
 PRECISIONS = ("float32", "float64", "bf16", "tf32")
+SHARDINGS = ("none", "zero1", "fsdp", "hybrid")
+METHODS = ("amg", "direct")
+
+
+def setting(default, text: str, choices: tuple[str, ...] = (), least: float | None = None):
+    """Declare a field with its meaning.
+
+    Parameters
+    ----------
+    choices
+        The values that it may have; any if empty.
+    least
+        The smallest value that it may have.
+    """
+    metadata = {"help": text, "choices": choices, "least": least}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """How a dataset is drawn.
+
+    Parameters
+    ----------
+    subdomain
+        The square that the problems are solved on.
+    """
+
+    pde: str = setting("laplace", "Equation to solve.")
+    subdomain: Subdomain = field(default_factory=Subdomain)
+    samples: int = setting(20000, "Number of random problems.")
+    windows: int = setting(
+        2000, "Number of windows of larger solutions, for validation only.", least=1
+    )
+    seed: int = setting(0, "Seed of all random numbers.", least=0)
+    validation: float = setting(0.1, "Fraction of the samples that training holds out.")
+    length_scale: tuple[float, float] = setting(
+        (0.03, 1.0),
+        "Least and greatest length scale of the boundary data, a Gaussian process, in domain length.",
+    )
+    noise: float = setting(
+        0.03, "Standard deviation of white noise on boundary data of unit amplitude.", least=0
+    )
+    method: str = setting(
+        "amg", "pyAMG to a relative residual of 1e-10, or a sparse factorisation.", METHODS
+    )
+
+    def __post_init__(self):
+        _check_fields(self)
+        if not 0 < self.validation < 1:
+            raise ValueError(f"the validation fraction must be in (0, 1), got {self.validation}")
+        held_out = round(self.samples * self.validation)
+        if not 0 < held_out < self.samples:
+            raise ValueError(
+                f"{self.samples} samples with a validation fraction of {self.validation:g} hold out "
+                f"{held_out}; at least 1 must be held out and 1 must be left for training"
+            )
+        if not 0 < self.length_scale[0] < self.length_scale[1]:
+            raise ValueError(f"length scales must be 0 < least < greatest, got {self.length_scale}")
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a network is trained.
+    """How a network is trained: what is computed. A run that is resumed must have the same."""
 
-    Parameters
-    ----------
-    epochs, batch_size
-        Passes over the training samples, and samples per step, those of all ranks together.
-    base_batch_size
-        The batch that the learning rate and the warm-up were chosen for: the rate is multiplied by
-        the square root of ``batch_size / base_batch_size``, the warm-up by the ratio itself
-        (section 5.2 of the paper). 0 leaves both alone.
-    labels
-        Whether the data points are interior nodes with known solutions; without, they are perimeter
-        nodes, where the boundary data are the solution, and the PDE loss does the rest.
-    points
-        Data points per step, drawn anew; 0 takes all of them.
-    optimizer, lr
-        One of `OPTIMIZERS`, and its greatest learning rate.
-    always_adapt
-        Whether LAMB scales its update layer by layer without weight decay, too.
-    clip
-        Greatest global norm of the gradient; 0 does not clip.
-    warmup, decay_exponent
-        Fraction of the training over which the learning rate rises; then it falls to zero as
-        ``(1 - t)**decay_exponent``.
-    pde_weight, collocation
-        Weight of the PDE loss (0 leaves it out) and its number of random points per step.
-    laplacian
-        How the residual is differentiated: ``"taylor"`` or, as in the paper, ``"autograd"``.
-    residual
-        ``"continuous"``; ``"discrete"``, the equation's stencil on grid outputs; or
-        ``"multilevel"``, the sum of that over all coarser grids, at all nodes of the grid.
-    lifting_degree
-        Of the lifting that the network is trained under.
-    precision
-        One of `PRECISIONS`; the last two multiply matrices in fewer digits.
-    max_seconds
-        Training and its schedule end within this time; 0 sets no limit.
-    validations
-        How often the validation errors are computed.
-    seed
-        Of the weights and of the order of the samples.
-    """
-
-    epochs: int = 100
-    batch_size: int = 512
-    base_batch_size: int = 0
-    labels: bool = True
-    points: int = 0
-    optimizer: str = "soap"
-    lr: float = 3e-3
-    always_adapt: bool = False
-    clip: float = 0.0
-    warmup: float = 0.01
-    decay_exponent: float = 1.0
-    pde_weight: float = 0.0
-    collocation: int = 32
-    laplacian: str = "taylor"
-    residual: str = "continuous"
-    lifting_degree: int = 2
-    precision: str = "float32"
-    max_seconds: float = 0.0
-    validations: int = 40
-    seed: int = 0
+    epochs: int = setting(200, "Passes over the training samples.", least=1)
+    batch_size: int = setting(256, "Samples per step, of all ranks together.", least=1)
+    base_batch_size: int = setting(
+        0,
+        "Batch that the learning rate and the warm-up are for: the rate grows with the batch's square "
+        "root, the warm-up with the batch itself, as in section 5.2 of the paper; 0 leaves both alone.",
+        least=0,
+    )
+    labels: bool = setting(
+        True,
+        "Learn from solutions, or from boundary data (the solution at perimeter nodes) and the PDE "
+        "loss alone.",
+    )
+    points: int = setting(0, "Data points per step, drawn among the nodes; 0 takes all.", least=0)
+    optimizer: str = setting("soap", "Optimiser.", OPTIMIZERS)
+    lr: float = setting(3e-3, "Greatest learning rate.")
+    always_adapt: bool = setting(
+        False, "LAMB: scale updates layer by layer without weight decay, too."
+    )
+    clip: float = setting(
+        0.0, "Greatest global norm of the gradient (the paper: 1); 0 does not clip.", least=0
+    )
+    warmup: float = setting(0.01, "Fraction of the training over which the learning rate rises.")
+    decay_exponent: float = setting(1.0, "Then it falls to zero as (1 - t) to this power.")
+    pde_weight: float | None = setting(
+        None,
+        "Weight of the PDE loss; 0 leaves it out. By default 0 with labels, 1 without.",
+        least=0,
+    )
+    collocation: int = setting(32, "Collocation points of the PDE loss per step.", least=1)
+    laplacian: str = setting(
+        "taylor",
+        "Derivatives of the PDE loss: carried through the layers, or by double backward (the paper).",
+        LAPLACIANS,
+    )
+    residual: str | None = setting(
+        None,
+        "PDE residual (continuous); or the stencil's on grid outputs (discrete); or its sum over all "
+        "coarser grids (multilevel). By default continuous with labels, multilevel without.",
+        RESIDUALS,
+    )
+    lifting_degree: int = setting(
+        2, "Degree of the exact solutions that the lifting takes out.", least=0
+    )
+    precision: str = setting(
+        "float32", "Of the training; bf16 and tf32 multiply in fewer digits.", PRECISIONS
+    )
+    max_seconds: float = setting(
+        0.0, "End training, with its schedule, within these seconds; 0: no limit.", least=0
+    )
+    validations: int = setting(40, "How often the validation errors are computed.", least=1)
+    seed: int = setting(0, "Seed of weights and sample order.", least=0)
 
     def __post_init__(self):
-        for name in ("epochs", "batch_size", "collocation", "validations"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in _NOT_NEGATIVE:
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        given = (("pde_weight", 0.0, 1.0), ("residual", "continuous", "multilevel"))
+        for name, labelled, unlabelled in given:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, labelled if self.labels else unlabelled)
+        _check_fields(self)
         for name in ("lr", "decay_exponent"):
             if not 0 < getattr(self, name) < float("inf"):
                 what = "the learning rate" if name == "lr" else name
                 raise ValueError(f"{what} must be positive, got {getattr(self, name)}")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup must be a fraction in [0, 1), got {self.warmup}")
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"unknown {name} {getattr(self, name)!r}; known: {', '.join(known)}"
-                )
         if not self.labels and not self.pde_weight:
             raise ValueError("training without labels needs a PDE loss: set pde_weight above 0")
         if not self.scaled_warmup < 1:
@@ -114,18 +163,91 @@ class TrainingSettings:
         return self.warmup * growth
 
 
-_NOT_NEGATIVE = (
-    "base_batch_size",
-    "points",
-    "clip",
-    "pde_weight",
-    "lifting_degree",
-    "max_seconds",
-    "seed",
-)
-_CHOICES = {
-    "optimizer": OPTIMIZERS,
-    "laplacian": ("taylor", "autograd"),
-    "residual": ("continuous", "discrete", "multilevel"),
-    "precision": PRECISIONS,
+@dataclass(frozen=True)
+class ExecutionSettings:
+    """How the work of a step is laid over devices and memory.
+
+    It changes time and memory, and results by rounding at most: a run may be resumed with others,
+    only not with another sharding.
+    """
+
+    micro_batch: int = setting(
+        0,
+        "Samples per forward pass of a rank; 0: all on a GPU, on a processor as many as keep 32 MB "
+        "(which is faster there).",
+        least=0,
+    )
+    recompute: bool = setting(
+        False,
+        "Compute hidden layers again in the backward pass instead of keeping them, to save memory.",
+    )
+    bucket_cap_mb: float = setting(
+        25.0, "Size of the buckets in which gradients are reduced, in MB."
+    )
+    sharding: str = setting(
+        "none",
+        "What ranks share out: nothing, the optimiser's state (zero1), weights and state (fsdp), "
+        "or both within groups of ranks (hybrid).",
+        SHARDINGS,
+    )
+    replicas: int = setting(1, "Number of groups for hybrid sharding.", least=1)
+
+    def __post_init__(self):
+        _check_fields(self)
+        if not self.bucket_cap_mb > 0:
+            raise ValueError(f"bucket_cap_mb must be positive, got {self.bucket_cap_mb}")
+
+    def require_ranks(self, ranks: int, settings: TrainingSettings, samples: int) -> None:
+        """Check that a number of ranks can share the work out.
+
+        Raises
+        ------
+        ValueError
+            If the batch is smaller than the ranks, they do not fit the sharding, or the optimiser
+            cannot work on shards.
+        """
+        batch = min(settings.batch_size, samples)
+        if batch < ranks:
+            raise ValueError(
+                f"a batch of {batch} samples cannot be shared out between {ranks} ranks; use a "
+                "larger batch_size or fewer ranks"
+            )
+        if self.sharding == "none":
+            return
+        if ranks == 1:
+            raise ValueError(
+                f"sharding {self.sharding} shares memory out between ranks, there is 1; start "
+                "several, as in mpiexec -n 2 mosaicdd train"
+            )
+        able = _SHARDABLE[self.sharding]
+        if settings.optimizer not in able:
+            raise ValueError(
+                f"the optimiser {settings.optimizer} cannot work with sharding {self.sharding}; "
+                f"those that can: {', '.join(able)}"
+            )
+        if self.sharding == "hybrid" and (ranks % self.replicas or ranks // self.replicas < 2):
+            raise ValueError(
+                f"hybrid sharding over {ranks} ranks with {self.replicas} replicas leaves "
+                f"{ranks / self.replicas:g} ranks for each; it must be a whole number from 2"
+            )
+
+
+# SOAP and Muon need a whole matrix for its factors.
+_SHARDABLE = {
+    "zero1": ("adamw", "lamb", "soap"),
+    "fsdp": ("adamw", "lamb"),
+    "hybrid": ("adamw", "lamb"),
 }
+
+
+def _check_fields(settings) -> None:
+    """Check values against the choices and the least values of their fields."""
+    for entry in fields(settings):
+        name = entry.name
+        value, least = getattr(settings, name), entry.metadata.get("least")
+        if least is not None and not value >= least:
+            rule = "0 or more" if least == 0 else f"at least {least}"
+            raise ValueError(f"{name} must be {rule}, got {value}")
+        choices = entry.metadata.get("choices")
+        if choices and value not in choices:
+            raise ValueError(f"unknown {name} {value!r}; known: {', '.join(choices)}")

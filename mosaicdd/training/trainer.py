@@ -17,18 +17,14 @@ from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.batches import Batches
-from mosaicdd.training.execution_settings import ExecutionSettings
-from mosaicdd.training.held_out import HeldOut
+from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
 from mosaicdd.training.objective import Objective, require_trainable
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
 from mosaicdd.training.parallel_objective import ParallelObjective
-from mosaicdd.training.pass_size import hold_freed_memory, samples_per_pass
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.report import Report
-from mosaicdd.training.samples import lift_samples
-from mosaicdd.training.settings import TrainingSettings
-from mosaicdd.training.step_passes import StepPasses
+from mosaicdd.training.samples import Batches, StepPasses, lift_samples
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.validation import HeldOut, Report
 
 
 class TrainingDivergedError(RuntimeError):
@@ -249,7 +245,7 @@ class Trainer:
     def _divergence(self, loss: float, norm: float) -> str:
         return (
             f"the loss is {loss} and the gradient's norm {norm} at step {self.step + 1} of "
-            f"{self.steps}; lower --lr (now {self.settings.lr:g})"
+            f"{self.steps}; lower lr (now {self.settings.lr:g})"
         )
 
     @property

@@ -66,7 +66,6 @@ def test_an_sdnet_trains_with_the_pde_loss(data, tmp_path):
 
 def test_without_json_a_short_training_prints_one_line(data, tmp_path):
     result = run(train, data, "-o", tmp_path / "model.h5", "--epochs", 1)
-    assert not result.stderr
     assert len(result.stdout.splitlines()) == 1
     assert "validation MSE" in result.stdout
 
@@ -116,3 +115,15 @@ def test_train_refuses_what_is_not_a_dataset(tmp_path):
         result = run(train, tmp_path / name, "-o", tmp_path / "model.h5")
         assert result.exit_code == 2
         assert message in result.stderr
+
+
+def test_a_dataset_that_is_there_is_replaced_only_with_overwrite(data, tmp_path):
+    path = tmp_path / "data.h5"
+    path.write_bytes(data.read_bytes())
+    result = run(generate, path, *SMALL)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "--overwrite" in result.stderr
+    assert path.read_bytes() == data.read_bytes()
+    assert run(generate, path, *SMALL, "--seed", 1, "--overwrite").exit_code == 0
+    assert read_dataset(path).seed == 1

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,17 @@ def test_plan_needs_no_mpi(blocked, error):
     ended = without_mpi(blocked, error, ("plan", "--cells", "256x256", "--ranks", "4", "--json"))
     assert ended.stderr == ""
     assert ended.stdout.endswith("exit code 0\n")
+
+
+@NO_MPI
+def test_one_rank_generates_and_trains_without_mpi(blocked, error, tmp_path):
+    data, model = str(tmp_path / "data.h5"), str(tmp_path / "model.h5")
+    square = ("--cells", "8", "--size", "0.125", "--samples", "50", "--windows", "9")
+    training = ("train", data, "-o", model, "--epochs", "40", "--batch-size", "9", "--json")
+    ended = without_mpi(blocked, error, ("generate", data, *square, "--json"), training)
+    assert ended.stdout.count("exit code 0") == 2, ended.stderr
+    assert ended.stderr == ""
+    assert Path(model).exists()
 
 
 @NO_MPI

@@ -10,8 +10,8 @@ import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import read_dataset, write_dataset
-from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.generation_settings import GenerationSettings
+from mosaicdd.training.generation import generate_dataset
+from mosaicdd.training.settings import GenerationSettings
 
 OPTIONS = ["--network", "sdnet", "--set", "width=16", "--epochs", "2", "--batch-size", "30"]
 OPTIONS += ["--pde-weight", "1e-4", "--collocation", "4", "--optimizer", "adamw"]
@@ -54,6 +54,7 @@ def test_every_launcher_trains_the_same_model(data, tmp_path, launch):
         job = launch(launcher, "train", data, "-o", tmp_path / "model.h5", *OPTIONS, "--json")
         assert job.returncode == 0, job.stderr
         figures[launcher] = json.loads(job.stdout)  # one object: one rank speaks
+        assert "Warning" not in job.stderr
     assert [f["ranks"] for f in figures.values()] == [1, 2, 2]
     alone = figures["alone"]["validation_mse"]
     for other in figures.values():

@@ -2,21 +2,20 @@
 
 import importlib.util
 import json
-from dataclasses import fields
+import subprocess
+import sys
+from dataclasses import asdict, fields
 
 import pytest
 from click.testing import CliRunner
 
-from mosaicdd.cli import train_options
+from mosaicdd.cli.generate import generate
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.model_file import read_model
-from mosaicdd.training import settings as settings_module
-from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.execution_settings import SHARDINGS, ExecutionSettings
-from mosaicdd.training.generation_settings import GenerationSettings
-from mosaicdd.training.settings import TrainingSettings
+from mosaicdd.training.generation import generate_dataset
+from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 OWN = """
 from mosaicdd.local_solvers.networks.deeponet import DeepONet
@@ -43,12 +42,32 @@ def data(tmp_path_factory):
     return path
 
 
-def test_every_setting_is_an_option_with_the_choices_that_it_knows():
-    names = {param.name for param in train.params}
-    for kind in (TrainingSettings, ExecutionSettings):
-        assert {field.name for field in fields(kind)} <= names
-    known = settings_module._CHOICES | {"sharding": SHARDINGS}
-    assert {k: tuple(v) for k, v in train_options._CHOICES.items()} == known
+@pytest.mark.parametrize(
+    ("command", "kinds"),
+    [(train, (TrainingSettings, ExecutionSettings)), (generate, (GenerationSettings,))],
+    ids=("train", "generate"),
+)
+def test_every_setting_is_an_option_with_its_default_help_and_choices(command, kinds):
+    options = {param.name: param for param in command.params}
+    for entry in (entry for kind in kinds for entry in fields(kind) if entry.metadata):
+        option = options[entry.name]
+        assert (option.default, option.help) == (entry.default, entry.metadata["help"])
+        choices = getattr(option.type, "choices", ())
+        assert tuple(choices) == entry.metadata["choices"]
+
+
+def test_options_that_are_not_given_are_the_defaults_of_the_settings(data, tmp_path):
+    command = ("-o", tmp_path / "model.h5", "--max-seconds", "1", "--epochs", "1")
+    assert run(data, *command).exit_code == 0
+    defaults = asdict(TrainingSettings(max_seconds=1.0, epochs=1))
+    card, _ = read_model(tmp_path / "model.h5")
+    assert card.training.items() >= defaults.items()
+
+
+def test_help_imports_no_torch():
+    script = "import sys, mosaicdd.cli.main, mosaicdd.cli.train, mosaicdd.cli.generate"
+    script += "; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_settings_come_from_toml_and_flags_override_them(data, tmp_path):
@@ -91,8 +110,8 @@ def test_a_wrong_config_is_refused_in_one_line(data, tmp_path, text, message):
         (["--network", "mine:Lacking"], "lacks the base class torch.nn.Module"),
         (["--network", "mine:Gone"], "cannot be imported"),
         (["--sharding", "zero1"], "there is 1; start several, as in mpiexec"),
-        (["--no-labels"], "needs a PDE loss"),
-        (["--no-labels", "--pde-weight", "1"], "kinks where it folds points"),
+        (["--no-labels", "--pde-weight", "0"], "needs a PDE loss"),
+        (["--no-labels", "--residual", "continuous"], "kinks where it folds points"),
         (["--optimizer", "sgd"], "'sgd' is not one of"),
         (["--lr", "nan"], "learning rate must be positive"),
         (["--resume"], "there is no checkpoint; start without --resume"),
@@ -163,3 +182,29 @@ def test_a_missing_tensorboard_is_one_line_before_any_work(tmp_path, monkeypatch
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: --tensorboard: the package tensorboard is not installed: pip")
+
+
+def test_without_labels_the_pde_loss_is_the_default(data, tmp_path):
+    model = tmp_path / "model.h5"
+    result = run(data, "-o", model, "--no-labels", "--epochs", 60, "--batch-size", 30)
+    assert result.exit_code == 0, result.output
+    card, _ = read_model(model)
+    assert (card.training["pde_weight"], card.training["residual"]) == (1.0, "multilevel")
+    assert not result.stderr
+    assert card.validation["relative_error"] < 0.1
+
+
+def test_a_model_that_is_far_off_ends_with_a_word_about_it(data, tmp_path):
+    model = tmp_path / "model.h5"
+    result = run(data, "-o", model, "--epochs", 1, "--lr", "1e-9")
+    assert result.exit_code == 0, result.output
+    share = read_model(model)[0].validation["relative_error"]
+    assert share > 0.1
+    assert f"far off: its validation error is {share:.0%} of what the lifting" in result.stderr
+    assert "--epochs" in result.stderr
+
+
+def test_a_model_that_is_replaced_is_said_to_be(data, tmp_path):
+    model = tmp_path / "model.h5"
+    outputs = [run(data, "-o", model, "--epochs", 1).stdout for _ in range(2)]
+    assert ["(replaced)" in output for output in outputs] == [False, True]

@@ -18,8 +18,8 @@ from mosaicdd.storage.checkpoint_file import read_training_checkpoint
 from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.storage.model_file import read_model
-from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.generation_settings import GenerationSettings
+from mosaicdd.training.generation import generate_dataset
+from mosaicdd.training.settings import GenerationSettings
 
 OPTIONS = (
     *("--network", "sdnet", "--set", "width=16", "--set", "channels=2", "--points", "8"),

@@ -7,8 +7,8 @@ import torch
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import SHIPPED, load_local_solver, shipped_models
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.generation_settings import GenerationSettings
+from mosaicdd.training.generation import generate_dataset
+from mosaicdd.training.settings import GenerationSettings
 
 CPU = torch.device("cpu")
 MEGABYTE = 10**6

@@ -19,8 +19,8 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.storage.solution_file import read_solution
-from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.generation_settings import GenerationSettings
+from mosaicdd.training.generation import generate_dataset
+from mosaicdd.training.settings import GenerationSettings
 
 
 def missing():

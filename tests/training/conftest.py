@@ -3,9 +3,9 @@
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.generation_settings import GenerationSettings
+from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.rank_group import rank_group
+from mosaicdd.training.settings import GenerationSettings
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ import pytest
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.dataset import generate_dataset
-from mosaicdd.training.generation_settings import GenerationSettings
+from mosaicdd.training.generation import generate_dataset
+from mosaicdd.training.settings import GenerationSettings
 
 SUBDOMAIN = Subdomain(cells=8, size=0.125)
 

@@ -8,7 +8,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.grid_residual import GridResidual
+from mosaicdd.training.losses import GridResidual
 
 SUBDOMAIN = Subdomain(cells=8, size=0.125)
 LIKE = torch.zeros(1, dtype=torch.float64)

@@ -8,8 +8,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import NETWORKS, build_network
 from mosaicdd.local_solvers.networks.taylor import Jet
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.elliptic_operator import EllipticOperator
-from mosaicdd.training.losses import data_loss, pde_residual
+from mosaicdd.training.losses import EllipticOperator, data_loss, pde_residual
 
 P = 32
 EPS = np.finfo(float).eps

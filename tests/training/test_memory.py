@@ -8,13 +8,12 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training import pass_size
-from mosaicdd.training.execution_settings import ExecutionSettings
-from mosaicdd.training.kept_memory import kept_bytes
+from mosaicdd.training import memory
+from mosaicdd.training.memory import KeptBytes, kept_bytes, samples_per_pass
 from mosaicdd.training.memory_plan import memory_plan
-from mosaicdd.training.objective import Objective, Pass
-from mosaicdd.training.pass_size import samples_per_pass
-from mosaicdd.training.settings import TrainingSettings
+from mosaicdd.training.objective import Objective
+from mosaicdd.training.samples import Pass
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 
@@ -122,7 +121,7 @@ def test_passes_on_a_processor_keep_the_same_memory_for_any_batch(name, points):
     g, x = torch.randn(8, 128, generator=generator), torch.rand(points, 2, generator=generator)
     passes = [Pass(g, 1.0, x, torch.zeros(8, points)), Pass(g, 1.0, x)]
     samples = samples_per_pass(objective, passes)
-    kept = [objective.kept(part) for part in passes]
+    kept = [KeptBytes.of_pass(objective, part) for part in passes]
     largest = max(line.of(samples) - line.fixed for line in kept)
     # One more sample would be too many.
     assert largest <= 2**25 < largest + max(line.per_sample for line in kept)
@@ -134,7 +133,7 @@ def test_passes_on_a_processor_keep_the_same_memory_for_any_batch(name, points):
 
 def test_a_step_of_few_samples_per_pass_has_the_gradients_of_one_pass(small_dataset, monkeypatch):
     plain = make(small_dataset, execution=ExecutionSettings(micro_batch=40))
-    monkeypatch.setattr(pass_size, "_PASS_BYTES", 2**20)
+    monkeypatch.setattr(memory, "_PASS_BYTES", 2**20)
     few = make(small_dataset)
     assert 1 < few.micro_batch < 20
     assert len(few.passes.draw(0, few.ranks, few.micro_batch)) > 4

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.training.lamb import Lamb
-from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
+from mosaicdd.training.optimisers import Lamb, build_optimiser, learning_rate_factor
 from mosaicdd.training.settings import OPTIMIZERS, TrainingSettings
 
 LR = 0.01

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.parallel.agreement import agree
 from mosaicdd.storage.dataset_file import read_dataset
-from mosaicdd.training import dataset as dataset_module
-from mosaicdd.training.dataset import PartGenerator, generate_dataset
-from mosaicdd.training.generation_settings import GenerationSettings
-from mosaicdd.training.parallel_generation import ParallelGeneration
+from mosaicdd.training import generation as generation_module
+from mosaicdd.training.generation import Generation, PartGenerator, generate, generate_dataset
+from mosaicdd.training.settings import GenerationSettings
 
 SETTINGS = GenerationSettings(
     subdomain=Subdomain(cells=8, size=0.125), samples=600, windows=300, method="direct"
@@ -19,11 +17,7 @@ SETTINGS = GenerationSettings(
 @pytest.mark.ranks(1, 2, 3)
 def test_the_samples_are_the_same_for_any_number_of_ranks(comm, common_path):
     path = common_path / "data.h5"
-    generation = ParallelGeneration(
-        path, SETTINGS, comm.rank, comm.size, lambda function: agree(comm, function)
-    )
-    generation.open()
-    written = generation.run()
+    written = generate(path, SETTINGS, comm=comm)
     assert (written is None) == (comm.rank > 0)
     comm.Barrier()
     expected, result = generate_dataset(SETTINGS), read_dataset(path)
@@ -44,35 +38,40 @@ def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(tmp_path, monke
         return original(self, number)
 
     monkeypatch.setattr(PartGenerator, "part", part)
-    generation = ParallelGeneration(path, SETTINGS)
-    generation.open()
     with pytest.raises(KeyboardInterrupt):
-        generation.run()
+        generate(path, SETTINGS)
     assert made == [0, 1, 2, 3]
     assert not path.exists()
     damaged = tmp_path / "data.h5.parts" / "part-000001.npz"
     damaged.write_bytes(damaged.read_bytes()[:1000])
-    again = ParallelGeneration(path, SETTINGS)
-    again.open()
-    again.run()
+    generate(path, SETTINGS)
     assert made[4:] == [1, 3, 4]
     assert read_dataset(path).content_hash == generate_dataset(SETTINGS).content_hash
 
 
 def test_parts_of_another_dataset_are_refused(tmp_path):
-    ParallelGeneration(tmp_path / "data.h5", SETTINGS).open()
+    Generation(tmp_path / "data.h5", SETTINGS)
     other = GenerationSettings(**{**SETTINGS.__dict__, "seed": 1})
     with pytest.raises(ValueError, match="its seed is 0, not 1"):
-        ParallelGeneration(tmp_path / "data.h5", other).open()
+        generate(tmp_path / "data.h5", other)
 
 
 def test_an_error_of_multigrid_is_the_error_of_the_generation(tmp_path, monkeypatch):
     def fail(system):
         raise RuntimeError("multigrid stopped")
 
-    monkeypatch.setattr(dataset_module, "MultigridSolver", fail)
+    monkeypatch.setattr(generation_module, "MultigridSolver", fail)
     settings = GenerationSettings(**{**SETTINGS.__dict__, "method": "amg"})
-    generation = ParallelGeneration(tmp_path / "data.h5", settings)
-    generation.open()
     with pytest.raises(RuntimeError, match="multigrid stopped"):
-        generation.run()
+        generate(tmp_path / "data.h5", settings)
+
+
+def test_a_dataset_that_is_there_is_replaced_only_if_that_is_asked_for(tmp_path):
+    path = tmp_path / "data.h5"
+    path.write_text("precious")
+    with pytest.raises(FileExistsError, match="set overwrite"):
+        generate(path, SETTINGS)
+    assert path.read_text() == "precious"
+    assert [p.name for p in tmp_path.iterdir()] == ["data.h5"]
+    generate(path, SETTINGS, overwrite=True)
+    assert len(read_dataset(path).boundary) == 600

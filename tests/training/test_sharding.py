@@ -9,8 +9,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.training.execution_settings import ExecutionSettings
-from mosaicdd.training.settings import TrainingSettings
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 STEPS = 20

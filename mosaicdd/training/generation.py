@@ -4,9 +4,14 @@ Boundary data are Gaussian processes along the closed perimeter, their length sc
 scrambled Sobol sequence. Each sample has its own random numbers, seeded by (seed, index), so it
 does not depend on how many others are drawn, nor on which rank draws it. Windows are subdomains cut
 out of larger solutions at lattice positions: the perimeters that a Schwarz iteration really meets.
+
+A dataset is made part by part, by all ranks together; what a run that was ended has made is kept, and
+the next one continues from it.
 """
 
+import os
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from functools import cached_property
 
 import numpy as np
@@ -15,39 +20,114 @@ from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.gaussian_process import sample_closed_curve, sobol_hyperparameters
 from mosaicdd.problems.multigrid import MultigridSolver
-from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.generation_settings import GenerationSettings
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.dataset_file import Dataset, DatasetParts, write_dataset
+from mosaicdd.training.settings import GenerationSettings
 
 _BATCH = 256
 _WINDOWS_ACROSS = 8  # subdomains, not overlapping, along a side of a larger problem
 _SAMPLES, _WINDOWS = 0, 1  # the two families of random numbers
 
 
-def generate_dataset(
-    settings: GenerationSettings, progress: Callable[[int, int], None] | None = None
-) -> Dataset:
-    """Draw and solve all problems of a dataset.
+def generate(
+    path: str | os.PathLike,
+    settings: GenerationSettings | None = None,
+    *,
+    comm=None,
+    overwrite: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Dataset | None:
+    """Draw and solve a dataset and write it to a file; all ranks call this together.
 
     Parameters
     ----------
+    settings
+        What is drawn; the defaults if not given.
+    comm
+        Communicator over the ranks that share the work, the samples being the same on any number of
+        them; None for this process alone.
+    overwrite
+        Whether a file that is there is replaced.
     progress
-        Called as ``progress(done, samples)`` after each batch of samples.
+        Called with the fraction of this rank's work that is done.
+
+    Returns
+    -------
+    Dataset
+        What was written, on rank 0; None on the others.
 
     Raises
     ------
+    FileExistsError
+        If the file is there and is not to be overwritten.
     ValueError
-        If the equation is unknown.
+        If the equation is unknown, or parts of another dataset lie beside the file.
     RuntimeError
         If multigrid misses its residual.
     """
-    generator = PartGenerator(settings)
-    parts = []
-    for number in range(generator.parts):
-        parts.append(generator.part(number))
-        done = (number + 1 - generator.window_parts) * _BATCH
-        if progress and done > 0:
-            progress(min(done, settings.samples), settings.samples)
-    return assemble_dataset(settings, parts)
+    generation = Generation(path, settings or GenerationSettings(), comm, overwrite=overwrite)
+    return generation.run(progress)
+
+
+class Generation:
+    """A dataset that is to be made by the ranks of a communicator: checked first, then run.
+
+    Parameters
+    ----------
+    path, settings, comm, overwrite
+        As `generate`, and so are the errors.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike, settings: GenerationSettings, comm=None, *, overwrite=False
+    ):
+        self._path = path
+        self._settings = settings
+        self._rank, self._size = (0, 1) if comm is None else (comm.rank, comm.size)
+        self._comm = comm
+        self._parts = DatasetParts(path, {n: _plain(v) for n, v in asdict(settings).items()})
+
+        def check() -> None:
+            if self._rank == 0:
+                equation(settings.pde)
+                require_writable(path)
+                if os.path.exists(path) and not overwrite:
+                    raise FileExistsError(
+                        f"{path}: there is a file of this name; choose another, or set overwrite"
+                    )
+                self._parts.open()
+
+        self._together(check)
+
+    def run(self, progress: Callable[[float], None] | None = None) -> Dataset | None:
+        """Make what is missing of the parts, every ``size``-th on a rank, and write the file."""
+        generator = PartGenerator(self._settings)
+
+        def make() -> None:
+            mine = range(self._rank, generator.parts, self._size)
+            for done, number in enumerate(mine, start=1):
+                if self._parts.read(number) is None:
+                    self._parts.write(number, generator.part(number))
+                if progress:
+                    progress(done / len(mine))
+
+        self._together(make)
+        if self._rank > 0:
+            return None
+        every = (self._parts.read(number) for number in range(generator.parts))
+        dataset = assemble_dataset(self._settings, every)
+        write_dataset(self._path, dataset)
+        self._parts.remove()
+        return dataset
+
+    def _together(self, function: Callable[[], None]) -> None:
+        """Call a function on every rank; an error of one is raised on all. Waits for all of them."""
+        if self._size == 1:
+            function()
+            return
+        from mosaicdd.parallel.agreement import agree  # one rank needs no MPI library
+
+        agree(self._comm, function)
 
 
 class PartGenerator:
@@ -133,6 +213,12 @@ def assemble_dataset(
     )
 
 
+def generate_dataset(settings: GenerationSettings) -> Dataset:
+    """Draw and solve all problems of a dataset in this process, and write nothing."""
+    generator = PartGenerator(settings)
+    return assemble_dataset(settings, map(generator.part, range(generator.parts)))
+
+
 def _hyperparameters(settings: GenerationSettings, count: int, seed: int) -> np.ndarray:
     """Draw the hyperparameters, ``(count, 1)``: the length scale, uniform in its logarithm."""
     lower, upper = settings.length_scale
@@ -179,3 +265,8 @@ def _field_solver(
         return fields
 
     return solve
+
+
+def _plain(value):
+    """Return a setting as JSON gives it back."""
+    return list(value) if isinstance(value, tuple) else value
