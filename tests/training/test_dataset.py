@@ -6,6 +6,7 @@ import pytest
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.training import generation
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings
 
@@ -61,11 +62,11 @@ def test_hyperparameters_lie_in_their_range(dataset):
     assert 0.5 < dataset.hyperparameters.max() <= 1.0
 
 
-def test_progress_counts_to_the_end():
-    calls = []
+def test_progress_counts_to_the_end(tmp_path):
+    fractions = []
     settings = GenerationSettings(subdomain=SUBDOMAIN, samples=300, windows=1, method="direct")
-    generate_dataset(settings, lambda done, total: calls.append((done, total)))
-    assert calls == [(256, 300), (300, 300)]
+    generation.generate(tmp_path / "data.h5", settings, progress=fractions.append)
+    assert fractions == [1 / 3, 2 / 3, 1.0]  # a part of windows, two of samples
 
 
 @pytest.mark.parametrize(
