@@ -137,6 +137,6 @@ def test_what_cannot_be_shared_out_is_refused(changes, ranks, message):
 )
 def test_impossible_settings_are_refused(changes):
     with pytest.raises(
-        ValueError, match="unknown sharding|must be (0 or more|positive|at least 1)"
+        ValueError, match=r"unknown sharding|must be (0 or more|positive|at least 1)"
     ):
         ExecutionSettings(**changes)
