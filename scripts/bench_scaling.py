@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from mpi4py import MPI
 from ranks import on_ranks
 from scaling_report import PARTS, add_rows, publish_scaling
 from serial import BATCH, local_solver
@@ -30,9 +29,8 @@ from mosaicdd.cli.result import Output, parts_of_ranks
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
-from mosaicdd.parallel.agreement import on_root
-from mosaicdd.parallel.devices import device_of_rank
-from mosaicdd.parallel.ranks import Ranks, choose_dims
+from mosaicdd.parallel.machine import device_of_rank
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
@@ -83,30 +81,30 @@ def _cells(text: str) -> tuple[int, int]:
 
 
 def _measure_here(arguments: argparse.Namespace) -> None:
-    comm = world()
+    everyone = world()
     torch.set_num_threads(threads_per_rank())
-    rows = [_measure(comm, study, arguments) for study in ("strong", "weak")]
-    if comm.rank == 0:
+    rows = [_measure(everyone, study, arguments) for study in ("strong", "weak")]
+    if everyone.is_root:
         add_rows(arguments.name, rows)
         publish_scaling(arguments.name)
 
 
-def _measure(comm: MPI.Intracomm, study: str, arguments: argparse.Namespace) -> dict:
+def _measure(everyone: Ranks, study: str, arguments: argparse.Namespace) -> dict:
     """Return a row of the table."""
-    solver = on_root(comm, lambda: local_solver(arguments.local_solver))
+    solver = everyone.on_root(lambda: local_solver(arguments.local_solver))
     size = cells = getattr(arguments, study)
     dims = None
     if study == "weak":
-        dims = MPI.Compute_dims(comm.size, 2)
+        dims = everyone.dims
         cells = tuple(n * across for n, across in zip(size, dims, strict=True))
     lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
-    ranks = Ranks(comm, dims or choose_dims(comm.size, lattice.subdomains))
+    ranks = Ranks.of(everyone, dims).fitted(lattice.subdomains)
     settings = SolveSettings(
         levels=arguments.levels,
         sweep="additive" if arguments.levels == 2 else "phases",
         stopping=StoppingRule(rtol=1e-7, mae=arguments.until_mae, max_iterations=100_000),
         batch_subdomains=BATCH[arguments.device],
-        device=device_of_rank(comm, arguments.device),
+        device=device_of_rank(everyone, arguments.device),
     )
     problem = _Problem(ranks, lattice, solver, settings, write=arguments.write)
     problem.run()
@@ -138,9 +136,7 @@ class _Problem:
     def __init__(self, ranks, lattice, local_solver, settings, *, write: str | None):
         self._parts = ranks, lattice, local_solver, settings
         self._write = write
-        self._boundary = on_root(
-            ranks.comm, lambda: Boundary.of_gaussian_process(lattice.grid, seed=0)
-        )
+        self._boundary = ranks.on_root(lambda: Boundary.of_gaussian_process(lattice.grid, seed=0))
         self._truth = None
         if settings.stopping.mae is not None and ranks.is_root:
             self._truth = solve_by_sine_transform(LAPLACE, self._boundary)
@@ -149,17 +145,17 @@ class _Problem:
         """Return status, iterations, seconds in all, of the iterations, and of the parts."""
         ranks, lattice, _, settings = self._parts
         clock, reference = Stopwatch(), None
-        ranks.comm.Barrier()
+        ranks.barrier()
         with clock.part("setup"):
             schwarz = Engine(*self._parts, clock=clock)
         if settings.stopping.mae is not None:
             reference = schwarz.reference(self._truth)
         with tempfile.TemporaryDirectory() if ranks.is_root else nullcontext("") as folder:
-            path = ranks.comm.bcast(str(Path(folder) / "solution.h5"))
+            path = ranks.bcast(str(Path(folder) / "solution.h5"))
             form = {"window": Window.whole(lattice.grid), "place": schwarz.place}
             form |= {"shards": self._write == "shards"}
             output = Output(path, ranks, lattice, self._boundary, "float64", clock, **form)
-            ranks.comm.Barrier()
+            ranks.barrier()
             start = time.perf_counter()
             with output if self._write else nullcontext():
                 solution = schwarz.solve(
@@ -171,12 +167,12 @@ class _Problem:
                     output.maps(solution)
                     output.describe({"status": solution.status}, solution.history)
             seconds = clock.seconds["setup"] + time.perf_counter() - start
-        parts = parts_of_ranks(ranks.comm, clock)
+        parts = parts_of_ranks(ranks, clock)
         return {
             "status": solution.status,
             "iterations": solution.iterations,
-            "seconds": ranks.comm.allreduce(seconds, MPI.MAX),
-            "iterate": ranks.comm.allreduce(solution.seconds["iterate"], MPI.MAX),
+            "seconds": ranks.largest(seconds),
+            "iterate": ranks.largest(solution.seconds["iterate"]),
         } | {
             f"{part}_{kind}": parts.get(part, {}).get(kind, 0.0)
             for part in PARTS

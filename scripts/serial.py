@@ -1,7 +1,5 @@
 """One-rank solves for the benchmarks, by the package's own parts."""
 
-from mpi4py import MPI
-
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
@@ -26,5 +24,5 @@ def schwarz_solver(
 ) -> Engine:
     """Plan a solve of so many problems at once, on ``(ny, nx)`` cells, on this process alone."""
     lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
-    ranks = Ranks(MPI.COMM_SELF, (1, 1))
+    ranks = Ranks.alone()
     return Engine(ranks, lattice, solver, settings, problems=problems)

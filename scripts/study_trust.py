@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from mpi4py import MPI
 from serial import local_solver
 from tables import BENCHMARKS, publish, table
 
+from mosaicdd.cli.launch import world
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.parallel.ranks import Ranks, choose_dims
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
@@ -127,11 +127,11 @@ class Outcome:
         return self.estimate / self.error
 
 
-def solve(problem: Problem, comm: MPI.Intracomm) -> Outcome:
-    """Solve a problem on all ranks of a communicator."""
+def solve(problem: Problem, ranks: Ranks) -> Outcome:
+    """Solve a problem on all ranks."""
     solver = local_solver(problem.solver)
     lattice = Lattice(Grid(problem.cells, _SPACING), solver.subdomain)
-    ranks = Ranks(comm, choose_dims(comm.size, lattice.subdomains))
+    ranks = ranks.fitted(lattice.subdomains)
     stopping = StoppingRule(rtol=problem.rtol, max_iterations=1000)
     settings = SolveSettings(stopping=stopping, **problem.method)
     boundary = problem.boundary()
@@ -149,22 +149,21 @@ def solve(problem: Problem, comm: MPI.Intracomm) -> Outcome:
     )
 
 
-def study(numbers: range, world: MPI.Intracomm) -> list[Outcome]:
-    """Solve problems on groups of 1 to 4 ranks of a communicator; all ranks get the outcomes."""
+def study(numbers: range, everyone: Ranks) -> list[Outcome]:
+    """Solve problems on groups of 1 to 4 ranks; all ranks get the outcomes."""
     outcomes = []
-    sizes = range(1, min(_MOST_RANKS, world.size) + 1)
+    sizes = range(1, min(_MOST_RANKS, everyone.size) + 1)
     problems = [Problem.draw(n, sizes[k % len(sizes)]) for k, n in enumerate(numbers)]
     for size in sizes:
-        group, groups = world.rank // size, world.size // size
-        comm = world.Split(group)
+        group, groups = everyone.rank // size, everyone.size // size
+        ranks = everyone.split(group)
         mine = [problem for problem in problems if problem.ranks == size][group::groups]
         for problem in mine if group < groups else []:
-            outcome = solve(problem, comm)
-            if comm.rank == 0:
+            outcome = solve(problem, ranks)
+            if ranks.is_root:
                 outcomes.append(outcome)
-        _wait(world)
-        comm.Free()
-    return [outcome for part in world.allgather(outcomes) for outcome in part]
+        _wait(everyone)
+    return [outcome for part in everyone.allgather(outcomes) for outcome in part]
 
 
 def trustworthy(outcomes: list[Outcome]) -> tuple[float, float, list[Outcome]]:
@@ -187,9 +186,11 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
-def _wait(comm: MPI.Intracomm) -> None:
+def _wait(ranks: Ranks) -> None:
     """Wait for all ranks without taking their processors."""
-    arrived = comm.Ibarrier()
+    if ranks.size == 1:
+        return
+    arrived = ranks.comm.Ibarrier()
     while not arrived.Test():
         time.sleep(0.01)
 
@@ -198,8 +199,9 @@ def main(count: int) -> None:
     """Run the study; publish the table and the histogram."""
     torch.set_num_threads(1)
     start = time.perf_counter()
-    outcomes = study(range(count), MPI.COMM_WORLD)
-    if MPI.COMM_WORLD.rank > 0:
+    everyone = world()
+    outcomes = study(range(count), everyone)
+    if not everyone.is_root:
         return
     seconds = time.perf_counter() - start
     rows = [
@@ -219,8 +221,8 @@ def main(count: int) -> None:
         f"Median {median:.2f} (bound: 1 to 10), {below:.1%} below 1 (bound: 2 %), "
         f"{len(wrong)} of {converged} converged runs with a true error above 10 times its estimate "
         f"(bound: 0). {len(outcomes) - len(ratios_of(outcomes))} runs with an error below "
-        f"{_ROUNDING:g} of the solution are left out. {seconds:.0f} s on {MPI.COMM_WORLD.size} "
-        "ranks.\n\n![distribution](trust.png)"
+        f"{_ROUNDING:g} of the solution are left out. {seconds:.0f} s on {everyone.size} ranks."
+        "\n\n![distribution](trust.png)"
     )
     title = f"error_estimate / true error on {count} random problems"
     publish("trust", title, f"{table(header, rows)}\n\n{note}")

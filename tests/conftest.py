@@ -26,7 +26,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.parallel.ranks import Ranks, choose_dims
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.references import solve_by_sine_transform
@@ -106,13 +106,22 @@ def comm():
 
 @pytest.fixture
 def make_ranks(comm):
-    """Return a factory of `Ranks`: all of them with chosen or default dims, or this one."""
+    """Return a factory of `Ranks` that close after the test: all with any dims, or one alone."""
+    made = []
 
     def make(dims=None, *, alone=False):
-        part = MPI.COMM_SELF if alone else comm
-        return Ranks(part, dims or choose_dims(part.size, (10**6, 10**6)))
+        made.append(Ranks.alone() if alone else Ranks.of(comm, dims))
+        return made[-1]
 
-    return make
+    yield make
+    for ranks in made:
+        ranks.close()
+
+
+@pytest.fixture
+def ranks(make_ranks):
+    """Return all ranks."""
+    return make_ranks()
 
 
 @pytest.fixture

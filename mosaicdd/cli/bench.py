@@ -40,14 +40,13 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
 
     Example: mpiexec -n 2 mosaicdd bench -o rates.json
     """
-    comm = world()  # with its one line where there is no MPI; the imports below need it
+    ranks = world()
     from dataclasses import asdict
 
     from mosaicdd.lattice.subdomain import Subdomain
     from mosaicdd.local_solvers.exact import ExactSolver
     from mosaicdd.local_solvers.loading import load_local_solver
-    from mosaicdd.parallel.agreement import agree, on_root
-    from mosaicdd.parallel.devices import device_of_rank
+    from mosaicdd.parallel.machine import device_of_rank
     from mosaicdd.planning.measure import Measurement
     from mosaicdd.planning.rates import write_rates
     from mosaicdd.problems.equations import LAPLACE
@@ -60,16 +59,15 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
 
     torch.set_num_threads(threads_per_rank())
     with bad_input("-o"):
-        path = on_root(comm, lambda: require_writable(output))
+        path = ranks.on_root(lambda: require_writable(output))
     with bad_input():
-        settings = SolveSettings(
-            device=agree(comm, lambda: device_of_rank(comm, device)), dtype=getattr(torch, dtype)
-        )
+        where = device_of_rank(ranks, device)
+        settings = SolveSettings(device=where, dtype=getattr(torch, dtype))
     with bad_input("--local-solver"):
-        measurement = agree(comm, lambda: Measurement(load, settings))
-    with stage("measuring", quiet=as_json or comm.rank > 0) as show:
-        rates = measurement(comm, Path(path).absolute().parent, show)
-    if comm.rank == 0:
+        measurement = ranks.agree(lambda: Measurement(load, settings))
+    with stage("measuring", quiet=as_json or not ranks.is_root) as show:
+        rates = measurement(ranks, Path(path).absolute().parent, show)
+    if ranks.is_root:
         write_rates(path, rates)
         click.echo(json_line(asdict(rates)) if as_json else _for_people(asdict(rates), output))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from mosaicdd.cli.launch import unchecked_world
+from mosaicdd.cli.launch import communicator
 
 _SECONDS = 60
 # Set by launchers for their own ranks: a new MPI job must not take itself for part of an old one.
@@ -55,10 +55,14 @@ def verdict(command: list[str]) -> str:
 
 def main() -> None:
     """Exchange buffers on the device that is named; the exit code says whether they arrived."""
-    comm = unchecked_world()
-    from mosaicdd.parallel.buffer_probe import buffers_arrive
+    from mosaicdd.parallel.machine import device_of_rank
+    from mosaicdd.parallel.messages import buffers_arrive
+    from mosaicdd.parallel.ranks import Ranks
 
-    sys.exit(0 if buffers_arrive(comm, sys.argv[1]) else 1)
+    comm = communicator()
+    with Ranks.of(comm) as ranks:
+        device = device_of_rank(ranks, sys.argv[1])
+    sys.exit(0 if buffers_arrive(comm, device) else 1)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from mosaicdd.cli.parts import write_lines
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
-from mosaicdd.parallel.agreement import on_root
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
@@ -76,7 +75,7 @@ class Checkpoints:
             lines, history = read_checkpoint(self._path, self._problem)
             return history
 
-        history = on_root(self._ranks.comm, read)
+        history = self._ranks.on_root(read)
         return solver.interface_of_lines(lines), History(**history)
 
     def remove(self) -> None:

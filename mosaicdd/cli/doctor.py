@@ -8,13 +8,13 @@ import click
 import mosaicdd
 from mosaicdd.cli.json_line import json_line
 from mosaicdd.cli.launch import (
+    communicator,
     launcher,
     launcher_rank,
     lonely_ranks,
     mpi_vendor,
     needed_pmi,
     threads_per_rank,
-    unchecked_world,
 )
 
 
@@ -28,19 +28,17 @@ def doctor(as_json: bool) -> int:
 
     Example: srun --mpi=pmi2 -n 4 mosaicdd doctor
     """
-    try:
-        comm = unchecked_world()
-    except click.ClickException:
-        comm = None
+    comm = communicator()
     lonely = "" if comm is None else lonely_ranks(comm.size)
     if launcher_rank() and (comm is None or comm.size == 1):
         return int(comm is None or bool(lonely))  # alone in its world: the first one speaks
-    from mosaicdd.parallel.placement import places_of_ranks
+    from mosaicdd.parallel.machine import Place
+    from mosaicdd.parallel.ranks import Ranks
 
-    places = places_of_ranks(comm)
-    findings = None if places is None else _findings(comm, places, lonely)
-    if comm is not None:
-        findings = comm.bcast(findings)
+    vendor = None if comm is None else mpi_vendor()
+    with Ranks.of(comm) as ranks:
+        places = ranks.gather(Place.here())
+        findings = ranks.bcast(places and _findings(vendor, places, lonely))
     wrong = any(finding.wrong for finding in findings)
     if places is not None:
         if as_json:
@@ -51,12 +49,11 @@ def doctor(as_json: bool) -> int:
     return int(wrong)
 
 
-def _findings(comm, places: list, lonely: str) -> list:
+def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list:
     """Collect all findings, on rank 0."""
     from mosaicdd.cli import findings as look
     from mosaicdd.cli.buffer_probe import probe_device_buffers
 
-    vendor = None if comm is None else mpi_vendor()
     return [
         look.python(),
         look.mpi(vendor),
@@ -64,7 +61,7 @@ def _findings(comm, places: list, lonely: str) -> list:
         look.machines(places, threads_per_rank()),
         look.memory(places),
         look.gpus(places),
-        look.buffers("no GPU" if comm is None else probe_device_buffers()),
+        look.buffers("no GPU" if vendor is None else probe_device_buffers()),
         look.hdf5(),
         look.network_library(),
         look.slurm(None if vendor is None else needed_pmi(vendor[0])),

@@ -13,7 +13,7 @@ import torch
 
 import mosaicdd
 from mosaicdd.cli.launch import Launcher
-from mosaicdd.parallel.placement import Place
+from mosaicdd.parallel.machine import Place
 from mosaicdd.storage.hdf5 import built_with_mpi
 
 _GIB = 2**30
@@ -58,7 +58,7 @@ def mpi(vendor: tuple[str, str] | None) -> Finding:
     """
     bindings = f"mpi4py {_version('mpi4py')}"
     if vendor is None:
-        advice = "pip install 'mosaicdd[mpi]', or load your cluster's MPI module"
+        advice = "pip install 'mosaicdd[mpi]', or pip install mpi4py with your cluster's MPI module loaded"
         return Finding("MPI", f"no library found, {bindings}", advice, wrong=True)
     return Finding("MPI", f"{' '.join(vendor)}, {bindings}")
 

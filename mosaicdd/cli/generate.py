@@ -6,7 +6,7 @@ import time
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.launch import communicator_if_any
+from mosaicdd.cli.launch import world
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.train_options import collected, settings_options
 from mosaicdd.lattice.subdomain import Subdomain
@@ -41,11 +41,11 @@ def generate(
     start = time.perf_counter()
     from mosaicdd.training.generation import Generation
 
-    comm = communicator_if_any()
+    ranks = world()
     with bad_input(words={"set overwrite": "use --overwrite"}):
         settings = collected(ctx, GenerationSettings, subdomain=Subdomain(cells, size))
-        generation = Generation(out, settings, comm, overwrite=overwrite)
-    quiet = as_json or (comm is not None and comm.rank > 0)
+        generation = Generation(out, settings, ranks, overwrite=overwrite)
+    quiet = as_json or not ranks.is_root
     with stage("solving samples", quiet=quiet) as show:
         dataset = generation.run(show)
     if dataset is None:
@@ -59,7 +59,7 @@ def generate(
     figures = {
         "dataset": str(out),
         "samples": settings.samples,
-        "ranks": 1 if comm is None else comm.size,
+        "ranks": ranks.size,
         "windows": settings.windows,
         "seconds": round(seconds, 3),
         "samples_per_second": round(settings.samples / seconds, 1),

@@ -10,8 +10,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from mosaicdd.parallel.ranks import Ranks
 
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 _SIZE_VARIABLES = {
@@ -84,55 +90,36 @@ def threads_per_rank() -> int:
     return max(1, int(first)) if first.isdecimal() else 1
 
 
-def world():
-    """Return the communicator over all ranks.
+def world() -> "Ranks":
+    """Return all ranks of the job; one rank alone needs no MPI library.
 
     Raises
     ------
     click.ClickException
-        If no MPI library is installed, or the launcher started several ranks that do not see each
-        other: each would solve the whole problem and write the same file.
+        If the launcher started several ranks that have no MPI library, or do not see each other:
+        each would solve the whole problem and write the same file.
     """
-    comm = unchecked_world()
-    if advice := lonely_ranks(comm.size):
+    from mosaicdd.parallel.ranks import Ranks
+
+    if under_torchrun():
+        return Ranks.alone()
+    comm = communicator()
+    if comm is None and (launcher().ranks > 1 or launcher_rank()):
+        raise _bad_launch(
+            "no MPI library was found: pip install 'mosaicdd[mpi]', or pip install mpi4py with your cluster's MPI module loaded"
+        )
+    if comm is not None and (advice := lonely_ranks(comm.size)):
         raise _bad_launch(advice)
-    return comm
+    return Ranks.of(comm)
 
 
-def unchecked_world():
-    """Return MPI's communicator over all ranks that it sees.
-
-    Raises
-    ------
-    click.ClickException
-        If no MPI library is installed.
-    """
+def communicator() -> "MPI.Intracomm | None":
+    """Return MPI's communicator over all ranks that it sees, None without an MPI library."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError):
-        raise _bad_launch(
-            "no MPI library was found: pip install 'mosaicdd[mpi]', or load your cluster's MPI module"
-        ) from None
+        return None
     return MPI.COMM_WORLD
-
-
-def communicator_if_any():
-    """Return the communicator over all ranks, or None where there is no MPI and no need of it.
-
-    Raises
-    ------
-    click.ClickException
-        As `world`, but without an MPI library only if a launcher started several ranks.
-    """
-    if under_torchrun():
-        return None
-    try:
-        unchecked_world()
-    except click.ClickException:
-        if launcher().ranks > 1 or launcher_rank():
-            raise
-        return None
-    return world()
 
 
 def lonely_ranks(size: int) -> str:

@@ -7,7 +7,6 @@ problems left takes part with nothing.
 
 import dataclasses
 import math
-import resource
 from collections.abc import Callable, Sequence
 
 from mosaicdd.cli.many_output import ManyOutput
@@ -18,8 +17,7 @@ from mosaicdd.cli.show import Show
 from mosaicdd.cli.signals import listening
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
-from mosaicdd.parallel.agreement import agree
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
@@ -88,7 +86,6 @@ class ManyProblems:
     def __init__(
         self,
         replicas: Replicas,
-        ranks: Ranks,
         lattice: Lattice,
         local_solver: LocalSolver,
         settings: SolveSettings,
@@ -99,7 +96,7 @@ class ManyProblems:
         count = len(boundaries)
         require_replicas_fit(replicas, count)
         self._replicas = replicas
-        self._ranks = ranks
+        self._ranks = replicas.ranks.fitted(lattice.subdomains)
         self._lattice = lattice
         self._local_solver = local_solver
         self._settings = settings
@@ -110,7 +107,7 @@ class ManyProblems:
         self._count = -(-max(map(len, shares)) // self.batch)
         mine = shares[replicas.index]
         self._batches = [mine[i : i + self.batch] for i in range(0, len(mine), self.batch)]
-        self._solver = agree(replicas.world, lambda: self._plan(len(self._batches[0])))
+        self._solver = replicas.world.agree(lambda: self._plan(len(self._batches[0])))
 
     def _plan(self, problems: int) -> Engine:
         arguments = (self._ranks, self._lattice, self._local_solver, self._settings)
@@ -146,7 +143,7 @@ class ManyProblems:
         spent = dict.fromkeys(("iterate", "estimate", "assemble"), 0.0)
         with listening(watch):
             for number in range(self._count):
-                if number and self._replicas.any(watch.interrupted):
+                if number and self._replicas.world.any(watch.interrupted):
                     break
                 members = self._batches[number] if number < len(self._batches) else range(0)
                 solutions = self._solve(members, output, watch, self._progress(number, show))
@@ -196,9 +193,8 @@ class ManyProblems:
     def _report(self, results: list[Result]) -> dict:
         """Return what is said of all problems, but the seconds."""
         world = self._replicas.world
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return merged_report(results) | {
-            "peak_memory_bytes": world.allreduce(peak),
+            "peak_memory_bytes": peak_memory(world),
             "ranks": world.size,
             "replicas": self._replicas.count,
             "batch": self.batch,

@@ -35,7 +35,6 @@ class ManyOutput:
         settings: SolveSettings,
         clock: Stopwatch,
     ):
-        self._replicas = replicas
         self._world = replicas.world
         self._maps_shape = tuple(n + 1 for n in lattice.cells)
         self._dtype = str(settings.dtype).removeprefix("torch.")
@@ -46,7 +45,7 @@ class ManyOutput:
         self._maps: set[str] = set()
 
     def __enter__(self) -> Self:
-        if self._world.rank == 0:
+        if self._world.is_root:
             self._writer = self._open.enter_context(self._new_file)
         return self
 
@@ -69,7 +68,7 @@ class ManyOutput:
             self._dtype,
         )
         has_range = any(solution.outside is not None for solution in solutions)
-        if self._replicas.any(has_range):
+        if self._world.any(has_range):
             outside = [solution.outside.to(torch.uint8) for solution in solutions]
             self._map("outside_training_range", outside, solutions, members, "uint8")
 

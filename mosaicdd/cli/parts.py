@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 
 from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.parallel.agreement import agree
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.movement import InterfaceMovement
@@ -55,7 +54,7 @@ def write_shards(
     OSError
         On all ranks, if one could not write; no shard is left.
     """
-    run = ranks.comm.bcast(secrets.token_hex(4))
+    run = ranks.bcast(secrets.token_hex(4))
     path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"
     # The first part comes after an exchange between the ranks, in which none may be missing.
     parts = iter(parts)
@@ -76,8 +75,8 @@ def write_shards(
         return complete_shard(path, place)
 
     try:
-        shard = agree(ranks.comm, write)
+        shard = ranks.agree(write)
     except BaseException:
         discard_shard(path)
         raise
-    return [shard for shard in ranks.comm.allgather(shard) if shard is not None]
+    return [shard for shard in ranks.allgather(shard) if shard is not None]

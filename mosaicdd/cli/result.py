@@ -1,7 +1,6 @@
 """What ``solve`` says about its result: to scripts, to people, and in the solution file."""
 
 import math
-import resource
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.parallel.collect import collect
+from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
@@ -38,7 +38,6 @@ def report_of(
     device: str,
 ) -> dict:
     """Collect what ``--json`` prints and the file keeps, but the seconds."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "status": solution.status,
         "iterations": solution.iterations,
@@ -54,7 +53,7 @@ def report_of(
         "dims": list(ranks.dims[::-1]),
         "unknowns": lattice.unknowns,
         "grid": list(lattice.grid.shape[::-1]),
-        "peak_memory_bytes": int(ranks.sum(np.array([float(peak)]))[0]),
+        "peak_memory_bytes": peak_memory(ranks),
         "local_solver": local_solver.name,
         "pde": local_solver.equation.name,
         "levels": settings.levels,
@@ -73,9 +72,9 @@ def _count_outside(ranks: Ranks, solution: Outcome) -> int | None:
     return int(ranks.sum(np.array([float(solution.outside.sum())]))[0])
 
 
-def parts_of_ranks(comm, clock: Stopwatch) -> dict[str, dict[str, float]]:
+def parts_of_ranks(ranks: Ranks, clock: Stopwatch) -> dict[str, dict[str, float]]:
     """Return the seconds of each part of the work, mean and largest over the ranks."""
-    gathered = comm.allgather(clock.seconds)
+    gathered = ranks.allgather(clock.seconds)
     names = sorted({name for seconds in gathered for name in seconds})
     by_name = {name: [seconds.get(name, 0.0) for seconds in gathered] for name in names}
     return {
@@ -180,7 +179,7 @@ class Output:
             with self._writing:
                 self._writer.write(name, array, place)
 
-        collect(self._ranks.comm, parts, dtype, 2, write)
+        collect(self._ranks, parts, dtype, 2, write)
 
     def describe(self, report: dict, history: History) -> None:
         """Write the report and the history."""

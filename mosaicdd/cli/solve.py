@@ -79,7 +79,7 @@ def solve(
 
     Example: mpiexec -n 2 mosaicdd solve -o out.h5 --cells 2048x2048 --boundary gp:seed=0
     """
-    comm = world()  # with its one line where there is no MPI; the imports below need it
+    everyone = world()
     from mosaicdd.cli.checkpoints import Checkpoints
     from mosaicdd.cli.many import (
         ManyProblems,
@@ -92,10 +92,7 @@ def solve(
     from mosaicdd.cli.result import Output, for_people, parts_of_ranks, report_of
     from mosaicdd.cli.signals import listening
     from mosaicdd.cli.trace import write_trace
-    from mosaicdd.parallel.agreement import agree, on_root
-    from mosaicdd.parallel.devices import device_of_rank
-    from mosaicdd.parallel.memory import require_memory
-    from mosaicdd.parallel.ranks import Ranks, choose_dims
+    from mosaicdd.parallel.machine import device_of_rank, require_memory
     from mosaicdd.parallel.replicas import Replicas
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.schwarz.engine import Engine
@@ -106,30 +103,29 @@ def solve(
     start = time.perf_counter()
     torch.set_num_threads(threads_per_rank())
     with bad_input("-o"):
-        on_root(comm, lambda: require_writable(output))
+        everyone.on_root(lambda: require_writable(output))
     if trace is not None:
         with bad_input("--trace"):
-            on_root(comm, lambda: require_writable(trace))
+            everyone.on_root(lambda: require_writable(trace))
     with bad_input("--fields interface"):
         _require_field(fields, window=extent is not None, shards=shards)
     with bad_input("--shards"):
         if shards:
-            on_root(comm, lambda: require_shard_folder(output))
+            everyone.on_root(lambda: require_shard_folder(output))
     with bad_input("--pde"):
         needed = equation(pde)
     with bad_input("--local-solver"):
         tested = certify is None  # a certificate needs no trust in the network
         guarded = out_of_range == "exact"
-        solver = on_root(
-            comm,
-            lambda: _local_solver(local_solver, needed, tested=tested, guarded=guarded),
+        solver = everyone.on_root(
+            lambda: _local_solver(local_solver, needed, tested=tested, guarded=guarded)
         )
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
     with bad_input("--window"):
         window = None if extent is None else Window.of_extent(lattice.grid, extent)
     with bad_input("--points"):
-        places = on_root(comm, lambda: _points(points, lattice.grid))
+        places = everyone.on_root(lambda: _points(points, lattice.grid))
     with bad_input():
         settings = SolveSettings(
             levels=int(levels),
@@ -148,18 +144,17 @@ def solve(
             halo_depth=halo_depth,
             halo_dtype=halo_dtype and getattr(torch, halo_dtype),
             mpi_buffers=mpi_buffers,
-            device=agree(comm, lambda: device_of_rank(comm, device)),
+            device=device_of_rank(everyone, device),
             dtype=getattr(torch, dtype),
         )
-        groups = Replicas(comm, replicas, dims)
-        dims = dims or choose_dims(groups.comm.size, lattice.subdomains)
-        ranks = Ranks(groups.comm, dims)
+        groups = Replicas(everyone, replicas, dims)
+        ranks = groups.ranks.fitted(lattice.subdomains)
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         filled = window or Window.whole(lattice.grid)
         needed_bytes = _bytes_of_rank(lattice, settings.dtype, ranks.size)
-        agree(comm, lambda: require_memory(comm, needed_bytes))
+        require_memory(everyone, needed_bytes)
     with bad_input("--boundary"):
-        boundaries = on_root(comm, lambda: _boundaries(boundary, lattice.grid))
+        boundaries = everyone.on_root(lambda: _boundaries(boundary, lattice.grid))
     clock = Stopwatch(traced=trace is not None)
     if len(boundaries) > 1:
         with bad_input():
@@ -170,18 +165,18 @@ def solve(
             size = min(batch or default_batch(lattice, settings), len(boundaries))
         with bad_input(f"--batch {size}"):
             needed_bytes *= size
-            agree(comm, lambda: require_memory(comm, needed_bytes, "a smaller batch"))
+            require_memory(everyone, needed_bytes, "a smaller batch")
         with bad_input():
-            many = ManyProblems(groups, ranks, lattice, solver, settings, boundaries, size, clock)
-        comm.Barrier()
+            many = ManyProblems(groups, lattice, solver, settings, boundaries, size, clock)
+        everyone.barrier()
         setup = time.perf_counter() - start
-        with stage("solving", quiet=as_json or comm.rank > 0) as show:
+        with stage("solving", quiet=as_json or not everyone.is_root) as show:
             report = many.run(
                 output, device, show, lambda solved: _seconds(setup, solved, clock, start)
             )
         if trace is not None:
-            write_trace(trace, comm, clock)
-        if comm.rank == 0:
+            write_trace(trace, everyone, clock)
+        if everyone.is_root:
             click.echo(json_line(report) if as_json else many_for_people(report, output))
         return 0 if report["status"] in CONVERGED else 1
     (data,) = boundaries
@@ -201,7 +196,7 @@ def solve(
         with bad_input("--resume"):
             begin, history = checkpoints.read(schwarz)
     watch = Watch(checkpoints.save, 60 * checkpoint_minutes)
-    comm.Barrier()
+    everyone.barrier()
     setup = time.perf_counter() - start
     form = {"window": filled, "place": schwarz.place}
     with (
@@ -228,10 +223,10 @@ def solve(
         report = report_of(ranks, lattice, solver, settings, solution, device)
         report |= {"fields": fields, "window": _extent_for_people(window, lattice.grid)}
         report["seconds"] = _seconds(setup, solution.seconds, clock, start)
-        report["parts"] = parts_of_ranks(ranks.comm, clock)
+        report["parts"] = parts_of_ranks(ranks, clock)
         file.describe(report, solution.history)
     if trace is not None:
-        write_trace(trace, comm, clock)
+        write_trace(trace, everyone, clock)
     if solution.status != "interrupted":
         checkpoints.remove()
     if ranks.is_root:

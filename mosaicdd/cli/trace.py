@@ -2,24 +2,25 @@
 
 import json
 
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.atomic import atomic_file
 
 
-def write_trace(path: str, comm, clock: Stopwatch) -> None:
+def write_trace(path: str, ranks: Ranks, clock: Stopwatch) -> None:
     """Let the root write the events of all ranks: one process per rank, work and messages apart."""
-    gathered = comm.gather(clock.events)
-    if comm.rank:
+    gathered = ranks.gather(clock.events)
+    if gathered is None:
         return
     start = min(event.begin for events in gathered for event in events)
     lanes = {"work": 0, "messages": 1}
     entries = [
         {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
-        for rank in range(comm.size)
+        for rank in range(ranks.size)
     ]
     entries += [
         {"name": "thread_name", "ph": "M", "pid": rank, "tid": tid, "args": {"name": lane}}
-        for rank in range(comm.size)
+        for rank in range(ranks.size)
         for lane, tid in lanes.items()
     ]
     entries += [

@@ -6,7 +6,7 @@ import os
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.launch import communicator_if_any, threads_per_rank
+from mosaicdd.cli.launch import threads_per_rank, world
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.train_config import network_settings, read_config
 from mosaicdd.cli.train_options import collected, settings_options
@@ -111,7 +111,7 @@ def train(
             allow(network)
         own = {**config, **network_settings(pairs)}
         training = Training(data, output, settings, execution, network, own, tensorboard)
-    with rank_group(communicator_if_any(), device) as ranks:
+    with rank_group(world(), device) as ranks:
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)
         with bad_input():

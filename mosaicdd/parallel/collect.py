@@ -7,7 +7,8 @@ more than the part at hand, and all work side by side.
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from mpi4py import MPI
+
+from mosaicdd.parallel.ranks import Ranks
 
 _TAG = 100
 Part = tuple[np.ndarray, tuple[slice, ...]]
@@ -15,14 +16,12 @@ Part = tuple[np.ndarray, tuple[slice, ...]]
 
 
 def collect(
-    comm: MPI.Intracomm, parts: Iterable[Part], dtype, axes: int, sink: Callable | None = None
+    ranks: Ranks, parts: Iterable[Part], dtype, axes: int, sink: Callable | None = None
 ) -> None:
-    """Hand every rank's parts to the root, rank 0.
+    """Hand every rank's parts to the root; called by all ranks.
 
     Parameters
     ----------
-    comm
-        Whose ranks all take part.
     parts
         Of this rank; an iterator is asked for the next one when the last one has been handed over.
     dtype, axes
@@ -31,14 +30,14 @@ def collect(
         ``sink(array, place)``, called on the root only, once per part; the array is overwritten by
         the next.
     """
-    if comm.rank > 0:
+    if not ranks.is_root:
         for array, place in parts:
             header = [[part.start, part.stop] for part in place]
-            comm.Send(np.array([1, *np.ravel(header)], np.int64), dest=0, tag=_TAG)
-            comm.Send(np.ascontiguousarray(array, dtype), dest=0, tag=_TAG)
-        comm.Send(np.zeros(1 + 2 * axes, np.int64), dest=0, tag=_TAG)
+            ranks.comm.Send(np.array([1, *np.ravel(header)], np.int64), dest=0, tag=_TAG)
+            ranks.comm.Send(np.ascontiguousarray(array, dtype), dest=0, tag=_TAG)
+        ranks.comm.Send(np.zeros(1 + 2 * axes, np.int64), dest=0, tag=_TAG)
         return
-    sources = [iter(parts), *(_received(comm, rank, dtype, axes) for rank in range(1, comm.size))]
+    sources = [iter(parts), *(_received(ranks, rank, dtype, axes) for rank in range(1, ranks.size))]
     while sources:
         for source in list(sources):
             part = next(source, None)
@@ -48,12 +47,12 @@ def collect(
                 sink(*part)
 
 
-def _received(comm: MPI.Intracomm, rank: int, dtype, axes: int) -> Iterable[Part]:
+def _received(ranks: Ranks, rank: int, dtype, axes: int) -> Iterable[Part]:
     """Yield the parts that a rank sends, in one buffer."""
     header = np.empty(1 + 2 * axes, np.int64)
     buffer = np.empty(0, dtype)
     while True:
-        comm.Recv(header, source=rank, tag=_TAG)
+        ranks.comm.Recv(header, source=rank, tag=_TAG)
         if not header[0]:
             return
         place = tuple(slice(int(a), int(b)) for a, b in header[1:].reshape(axes, 2))
@@ -61,5 +60,5 @@ def _received(comm: MPI.Intracomm, rank: int, dtype, axes: int) -> Iterable[Part
         size = int(np.prod(shape))
         if len(buffer) < size:
             buffer = np.empty(size, dtype)
-        comm.Recv(buffer[:size], source=rank, tag=_TAG)
+        ranks.comm.Recv(buffer[:size], source=rank, tag=_TAG)
         yield buffer[:size].reshape(shape), place

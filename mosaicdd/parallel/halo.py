@@ -6,11 +6,11 @@ messages are persistent requests, planned once. Between `start` and `finish` the
 rank may compute what they do not touch.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from mpi4py import MPI
 
 from mosaicdd.lattice.sharing import DIRECTIONS, Direction
 from mosaicdd.parallel.ranks import Ranks
@@ -64,6 +64,9 @@ class HaloExchange:
                     message = _Message(parts, arrays, **kind)
                     messages.append(message)
                     self._requests.append(initialise(message.for_mpi(), rank, label))
+        # Also when nobody closes it: a request that is not freed keeps its communicator.
+        self._free = weakref.finalize(self, _free, self._requests)
+        ranks.keep(self)
         self.words = sum(len(message.buffer) for message in self._outgoing)
         self.messages = len(self._outgoing)
 
@@ -76,14 +79,16 @@ class HaloExchange:
             message.pack(arrays)
         for message in self._outgoing:
             message.wait_for_device()
-        MPI.Prequest.Startall(self._requests)
+        for request in self._requests:
+            request.Start()
 
     def finish(self) -> None:
         """Wait for the neighbours' contributions, if they travel, and add them, in place."""
         arrays, self._travelling = self._travelling, None
         if not self._requests or arrays is None:
             return
-        MPI.Request.Waitall(self._requests)
+        for request in self._requests:
+            request.Wait()
         for message in self._incoming:
             message.add_to(arrays)
 
@@ -92,11 +97,15 @@ class HaloExchange:
         self.start(arrays)
         self.finish()
 
-    def free(self) -> None:
-        """Release the persistent requests."""
-        for request in self._requests:
-            request.Free()
-        self._requests = []
+    def close(self) -> None:
+        """Release the persistent requests; when the ranks are closed, it is done for them."""
+        self._free()
+
+
+def _free(requests: list) -> None:
+    """Free requests that are not on their way."""
+    while requests:
+        requests.pop().Free()
 
 
 class _Message:

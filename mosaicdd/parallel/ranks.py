@@ -1,53 +1,170 @@
 """The ranks of a job: the one object that knows about them.
 
-Everything else receives it and is written as if serial; with one rank it is the same code.
+Everything else receives it and is written as if serial; with one rank it is the same code, and no
+MPI library is needed. It is made from a communicator, whose duplicate carries all messages, so that
+they cannot meet those of the program around; `Ranks.close` gives it back.
 """
 
-import numpy as np
-from mpi4py import MPI
+import copy
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
+from mosaicdd.parallel.alone import Alone
 from mosaicdd.parallel.partition import Dims, fitting_dims, require_fitting, share
 
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
-def choose_dims(size: int, counts: Dims) -> Dims:
-    """Choose the dims with the shortest block edges among those that fit (`fitting_dims`)."""
-    return fitting_dims(size, counts)[0]
+_UNLIMITED = (2**62, 2**62)  # items per axis: of dims that nothing is known about, the squarest
 
 
 class Ranks:
     """The ranks of a communicator as a Cartesian grid, not periodic, rows first.
 
-    On four ranks with dims (2, 2) and counts (3, 5), `partition` gives
+    Made by `of` and `alone`. On four ranks with dims (2, 2) and counts (3, 5), `partition` gives
 
     ```
        rank 2: (2..3, 0..3)   rank 3: (2..3, 3..5)
        rank 0: (0..2, 0..3)   rank 1: (0..2, 3..5)
     ```
 
-    Parameters
-    ----------
-    comm
-        Communicator over all ranks.
-    dims
-        Ranks per axis, (y, x).
+    Its methods are called by all ranks together, but for `partition`, `share` and `neighbour`,
+    which send nothing.
 
-    Raises
-    ------
-    ValueError
-        If the dims do not multiply to the number of ranks.
+    Attributes
+    ----------
+    size, rank
+        Number of ranks, and of this one.
+    dims, coords
+        Ranks per axis, and the place of this one, (y, x).
+    is_root
+        Whether this rank speaks and writes for all.
     """
 
-    def __init__(self, comm: MPI.Intracomm, dims: Dims):
-        if min(dims) < 1 or dims[0] * dims[1] != comm.size:
-            raise ValueError(
-                f"dims {dims[1]}x{dims[0]} need {dims[0] * dims[1]} ranks, {comm.size} were started"
-            )
-        self.comm = comm.Create_cart(dims, periods=(False, False), reorder=False)
-        self.dims = tuple(dims)
-        self.size = self.comm.size
-        self.rank = self.comm.rank
-        self.coords = tuple(self.comm.Get_coords(self.rank))
+    def __init__(self, life: "_Life", dims: Dims | None):
+        self._life = life
+        self.size, self.rank = life.comm.size, life.comm.rank
         self.is_root = self.rank == 0
+        self._dims_are_given = dims is not None
+        self._place(dims or fitting_dims(self.size, _UNLIMITED)[0])
+
+    @classmethod
+    def alone(cls) -> Self:
+        """Return this process as the only rank."""
+        return cls(_Life(Alone(), owned=False), None)
+
+    @classmethod
+    def of(
+        cls, comm: "MPI.Intracomm | Ranks | None" = None, dims: Sequence[int] | None = None
+    ) -> Self:
+        """Return the ranks of a communicator; called by all of them.
+
+        Parameters
+        ----------
+        comm
+            A communicator, which is duplicated; of a Cartesian one with two axes the dims are
+            taken, too. None: this process alone. `Ranks`: the same ones, without a duplicate; what
+            is made through the result is freed with it, the communicator stays.
+        dims
+            Ranks per axis, (y, x). By default `fitted` chooses them for what they shall share.
+
+        Raises
+        ------
+        TypeError
+            If it is no communicator.
+        ValueError
+            If the dims do not multiply to the number of ranks, or this rank is not among them.
+        """
+        if comm is None:
+            comm = cls.alone()
+        if isinstance(comm, Ranks):
+            given = comm.dims if comm._dims_are_given else None
+        elif not comm:
+            raise ValueError("this rank is not in the communicator, which is MPI.COMM_NULL here")
+        elif not hasattr(comm, "Create_cart"):
+            raise TypeError(
+                "ranks must be an intracommunicator of mpi4py, Ranks or None, got "
+                f"{type(comm).__name__}"
+            )
+        else:
+            axes = getattr(comm, "dims", ())  # of a Cartesian communicator
+            given = tuple(axes) if len(axes) == 2 else None
+        dims = given if dims is None else tuple(dims)
+        _require_dims(dims, comm.size)
+        if isinstance(comm, Ranks):
+            return cls(_Life(comm.comm, owned=False), dims)
+        several = comm.size > 1
+        life = _Life(comm.Dup() if several else Alone(), owned=several)
+        return cls(life, dims)
+
+    def _place(self, dims: Dims) -> None:
+        self.dims = dims
+        self.coords = self._coords_of(self.rank)
+
+    def _coords_of(self, rank: int) -> Dims:
+        return divmod(rank, self.dims[1])
+
+    def fitted(self, counts: Dims) -> Self:
+        """Return these ranks on the dims with the shortest block edges, or on those that were given.
+
+        Parameters
+        ----------
+        counts
+            Items to share per axis, (y, x).
+
+        Raises
+        ------
+        ValueError
+            If no dims fit, or not the given ones.
+        """
+        if self._dims_are_given:
+            require_fitting(self.dims, counts)
+            return self
+        fitted = copy.copy(self)
+        fitted._place(fitting_dims(self.size, counts)[0])
+        return fitted
+
+    @property
+    def comm(self) -> "MPI.Intracomm | Alone":
+        """The communicator, for messages between ranks.
+
+        Raises
+        ------
+        RuntimeError
+            If the ranks have been closed.
+        """
+        return self._life.comm
+
+    def close(self) -> None:
+        """Free what was made through these ranks, and their communicator if it was."""
+        self._life.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure) -> None:
+        # After an error on one rank the others may be elsewhere: then the end of the job frees it.
+        if failure[0] is None:
+            self.close()
+
+    def keep(self, made) -> None:
+        """Let ``made.close()`` be called when the ranks are closed, if it is still in use then."""
+        self._life.made.add(made)
+
+    def split(self, group: int) -> Self:
+        """Return the ranks that name the same group, which close with these."""
+        comm = Alone() if self.size == 1 else self.comm.Split(group, self.rank)
+        life = _Life(comm, owned=self.size > 1)
+        self._life.parts.append(life)
+        return type(self)(life, None)
+
+    def share(self, count: int, rank: int | None = None) -> range:
+        """Return a rank's share of ``count`` items, by default this one's; the first get one more."""
+        return range(*share(count, self.size, self.rank if rank is None else rank))
 
     def partition(self, counts: Dims, rank: int | None = None) -> tuple[Dims, Dims]:
         """Return start and stop per axis of a rank's share, by default of this one.
@@ -60,19 +177,110 @@ class Ranks:
             If an axis has fewer items than ranks.
         """
         require_fitting(self.dims, counts)
-        coords = self.coords if rank is None else self.comm.Get_coords(rank)
+        coords = self.coords if rank is None else self._coords_of(rank)
         shares = map(share, counts, self.dims, coords)
         return tuple(zip(*shares, strict=True))
 
     def neighbour(self, direction: Dims) -> int | None:
         """Return the rank in a direction ``(dy, dx)``, or None beyond the edge."""
-        coords = [c + d for c, d in zip(self.coords, direction, strict=True)]
-        if any(not 0 <= c < n for c, n in zip(coords, self.dims, strict=True)):
-            return None
-        return self.comm.Get_cart_rank(coords)
+        y, x = (c + d for c, d in zip(self.coords, direction, strict=True))
+        inside = 0 <= y < self.dims[0] and 0 <= x < self.dims[1]
+        return y * self.dims[1] + x if inside else None
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         """Add up a small float64 array over all ranks; NaN anywhere is NaN everywhere."""
         total = np.empty_like(values)
-        self.comm.Allreduce(values, total, op=MPI.SUM)
+        self.comm.Allreduce(values, total)
         return total
+
+    def any(self, here: bool) -> bool:
+        """Say whether something is so on any rank."""
+        return any(self.allgather(here))
+
+    def largest(self, value: float) -> float:
+        """Return the largest of all ranks' numbers."""
+        return max(self.allgather(value))
+
+    def allgather(self, value) -> list:
+        """Return the values of all ranks, small objects, in their order."""
+        return self.comm.allgather(value)
+
+    def gather(self, value) -> list | None:
+        """Return the values of all ranks on the root, None on the others."""
+        return self.comm.gather(value)
+
+    def bcast(self, value):
+        """Return the root's value, a small object."""
+        return self.comm.bcast(value)
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self.comm.Barrier()
+
+    def on_root(self, function: Callable):
+        """Call a function on the root and return its (small) result, or raise its error, on all."""
+        outcome = None
+        if self.is_root:
+            try:
+                outcome = function(), None
+            except Exception as caught:  # noqa: BLE001 - raised again below, on every rank
+                outcome = None, caught
+        result, error = self.bcast(outcome)
+        if error is not None:
+            raise error
+        return result
+
+    def agree(self, function: Callable):
+        """Call a function on every rank; if it raises on one, the first error is raised on all."""
+        return agreed(function, self.allgather)
+
+
+def agreed(function: Callable, allgather: Callable[[object], Sequence]):
+    """Call a function on every rank; if it raises on one, the first error is raised on all.
+
+    Parameters
+    ----------
+    allgather
+        Returns the values of all ranks.
+    """
+    result = error = None
+    try:
+        result = function()
+    except Exception as caught:  # noqa: BLE001 - raised again below, on every rank
+        error = caught
+    first = next((e for e in allgather(error) if e is not None), None)
+    if first is not None:
+        raise first
+    return result
+
+
+class _Life:
+    """A communicator and what was made through it, until it is closed."""
+
+    def __init__(self, comm: "MPI.Intracomm | Alone", *, owned: bool):
+        self._comm, self._owned = comm, owned
+        self.made = weakref.WeakSet()
+        self.parts: list[_Life] = []
+
+    @property
+    def comm(self) -> "MPI.Intracomm | Alone":
+        if self._comm is None:
+            raise RuntimeError("these ranks have been closed; make new ones by Ranks.of")
+        return self._comm
+
+    def close(self) -> None:
+        for made in list(self.made):
+            made.close()
+        for part in self.parts:
+            part.close()
+        if self._owned and self._comm is not None:
+            self._comm.Free()
+        self._comm = None
+
+
+def _require_dims(dims: Dims | None, size: int) -> None:
+    if dims is None:
+        return
+    if len(dims) != 2 or min(dims) < 1 or math.prod(dims) != size:
+        text = "x".join(map(str, dims[::-1]))
+        raise ValueError(f"dims {text} need {math.prod(dims)} ranks, there are {size}")

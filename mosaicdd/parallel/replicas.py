@@ -1,8 +1,7 @@
 """Groups of ranks that work side by side, each on its own share of many problems."""
 
-from mpi4py import MPI
-
-from mosaicdd.parallel.ranks import Dims
+from mosaicdd.parallel.partition import Dims, share
+from mosaicdd.parallel.ranks import Ranks
 
 
 class Replicas:
@@ -19,11 +18,18 @@ class Replicas:
     Parameters
     ----------
     world
-        Communicator over all ranks.
+        All ranks; what is made here closes with them.
     count
         Number of groups.
     dims
         Ranks per axis of a group, (y, x), if they are given.
+
+    Attributes
+    ----------
+    ranks
+        Those of this rank's group.
+    index
+        Its number.
 
     Raises
     ------
@@ -31,28 +37,21 @@ class Replicas:
         If the ranks do not split into groups of equal size, or of these dims.
     """
 
-    def __init__(self, world: MPI.Intracomm, count: int, dims: Dims | None = None):
-        if world.size % count:
+    def __init__(self, world: Ranks, count: int, dims: Dims | None = None):
+        if count < 1 or world.size % count:
             raise ValueError(
-                f"--replicas {count} must divide the number of ranks, {world.size} were started"
+                f"replicas {count} must divide the number of ranks, there are {world.size}"
             )
         if count > 1 and dims is not None and count * dims[0] * dims[1] != world.size:
             raise ValueError(
-                f"--replicas {count} with --dims {dims[1]}x{dims[0]} needs "
-                f"{count * dims[0] * dims[1]} ranks, {world.size} were started"
+                f"replicas {count} with dims {dims[1]}x{dims[0]} need "
+                f"{count * dims[0] * dims[1]} ranks, there are {world.size}"
             )
         self.world = world
         self.count = count
         self.index = world.rank // (world.size // count)
-        self.comm = world if count == 1 else world.Split(self.index, world.rank)
+        self.ranks = Ranks.of(world if count == 1 else world.split(self.index), dims)
 
     def share(self, items: int, index: int | None = None) -> range:
         """Return the items of a group, by default of this one; the first groups get one more."""
-        index = self.index if index is None else index
-        base, more = divmod(items, self.count)
-        start = index * base + min(index, more)
-        return range(start, start + base + (index < more))
-
-    def any(self, here: bool) -> bool:
-        """Say whether something is so on any rank of any group; all ranks ask together."""
-        return bool(self.world.allreduce(here, op=MPI.LOR))
+        return range(*share(items, self.count, self.index if index is None else index))

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.fft
-from mpi4py import MPI
 
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.ranks import Ranks
 
 Symbol = Callable[[slice, slice], np.ndarray]
 """``symbol(rows, columns)``: eigenvalues of the modes in a part of the array, rows times columns."""
@@ -41,21 +41,21 @@ class SineSolve:
         If the layouts are not of the same array with two axes, or do not fit the ranks.
     """
 
-    def __init__(self, source: Layout, target: Layout, symbol: Symbol, comm: MPI.Intracomm):
+    def __init__(self, source: Layout, target: Layout, symbol: Symbol, ranks: Ranks):
         if len(source.shape) != 2:
             raise ValueError(f"the array must have the axes (y, x), its shape is {source.shape}")
-        rows, columns = (Layout(source.shape, (comm.size,), (Shard(axis),)) for axis in (0, 1))
+        rows, columns = (Layout(source.shape, (ranks.size,), (Shard(axis),)) for axis in (0, 1))
         self._to_rows, self._to_columns, self._back_to_rows, self._to_target = (
-            Redistribution(here, there, comm, np.float64)
+            Redistribution(here, there, ranks, np.float64)
             for here, there in (
                 *((source, rows), (rows, columns)),
                 *((columns, rows), (rows, target)),
             )
         )
-        self._rows = np.empty(rows.local_shape(comm.rank))
-        self._columns = np.empty(columns.local_shape(comm.rank))
+        self._rows = np.empty(rows.local_shape(ranks.rank))
+        self._columns = np.empty(columns.local_shape(ranks.rank))
         self._symbol = np.ones_like(self._columns)
-        for box in columns.held(comm.rank):
+        for box in columns.held(ranks.rank):
             self._symbol[box.local] = symbol(*box.whole)
 
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

@@ -5,7 +5,6 @@ does. All ranks do it together: they share the memory's bandwidth as in a solve.
 the fastest counts, and of the ranks the slowest: what other programs take is no rate.
 """
 
-import math
 import os
 import platform
 import time
@@ -20,7 +19,7 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.base import LocalSolver
-from mosaicdd.parallel.measure import alone, measure_gather, measure_links, slowest
+from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.rates import Curve, Link, Rates
 from mosaicdd.problems.boundary import Boundary
@@ -60,40 +59,39 @@ class Measurement:
         self._local_solver = load()
         self._device, self._dtype = settings.device, settings.dtype
 
-    def __call__(self, comm, folder: Path, progress: Callable[[float], None]) -> Rates:
+    def __call__(self, ranks: Ranks, folder: Path, progress: Callable[[float], None]) -> Rates:
         """Measure everything.
 
         Parameters
         ----------
-        comm
-            Ranks that work at the same time.
+        ranks
+            They work at the same time.
         folder
             Where a file is written and removed.
         progress
             Called with the fraction that is done.
         """
-        self._comm = comm
-        self._ranks = Ranks(alone(comm), (1, 1))
+        self._ranks = ranks
         solves, total = [], sum(size**2 for size in SIZES)
         for number, size in enumerate(SIZES):
             solves.append(self._solve(size))
             progress(sum(size**2 for size in SIZES[: number + 1]) / total)
         nodes = [(2 * size - 1) ** 2 for size in SIZES]
-        within, between = measure_links(comm)
+        within, between = measure_links(ranks)
         return Rates(
             machine=processor(self._device),
             assumed=False,
             device=self._device.type,
             dtype=str(self._dtype).removeprefix("torch."),
             local_solver=self._local_solver.name,
-            ranks=comm.size,
+            ranks=ranks.size,
             **{step: _curve(nodes, [seconds[step] for seconds in solves]) for step in _STEPS},
             write=self._write_rate(folder),
             copy=self._copy_rate(),
             pack=self._pack_seconds(),
             within_node=Link(*within) if within else None,
             between_nodes=Link(*between) if between else None,
-            gather=self._gather() if comm.size > 1 else None,
+            gather=Link(*measure_gather(ranks)) if ranks.size > 1 else None,
             staging=self._staging(),
             base_bytes=self.base_bytes,
         )
@@ -110,13 +108,13 @@ class Measurement:
         transform = self._transform_seconds(lattice.subdomains)
         runs = []
         for _ in range(_RUNS):
-            self._comm.Barrier()
+            self._ranks.barrier()
             with _timed(self._device) as setup:
                 boundary = Boundary.of_gaussian_process(lattice.grid, seed=0)
-                solver = Engine(self._ranks, lattice, self._load(), settings)
-            self._comm.Barrier()
+                solver = Engine(Ranks.alone(), lattice, self._load(), settings)
+            self._ranks.barrier()
             runs.append(_steps(solver.solve(boundary), setup[0], transform))
-        return {step: slowest(self._comm, min(run[step] for run in runs)) for step in _STEPS}
+        return {step: self._ranks.largest(min(run[step] for run in runs)) for step in _STEPS}
 
     def _transform_seconds(self, counts: tuple[int, int]) -> float:
         """Return the seconds of the sine transforms of a coarse solve."""
@@ -133,7 +131,7 @@ class Measurement:
         one = torch.ones(_VECTOR, dtype=self._dtype, device=self._device)
         other, result = one.clone(), torch.empty_like(one)
         seconds = self._repeat(lambda: torch.sub(one, other, out=result))
-        return 3 * _VECTOR * one.element_size() / slowest(self._comm, seconds)
+        return 3 * _VECTOR * one.element_size() / self._ranks.largest(seconds)
 
     def _pack_seconds(self) -> float:
         """Return the seconds for packing and adding one short message, of two parts."""
@@ -145,12 +143,7 @@ class Measurement:
                 buffer.copy_(lines[1, 1:33])
                 lines[2, 1:33] += buffer
 
-        return slowest(self._comm, self._repeat(pack_and_add))
-
-    def _gather(self) -> Link:
-        """Return the all-gather's rates, per doubling of the ranks."""
-        latency, bandwidth = measure_gather(self._comm)
-        return Link(latency / math.ceil(math.log2(self._comm.size)), bandwidth)
+        return self._ranks.largest(self._repeat(pack_and_add))
 
     def _staging(self) -> Link | None:
         """Return the way from a GPU to pinned memory of the host."""
@@ -161,7 +154,7 @@ class Measurement:
             there = torch.ones(values, dtype=self._dtype, device=self._device)
             here = torch.empty(values, dtype=self._dtype, pin_memory=True)
             copied = self._repeat(lambda here=here, there=there: here.copy_(there))
-            seconds.append(slowest(self._comm, copied))
+            seconds.append(self._ranks.largest(copied))
         return Link(seconds[0], _VECTOR * self._dtype.itemsize / (seconds[1] - seconds[0]))
 
     def _write_rate(self, folder: Path) -> float:
@@ -170,7 +163,7 @@ class Measurement:
         grid = Grid((_WRITTEN, _WRITTEN), spacing)
         field = np.ones(grid.nodes, dtype=str(self._dtype).removeprefix("torch."))
         spent = []
-        if self._comm.rank == 0:
+        if self._ranks.is_root:
             boundary, columns = Boundary.of_field(field), slice(0, grid.nodes[1])
             with TemporaryDirectory(dir=folder) as temporary:
                 for run in range(_RUNS):  # all are kept: the space of one would be quick to reuse
@@ -181,8 +174,8 @@ class Measurement:
                             strip = field[row : row + _STRIP]
                             writer.write("solution", strip, (slice(row, row + len(strip)), columns))
                     spent.append(time.perf_counter() - start)
-        self._comm.Barrier()
-        return field.nbytes / self._comm.bcast(float(np.median(spent)) if spent else None)
+        self._ranks.barrier()
+        return field.nbytes / self._ranks.bcast(float(np.median(spent)) if spent else None)
 
     def _repeat(self, call: Callable[[], object]) -> float:
         """Return the seconds of a call, the fastest of several rounds."""
@@ -191,7 +184,7 @@ class Measurement:
             call()
         calls = max(1, int(0.005 / max(once[0], 1e-7)))
         rounds = []
-        self._comm.Barrier()
+        self._ranks.barrier()
         for _ in range(7):
             with _timed(self._device) as spent:
                 for _ in range(calls):

@@ -112,7 +112,7 @@ class DistributedSolve:
 
         target = nodes_layout(ranks, lattice, halo=block.halo)
         self._ranks = ranks
-        self._solve = SineSolve(own, target, eigenvalues, ranks.comm)
+        self._solve = SineSolve(own, target, eigenvalues, ranks)
         self._mine = np.empty((problems, *own.local_shape(ranks.rank)))
         self._solution = np.empty(target.local_shape(ranks.rank))
         self._solving = clock.part("coarse")

@@ -40,7 +40,7 @@ class InterfaceMovement:
             part = rows_from_root(
                 lambda place, axis=axis: lines[axis][place],
                 layout,
-                self._ranks.comm,
+                self._ranks,
                 np.float64,
                 rows=_rows(layout),
             )
@@ -61,7 +61,7 @@ class InterfaceMovement:
         rows_to_root(
             _host(v.lines[axis][0]),
             layout,
-            self._ranks.comm,
+            self._ranks,
             lambda lines, rows: sink(lines, (rows, everything)),
             rows=_rows(layout),
         )
@@ -76,7 +76,7 @@ class InterfaceMovement:
         for axis in (0, 1):
             target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
             given = _host(v.lines[axis])
-            move = Redistribution(self._layout(axis), target, self._ranks.comm, given.dtype)
+            move = Redistribution(self._layout(axis), target, self._ranks, given.dtype)
             for mine, lines in zip(given, wide.lines[axis], strict=True):
                 lines.copy_(torch.from_numpy(move(mine)))
         return wide

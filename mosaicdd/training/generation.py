@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.gaussian_process import sample_closed_curve, sobol_hyperparameters
@@ -44,8 +45,8 @@ def generate(
     settings
         What is drawn; the defaults if not given.
     comm
-        Communicator over the ranks that share the work, the samples being the same on any number of
-        them; None for this process alone.
+        Who shares the work, the samples being the same on any number of ranks: a communicator,
+        `Ranks`, or None for this process alone.
     overwrite
         Whether a file that is there is replaced.
     progress
@@ -65,69 +66,66 @@ def generate(
     RuntimeError
         If multigrid misses its residual.
     """
-    generation = Generation(path, settings or GenerationSettings(), comm, overwrite=overwrite)
-    return generation.run(progress)
+    settings = settings or GenerationSettings()
+    with Ranks.of(comm) as ranks:
+        return Generation(path, settings, ranks, overwrite=overwrite).run(progress)
 
 
 class Generation:
-    """A dataset that is to be made by the ranks of a communicator: checked first, then run.
+    """A dataset that is to be made by all ranks together: checked first, then run.
 
     Parameters
     ----------
-    path, settings, comm, overwrite
+    path, settings, overwrite
         As `generate`, and so are the errors.
+    ranks
+        They share the work; by default one alone.
     """
 
     def __init__(
-        self, path: str | os.PathLike, settings: GenerationSettings, comm=None, *, overwrite=False
+        self,
+        path: str | os.PathLike,
+        settings: GenerationSettings,
+        ranks: Ranks | None = None,
+        *,
+        overwrite: bool = False,
     ):
         self._path = path
         self._settings = settings
-        self._rank, self._size = (0, 1) if comm is None else (comm.rank, comm.size)
-        self._comm = comm
+        self._ranks = ranks or Ranks.alone()
         self._parts = DatasetParts(path, {n: _plain(v) for n, v in asdict(settings).items()})
 
         def check() -> None:
-            if self._rank == 0:
-                equation(settings.pde)
-                require_writable(path)
-                if os.path.exists(path) and not overwrite:
-                    raise FileExistsError(
-                        f"{path}: there is a file of this name; choose another, or set overwrite"
-                    )
-                self._parts.open()
+            equation(settings.pde)
+            require_writable(path)
+            if os.path.exists(path) and not overwrite:
+                raise FileExistsError(
+                    f"{path}: there is a file of this name; choose another, or set overwrite"
+                )
+            self._parts.open()
 
-        self._together(check)
+        self._ranks.on_root(check)
 
     def run(self, progress: Callable[[float], None] | None = None) -> Dataset | None:
         """Make what is missing of the parts, every ``size``-th on a rank, and write the file."""
         generator = PartGenerator(self._settings)
 
         def make() -> None:
-            mine = range(self._rank, generator.parts, self._size)
+            mine = range(self._ranks.rank, generator.parts, self._ranks.size)
             for done, number in enumerate(mine, start=1):
                 if self._parts.read(number) is None:
                     self._parts.write(number, generator.part(number))
                 if progress:
                     progress(done / len(mine))
 
-        self._together(make)
-        if self._rank > 0:
+        self._ranks.agree(make)
+        if not self._ranks.is_root:
             return None
         every = (self._parts.read(number) for number in range(generator.parts))
         dataset = assemble_dataset(self._settings, every)
         write_dataset(self._path, dataset)
         self._parts.remove()
         return dataset
-
-    def _together(self, function: Callable[[], None]) -> None:
-        """Call a function on every rank; an error of one is raised on all. Waits for all of them."""
-        if self._size == 1:
-            function()
-            return
-        from mosaicdd.parallel.agreement import agree  # one rank needs no MPI library
-
-        agree(self._comm, function)
 
 
 class PartGenerator:

@@ -72,7 +72,7 @@ def test_a_domain_that_does_not_fit_the_memory_says_so_before_any_work(refused):
 def test_dims_that_do_not_multiply_to_the_ranks(dims, comm, refused):
     px, py = map(int, dims.split("x"))
     line = refused(*EXACT, "--dims", dims)
-    assert f"dims {dims} need {px * py} ranks, {comm.size} were started" in line
+    assert f"dims {dims} need {px * py} ranks, there are {comm.size}" in line
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
@@ -273,7 +273,7 @@ def test_gmres_with_a_network_that_is_not_linear(refused):
 @pytest.mark.ranks(*SIZES)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_where_there_is_none(refused):
-    assert "torch sees no CUDA device here; use --device cpu" in refused(*EXACT, "--device", "cuda")
+    assert "torch sees no CUDA device here; use cpu" in refused(*EXACT, "--device", "cuda")
 
 
 @pytest.mark.ranks(1, 2)

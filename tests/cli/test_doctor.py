@@ -11,7 +11,7 @@ import pytest
 from mosaicdd.cli import findings
 from mosaicdd.cli.buffer_probe import probe, verdict
 from mosaicdd.cli.launch import Launcher
-from mosaicdd.parallel.placement import Place, places_of_ranks
+from mosaicdd.parallel.machine import Place
 
 SUBJECTS = [
     "mosaicdd",
@@ -87,8 +87,8 @@ def test_ranks_that_are_alone_are_told_once_how_to_be_together():
 
 
 @pytest.mark.ranks(1, 2, 3)
-def test_every_rank_s_place_is_known_to_the_first(comm):
-    places = places_of_ranks(comm)
+def test_every_rank_s_place_is_known_to_the_first(comm, ranks):
+    places = ranks.gather(Place.here())
     assert (places is None) == (comm.rank > 0)
     if places is not None:
         assert [p.host for p in places] == [os.uname().nodename] * comm.size

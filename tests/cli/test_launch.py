@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from mosaicdd.cli.generate import generate
 from mosaicdd.cli.launch import (
     Launcher,
-    communicator_if_any,
     launcher,
     launcher_rank,
     threads_per_rank,
@@ -87,10 +86,9 @@ def test_the_launcher_and_its_ranks_are_known_from_the_environment(
 
 
 @pytest.mark.parametrize("variables", [{}, BATCH, SHELL_OF_SALLOC], ids=str)
-@pytest.mark.parametrize("open_world", [world, communicator_if_any])
-def test_a_serial_run_is_one_inside_a_batch_script_too(variables, open_world, environment):
+def test_a_serial_run_is_one_inside_a_batch_script_too(variables, environment):
     environment(variables)
-    assert open_world().size == 1
+    assert world().size == 1
 
 
 @pytest.mark.parametrize(
@@ -109,17 +107,16 @@ def test_a_serial_run_is_one_inside_a_batch_script_too(variables, open_world, en
     ],
     ids=["srun", "srun with another PMI", "Open MPI", "Hydra"],
 )
-@pytest.mark.parametrize("open_world", [world, communicator_if_any])
-def test_ranks_that_do_not_see_each_other_are_refused(variables, message, open_world, environment):
+def test_ranks_that_do_not_see_each_other_are_refused(variables, message, environment):
     environment(variables)
     with pytest.raises(click.ClickException, match=message) as error:
-        open_world()
+        world()
     assert error.value.exit_code == 2
 
 
 def test_torchrun_s_ranks_need_not_be_mpi_s(environment):
     environment(TORCHRUN | STEP)
-    assert communicator_if_any() is None
+    assert world().size == 1
 
 
 @pytest.mark.parametrize("command", ["solve", "train", "generate"])
@@ -157,4 +154,5 @@ def test_copies_without_a_pmi_say_one_line_together_and_write_nothing(
 def test_it_is_the_rank_of_mpi(comm):
     assert launcher_rank() == comm.rank
     assert launcher().ranks == comm.size
-    assert world() == comm
+    with world() as ranks:
+        assert (ranks.size, ranks.rank) == (comm.size, comm.rank)

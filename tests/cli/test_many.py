@@ -207,7 +207,7 @@ def test_a_signal_keeps_what_is_done_and_leaves_the_rest_nan(
         (("--until-mae", "1e-3"), "--until-mae takes one problem, --boundary has 5"),
         (("--resume",), "--resume takes one problem, --boundary has 5"),
         (("--accelerate", "gmres", "--batch", "2"), "2 problems at once .* use --batch 1"),
-        (("--replicas", "3"), r"--replicas 3 must divide the number of ranks, [12] were started"),
+        (("--replicas", "3"), r"replicas 3 must divide the number of ranks, there are [12]"),
         (("--replicas", "0"), "--replicas"),
         (("--batch", "0"), "--batch"),
     ],
@@ -228,7 +228,7 @@ def test_a_batch_that_does_not_fit_the_memory_is_refused_before_any_work(
     mosaicdd, common_path, problems_file, monkeypatch
 ):
     machine = {"SC_PHYS_PAGES": 75, "SC_PAGE_SIZE": 4096}  # one of these problems takes 97 KiB
-    monkeypatch.setattr("mosaicdd.parallel.memory.os.sysconf", machine.__getitem__)
+    monkeypatch.setattr("mosaicdd.parallel.machine.os.sysconf", machine.__getitem__)
     path = common_path / "out.h5"
     command = ("solve", "-o", path, *CELLS, *EXACT, "--boundary", problems_file, "--batch")
     ended = mosaicdd(*command, "5")

@@ -27,9 +27,9 @@ def process_group():
             yield
 
 
-def layouts(comm, all_dims):
+def layouts(ranks, all_dims):
     """List layouts of (7, 5): on 4 ranks torch's shards of 7 are 2, 2, 2, 1, of 5 2, 2, 1, 0."""
-    shape, size = (7, 5), comm.size
+    shape, size = (7, 5), ranks.size
     uneven = (7 - (size > 1), *([0] * (size - 2)), *([1] * (size > 1)))
     one = [
         Shard(0),
@@ -63,18 +63,18 @@ def local(layout, whole, rank):
     return layout.cut(whole * (number == 0) + term, rank)
 
 
-def test_the_full_tensor_equals_the_array(comm, all_dims, process_group):
+def test_the_full_tensor_equals_the_array(ranks, all_dims, process_group):
     whole = np.random.default_rng(0).integers(-99, 99, (7, 5)).astype(float)
-    for layout in layouts(comm, all_dims):
-        tensor = to_dtensor(local(layout, whole, comm.rank), layout, comm)
+    for layout in layouts(ranks, all_dims):
+        tensor = to_dtensor(local(layout, whole, ranks.rank), layout, ranks)
         assert tensor.shape == whole.shape
         assert torch.equal(tensor.full_tensor(), torch.from_numpy(whole)), str(layout)
 
 
-def test_torch_can_go_on_with_it(comm, process_group):
+def test_torch_can_go_on_with_it(ranks, process_group):
     whole = np.random.default_rng(0).standard_normal((7, 5))
-    layout = Layout(whole.shape, (comm.size,), (Halo(0, 1),))
-    tensor = to_dtensor(layout.cut(whole, comm.rank), layout, comm)
+    layout = Layout(whole.shape, (ranks.size,), (Halo(0, 1),))
+    tensor = to_dtensor(layout.cut(whole, ranks.rank), layout, ranks)
     product = (tensor.T @ tensor).full_tensor()
     # Sums of 7 products below 10 in another order: 7 roundings of partial sums below 70.
     np.testing.assert_allclose(
@@ -82,12 +82,12 @@ def test_torch_can_go_on_with_it(comm, process_group):
     )
 
 
-def test_without_a_process_group_of_these_ranks_it_is_refused(comm, monkeypatch, process_group):
-    layout = Layout((4,), (comm.size,), (Shard(0),))
-    mine = np.zeros(layout.local_shape(comm.rank))
-    monkeypatch.setattr(dist, "get_world_size", lambda: comm.size + 1)
-    with pytest.raises(RuntimeError, match=f"of {comm.size + 1}, the communicator"):
-        to_dtensor(mine, layout, comm)
+def test_without_a_process_group_of_these_ranks_it_is_refused(ranks, monkeypatch, process_group):
+    layout = Layout((4,), (ranks.size,), (Shard(0),))
+    mine = np.zeros(layout.local_shape(ranks.rank))
+    monkeypatch.setattr(dist, "get_world_size", lambda: ranks.size + 1)
+    with pytest.raises(RuntimeError, match=f"of {ranks.size + 1}, the communicator"):
+        to_dtensor(mine, layout, ranks)
     monkeypatch.setattr(dist, "is_initialized", lambda: False)
     with pytest.raises(RuntimeError, match="open one first"):
-        to_dtensor(mine, layout, comm)
+        to_dtensor(mine, layout, ranks)

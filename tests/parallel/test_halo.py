@@ -104,7 +104,7 @@ def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, inter
             mine.flat.fill_(torch.nan)
             assert right, f"round {number}"
             time.sleep(after)
-        exchange.free()
+        exchange.close()
 
 
 @pytest.mark.ranks(*SIZES)

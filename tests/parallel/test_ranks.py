@@ -1,11 +1,14 @@
-"""How work is shared among ranks."""
+"""What the one object that knows ranks promises: shares, dims, sums, agreement, and its end."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.ranks import Ranks, choose_dims
+from mosaicdd.parallel.partition import fitting_dims
+from mosaicdd.parallel.ranks import Ranks
+
+FEW = pytest.mark.ranks(1, 2, 3, 4)
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -38,8 +41,10 @@ def test_neighbours_see_each_other_and_the_edge_has_none(all_dims, make_ranks):
 @pytest.mark.ranks(4)
 @pytest.mark.parametrize("dims", [(3, 3), (1, 3), (0, 4), (-2, -2)])
 def test_dims_that_do_not_multiply_to_the_ranks_are_refused_with_both_numbers(comm, dims):
-    with pytest.raises(ValueError, match=rf"{dims[1]}x{dims[0]} need {dims[0] * dims[1]} .*, 4 "):
-        Ranks(comm, dims)
+    with pytest.raises(
+        ValueError, match=rf"{dims[1]}x{dims[0]} need {dims[0] * dims[1]} .*, there are 4"
+    ):
+        Ranks.of(comm, dims)
 
 
 @pytest.mark.ranks(4)
@@ -75,7 +80,7 @@ def test_the_sum_is_over_all_ranks_and_nan_anywhere_is_nan_everywhere(comm, make
     ],
 )
 def test_the_dims_have_the_shortest_block_edges_among_those_that_fit(size, counts, dims):
-    chosen = choose_dims(size, counts)
+    chosen = fitting_dims(size, counts)[0]
     assert chosen[0] * chosen[1] == size
     if dims:
         assert chosen == dims
@@ -96,5 +101,49 @@ def test_too_many_ranks_are_told_how_many_fit(size, counts):
 
     most = max(n for n in range(1, size) if fits(n))
     with pytest.raises(ValueError, match=rf"{size} ranks do not fit.* at most {most} ranks"):
-        choose_dims(size, counts)
-    choose_dims(most, counts)
+        fitting_dims(size, counts)
+    fitting_dims(most, counts)
+
+
+def failing_on(ranks, rank, error):
+    def function():
+        if ranks.rank == rank:
+            raise error
+        return ranks.rank
+
+    return function
+
+
+@FEW
+def test_an_exception_on_any_one_rank_is_raised_on_all(ranks):
+    for rank in range(ranks.size):
+        error = FileNotFoundError(f"seen by rank {rank}")
+        with pytest.raises(FileNotFoundError, match=f"seen by rank {rank}"):
+            ranks.agree(failing_on(ranks, rank, error))
+
+
+@FEW
+def test_of_several_exceptions_all_ranks_raise_the_first(ranks):
+    def function():
+        raise ValueError(f"rank {ranks.rank}")
+
+    with pytest.raises(ValueError, match="rank 0"):
+        ranks.agree(function)
+
+
+@FEW
+def test_an_exception_on_the_root_is_raised_on_all(ranks):
+    with pytest.raises(PermissionError, match="closed"):
+        ranks.on_root(failing_on(ranks, 0, PermissionError("closed")))
+
+
+@FEW
+def test_the_root_s_result_is_everyone_s_and_no_other_rank_computes_it(ranks):
+    calls = []
+    assert ranks.on_root(lambda: calls.append(1) or "result") == "result"
+    assert len(calls) == (ranks.rank == 0)
+
+
+@FEW
+def test_without_an_exception_each_rank_keeps_its_own_result(ranks):
+    assert ranks.agree(lambda: ranks.rank) == ranks.rank

@@ -115,18 +115,18 @@ def scattered(layout, draw, whole, rank):
     return local
 
 
-def test_between_random_layouts_there_and_back_gives_the_array_exactly(comm):
-    for seed, draw, source, target in random_cases(comm.size):
+def test_between_random_layouts_there_and_back_gives_the_array_exactly(ranks):
+    for seed, draw, source, target in random_cases(ranks.size):
         whole = draw.integers(-(2**40), 2**40, source.shape).astype(float)
-        mine = scattered(source, draw, whole, comm.rank)
-        there = redistribute(mine, source, target, comm)
+        mine = scattered(source, draw, whole, ranks.rank)
+        there = redistribute(mine, source, target, ranks)
         note = f"seed {seed}: {source} -> {target}"
-        np.testing.assert_array_equal(there, expected(target, whole, comm.rank), note, strict=True)
-        back = redistribute(there, target, source, comm)
-        np.testing.assert_array_equal(back, expected(source, whole, comm.rank), note, strict=True)
+        np.testing.assert_array_equal(there, expected(target, whole, ranks.rank), note, strict=True)
+        back = redistribute(there, target, source, ranks)
+        np.testing.assert_array_equal(back, expected(source, whole, ranks.rank), note, strict=True)
 
 
-def test_a_rank_holds_its_source_its_target_and_one_message(comm):
+def test_a_rank_holds_its_source_its_target_and_one_message(ranks):
     # The plan's numpy arrays are the largest message, to the byte. A call adds the target; where
     # terms are added, numpy's own buffers of 8192 values for each of three operands; and the
     # interpreter's small objects. The last two do not grow with the array.
@@ -134,15 +134,15 @@ def test_a_rank_holds_its_source_its_target_and_one_message(comm):
     small = 3 * np.getbufsize() * 8 + 20_000  # bytes
     for draw in map(np.random.default_rng, range(12)):
         shape = [(values,), (500, values // 500), (60, 50, values // 3000)][draw.integers(3)]
-        source, target = (random_layout(draw, shape, comm.size) for _ in range(2))
-        array = np.ones(source.local_shape(comm.rank))
+        source, target = (random_layout(draw, shape, ranks.size) for _ in range(2))
+        array = np.ones(source.local_shape(ranks.rank))
         tracemalloc.start()
-        plan = Redistribution(source, target, comm, array.dtype)
+        plan = Redistribution(source, target, ranks, array.dtype)
         arrays = tracemalloc.take_snapshot().filter_traces(
             [tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)]
         )
         held = sum(trace.size for trace in arrays.traces)
-        largest = largest_message(source, target, comm.rank) * array.itemsize
+        largest = largest_message(source, target, ranks.rank) * array.itemsize
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
         out = plan(array)
@@ -171,89 +171,89 @@ def largest_message(source, target, rank):
     return max([values(rank, r) for r in peers] + [values(r, rank) for r in peers], default=0)
 
 
-def test_a_plan_can_be_used_again_and_into_a_given_array(comm):
+def test_a_plan_can_be_used_again_and_into_a_given_array(ranks):
     draw = np.random.default_rng(0)
     shape = (7, 9)
-    source = Layout(shape, (comm.size,), (Shard(0),))
-    target = Layout(shape, (comm.size,), (Halo(1, 2),))
-    plan = Redistribution(source, target, comm, float)
-    out = np.empty(target.local_shape(comm.rank))
+    source = Layout(shape, (ranks.size,), (Shard(0),))
+    target = Layout(shape, (ranks.size,), (Halo(1, 2),))
+    plan = Redistribution(source, target, ranks, float)
+    out = np.empty(target.local_shape(ranks.rank))
     for _ in range(20):
         whole = draw.standard_normal(shape)
-        assert plan(source.cut(whole, comm.rank), out) is out
-        np.testing.assert_array_equal(out, target.cut(whole, comm.rank))
+        assert plan(source.cut(whole, ranks.rank), out) is out
+        np.testing.assert_array_equal(out, target.cut(whole, ranks.rank))
 
 
-def test_a_halo_is_refreshed_by_a_redistribution_of_its_layout_to_itself(comm):
+def test_a_halo_is_refreshed_by_a_redistribution_of_its_layout_to_itself(ranks):
     whole = np.random.default_rng(0).standard_normal((11, 8))
-    layout = Layout(whole.shape, (1, comm.size), (Halo(1, 1), Halo(0, 3)))
-    mine = scattered(layout, np.random.default_rng(1), whole, comm.rank)
-    fresh = redistribute(mine, layout, layout, comm)
-    np.testing.assert_array_equal(fresh, layout.cut(whole, comm.rank))
+    layout = Layout(whole.shape, (1, ranks.size), (Halo(1, 1), Halo(0, 3)))
+    mine = scattered(layout, np.random.default_rng(1), whole, ranks.rank)
+    fresh = redistribute(mine, layout, layout, ranks)
+    np.testing.assert_array_equal(fresh, layout.cut(whole, ranks.rank))
 
 
-def test_sums_are_taken_in_the_order_of_the_ranks_to_the_last_bit(comm):
-    terms = np.random.default_rng(0).standard_normal((comm.size, 50))
+def test_sums_are_taken_in_the_order_of_the_ranks_to_the_last_bit(ranks):
+    terms = np.random.default_rng(0).standard_normal((ranks.size, 50))
     expected = np.zeros(50)
     for term in terms:
         expected += term
-    source = Layout((50,), (comm.size,), (PartialSum(),))
-    target = Layout((50,), (comm.size,), (Replicate(),))
-    total = redistribute(terms[comm.rank], source, target, comm)
+    source = Layout((50,), (ranks.size,), (PartialSum(),))
+    target = Layout((50,), (ranks.size,), (Replicate(),))
+    total = redistribute(terms[ranks.rank], source, target, ranks)
     np.testing.assert_array_equal(total, expected)
 
 
-def test_only_ranks_that_have_values_for_each_other_talk(comm):
-    shape = (6 * comm.size, 4)
-    rows = Layout(shape, (comm.size,), (Shard(0),))
-    halo = Layout(shape, (comm.size,), (Halo(0, 1),))
-    everywhere = Layout(shape, (comm.size,), (Replicate(),))
-    neighbours = (comm.rank > 0) + (comm.rank < comm.size - 1)
-    assert Redistribution(rows, rows, comm, float).messages == 0
-    assert Redistribution(rows, halo, comm, float).messages == neighbours
-    assert Redistribution(everywhere, halo, comm, float).messages == 0
-    assert Redistribution(rows, everywhere, comm, float).messages == comm.size - 1
+def test_only_ranks_that_have_values_for_each_other_talk(ranks):
+    shape = (6 * ranks.size, 4)
+    rows = Layout(shape, (ranks.size,), (Shard(0),))
+    halo = Layout(shape, (ranks.size,), (Halo(0, 1),))
+    everywhere = Layout(shape, (ranks.size,), (Replicate(),))
+    neighbours = (ranks.rank > 0) + (ranks.rank < ranks.size - 1)
+    assert Redistribution(rows, rows, ranks, float).messages == 0
+    assert Redistribution(rows, halo, ranks, float).messages == neighbours
+    assert Redistribution(everywhere, halo, ranks, float).messages == 0
+    assert Redistribution(rows, everywhere, ranks, float).messages == ranks.size - 1
 
 
 @pytest.mark.parametrize("dtype", ["f4", "c16", "i8", "?"])
-def test_any_type_goes_from_the_root_to_all_and_back(comm, dtype):
+def test_any_type_goes_from_the_root_to_all_and_back(ranks, dtype):
     whole = np.random.default_rng(0).integers(0, 2, (5, 3)).astype(dtype)
-    root = Layout(whole.shape, (comm.size,), (On(0),))
-    blocks = Layout(whole.shape, (comm.size,), (Shard(0),))
-    mine = redistribute(root.cut(whole, comm.rank), root, blocks, comm)
-    np.testing.assert_array_equal(mine, blocks.cut(whole, comm.rank), strict=True)
-    back = redistribute(mine, blocks, root, comm)
-    np.testing.assert_array_equal(back, whole if comm.rank == 0 else whole[:0], strict=True)
+    root = Layout(whole.shape, (ranks.size,), (On(0),))
+    blocks = Layout(whole.shape, (ranks.size,), (Shard(0),))
+    mine = redistribute(root.cut(whole, ranks.rank), root, blocks, ranks)
+    np.testing.assert_array_equal(mine, blocks.cut(whole, ranks.rank), strict=True)
+    back = redistribute(mine, blocks, root, ranks)
+    np.testing.assert_array_equal(back, whole if ranks.rank == 0 else whole[:0], strict=True)
 
 
-def test_the_norm_counts_every_value_once(comm):
+def test_the_norm_counts_every_value_once(ranks):
     whole = np.random.default_rng(0).standard_normal((9, 7))
-    for placement in (Shard(0), Halo(0, 2), BlockCyclic(1, 2), On(comm.size - 1)):
-        layout = Layout(whole.shape, (comm.size,), (placement,))
-        mine = layout.cut(whole, comm.rank)
+    for placement in (Shard(0), Halo(0, 2), BlockCyclic(1, 2), On(ranks.size - 1)):
+        layout = Layout(whole.shape, (ranks.size,), (placement,))
+        mine = layout.cut(whole, ranks.rank)
         # 63 squares in another order: a few units in the last place.
-        np.testing.assert_allclose(norm(mine, layout, comm), np.linalg.norm(whole), rtol=1e-14)
+        np.testing.assert_allclose(norm(mine, layout, ranks), np.linalg.norm(whole), rtol=1e-14)
 
 
-def test_an_array_that_does_not_fit_on_one_rank_is_refused_on_all(comm):
-    layout = Layout((6, 4), (comm.size,), (Shard(0),))
-    wrong = np.zeros(np.add(layout.local_shape(comm.rank), (comm.rank == comm.size - 1, 0)))
+def test_an_array_that_does_not_fit_on_one_rank_is_refused_on_all(ranks):
+    layout = Layout((6, 4), (ranks.size,), (Shard(0),))
+    wrong = np.zeros(np.add(layout.local_shape(ranks.rank), (ranks.rank == ranks.size - 1, 0)))
     with pytest.raises(ValueError, match="source layout needs an array of shape"):
-        redistribute(wrong, layout, layout, comm)
+        redistribute(wrong, layout, layout, ranks)
 
 
-def test_layouts_that_do_not_fit_are_refused_with_both_numbers(comm):
-    here = Layout((6, 4), (comm.size,), (Shard(0),))
+def test_layouts_that_do_not_fit_are_refused_with_both_numbers(ranks):
+    here = Layout((6, 4), (ranks.size,), (Shard(0),))
     with pytest.raises(ValueError, match=r"shape \(6, 4\), the target \(6, 5\)"):
-        Redistribution(here, Layout((6, 5), (comm.size,), (Shard(0),)), comm, float)
-    more = Layout((6, 4), (comm.size + 1,), (Shard(0),))
-    with pytest.raises(ValueError, match=f"needs {comm.size + 1} ranks, there are {comm.size}"):
-        Redistribution(here, more, comm, float)
+        Redistribution(here, Layout((6, 5), (ranks.size,), (Shard(0),)), ranks, float)
+    more = Layout((6, 4), (ranks.size + 1,), (Shard(0),))
+    with pytest.raises(ValueError, match=f"needs {ranks.size + 1} ranks, there are {ranks.size}"):
+        Redistribution(here, more, ranks, float)
 
 
 @pytest.mark.ranks(2, 3)
-def test_types_that_differ_between_ranks_are_refused_on_all(comm):
-    layout = Layout((6,), (comm.size,), (Shard(0),))
-    mine = np.zeros(layout.local_shape(comm.rank), "f4" if comm.rank == 1 else "f8")
+def test_types_that_differ_between_ranks_are_refused_on_all(ranks):
+    layout = Layout((6,), (ranks.size,), (Shard(0),))
+    mine = np.zeros(layout.local_shape(ranks.rank), "f4" if ranks.rank == 1 else "f8")
     with pytest.raises(ValueError, match=r"float32.*float64"):
-        redistribute(mine, layout, layout, comm)
+        redistribute(mine, layout, layout, ranks)

@@ -26,48 +26,48 @@ def layouts(shape, all_dims):
 
 
 @pytest.mark.parametrize("rows", [1, 4, 11, 100])
-def test_what_comes_from_the_root_goes_back_to_it(comm, all_dims, rows):
+def test_what_comes_from_the_root_goes_back_to_it(ranks, all_dims, rows):
     whole = np.random.default_rng(0).standard_normal((11, 7))
     for layout in layouts(whole.shape, all_dims):
-        source = whole.__getitem__ if comm.rank == 0 else None
-        mine = rows_from_root(source, layout, comm, whole.dtype, rows=rows)
-        np.testing.assert_array_equal(mine, layout.cut(whole, comm.rank), strict=True)
+        source = whole.__getitem__ if ranks.rank == 0 else None
+        mine = rows_from_root(source, layout, ranks, whole.dtype, rows=rows)
+        np.testing.assert_array_equal(mine, layout.cut(whole, ranks.rank), strict=True)
         result, places = np.full_like(whole, np.nan), []
 
         def sink(portion, place, result=result, places=places):
             result[place] = portion
             places.append(place)
 
-        rows_to_root(mine, layout, comm, sink, rows=rows)
-        if comm.rank == 0:
+        rows_to_root(mine, layout, ranks, sink, rows=rows)
+        if ranks.rank == 0:
             np.testing.assert_array_equal(result, whole)
             assert places == [slice(a, min(a + rows, 11)) for a in range(0, 11, rows)]
         else:
             assert places == []
 
 
-def test_the_root_holds_a_portion_and_a_message_and_never_the_array(comm):
+def test_the_root_holds_a_portion_and_a_message_and_never_the_array(ranks):
     shape, rows = (2000, 300), 50
-    layout = Layout(shape, (1, comm.size), (Shard(0), Shard(1)))
-    mine = np.ones(layout.local_shape(comm.rank))
+    layout = Layout(shape, (1, ranks.size), (Shard(0), Shard(1)))
+    mine = np.ones(layout.local_shape(ranks.rank))
     portion = 8 * rows * shape[1]
     tracemalloc.start()
-    rows_to_root(mine, layout, comm, lambda portion, place: None, rows=rows)
+    rows_to_root(mine, layout, ranks, lambda portion, place: None, rows=rows)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # A message is at most a portion; the interpreter's objects do not grow with the array.
     assert peak <= 2 * portion + 30_000
 
 
-def test_rows_outside_of_the_window_stay_as_they_are(comm):
-    terms = np.random.default_rng(0).integers(-99, 99, (comm.size, 3, 4)).astype(float)
-    source = Layout((3, 4), (comm.size,), (PartialSum(),))
-    layout = Layout((9, 4), (comm.size,), (Shard(1),))
-    mine = np.full(layout.local_shape(comm.rank), -1.0)
-    Redistribution(source, Window(layout, 4, 7), comm, float)(terms[comm.rank], mine)
+def test_rows_outside_of_the_window_stay_as_they_are(ranks):
+    terms = np.random.default_rng(0).integers(-99, 99, (ranks.size, 3, 4)).astype(float)
+    source = Layout((3, 4), (ranks.size,), (PartialSum(),))
+    layout = Layout((9, 4), (ranks.size,), (Shard(1),))
+    mine = np.full(layout.local_shape(ranks.rank), -1.0)
+    Redistribution(source, Window(layout, 4, 7), ranks, float)(terms[ranks.rank], mine)
     whole = np.full((9, 4), -1.0)
     whole[4:7] = terms.sum(axis=0)  # whole numbers: exact
-    np.testing.assert_array_equal(mine, layout.cut(whole, comm.rank))
+    np.testing.assert_array_equal(mine, layout.cut(whole, ranks.rank))
 
 
 def test_rows_that_are_not_there_and_parts_of_a_sum_are_refused():

@@ -36,33 +36,33 @@ def by_scipy(right):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_solution_with_its_halos_is_that_of_the_whole_array(comm, all_dims, shape):
+def test_the_solution_with_its_halos_is_that_of_the_whole_array(ranks, all_dims, shape):
     for dims in all_dims:
         source = Layout(shape, dims, (Shard(0), Shard(1)))
         target = Layout(shape, dims, (Halo(0, 1), Halo(1, 1)))
-        solve = SineSolve(source, target, laplace(shape), comm)
+        solve = SineSolve(source, target, laplace(shape), ranks)
         for seed in range(2):
             right = np.random.default_rng(seed).standard_normal(shape)
             solution = by_scipy(right)
-            mine = solve(source.cut(right, comm.rank))
+            mine = solve(source.cut(right, ranks.rank))
             # Rounding of the right-hand side, through the inverse: eps times the condition of A,
             # at most 4 (n + 1)^2 / pi^2, and a few for the transforms.
             tolerance = 10 * np.finfo(float).eps * (max(shape) + 1) ** 2 * abs(right).max()
             np.testing.assert_allclose(
-                mine, target.cut(solution, comm.rank), rtol=0, atol=tolerance
+                mine, target.cut(solution, ranks.rank), rtol=0, atol=tolerance
             )
 
 
-def test_the_solution_satisfies_the_equation_in_the_halos_of_every_rank(comm, all_dims):
+def test_the_solution_satisfies_the_equation_in_the_halos_of_every_rank(ranks, all_dims):
     shape = (12, 14)
     right = np.random.default_rng(0).standard_normal(shape)
     for dims in all_dims:
         source = Layout(shape, dims, (Shard(0), Shard(1)))
         target = Layout(shape, dims, (Halo(0, 1), Halo(1, 1)))
-        out = np.empty(target.local_shape(comm.rank))
-        solve = SineSolve(source, target, laplace(shape), comm)
-        assert solve(source.cut(right, comm.rank), out) is out
-        (box,) = target.owned(comm.rank)
+        out = np.empty(target.local_shape(ranks.rank))
+        solve = SineSolve(source, target, laplace(shape), ranks)
+        assert solve(source.cut(right, ranks.rank), out) is out
+        (box,) = target.owned(ranks.rank)
         padded = np.pad(out, 1)  # the zero values beyond the domain, where there is no halo
         y, x = (slice(part.start + 1, part.stop + 1) for part in box.local)
         north, south = (slice(y.start + d, y.stop + d) for d in (1, -1))
@@ -73,13 +73,13 @@ def test_the_solution_satisfies_the_equation_in_the_halos_of_every_rank(comm, al
         np.testing.assert_allclose(applied, right[box.whole], rtol=0, atol=1e-12)
 
 
-def test_a_rank_holds_rows_columns_symbol_and_two_messages_of_a_share_of_its_share(comm):
+def test_a_rank_holds_rows_columns_symbol_and_two_messages_of_a_share_of_its_share(ranks):
     shape = (120, 120)  # divisible by all numbers of ranks: a share is the same everywhere
-    share = 8 * shape[0] * shape[1] // comm.size
-    rows = Layout(shape, (comm.size,), (Shard(0),))  # what the solve needs: two transpositions
-    mine = np.ones(rows.local_shape(comm.rank))
+    share = 8 * shape[0] * shape[1] // ranks.size
+    rows = Layout(shape, (ranks.size,), (Shard(0),))  # what the solve needs: two transpositions
+    mine = np.ones(rows.local_shape(ranks.rank))
     tracemalloc.start()
-    solve = SineSolve(rows, rows, laplace(shape), comm)
+    solve = SineSolve(rows, rows, laplace(shape), ranks)
     arrays = tracemalloc.take_snapshot().filter_traces(
         [tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)]
     )
@@ -88,12 +88,12 @@ def test_a_rank_holds_rows_columns_symbol_and_two_messages_of_a_share_of_its_sha
     solve(mine)
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
-    messages = 2 * share // comm.size if comm.size > 1 else 0
+    messages = 2 * share // ranks.size if ranks.size > 1 else 0
     assert 0 <= sum(trace.size for trace in arrays.traces) - 3 * share - messages <= 64
     assert peak <= share + 10_000  # the solution, and the interpreter's small objects
 
 
-def test_an_array_with_another_number_of_axes_is_refused(comm):
-    layout = Layout((5,), (comm.size,), (Shard(0),))
+def test_an_array_with_another_number_of_axes_is_refused(ranks):
+    layout = Layout((5,), (ranks.size,), (Shard(0),))
     with pytest.raises(ValueError, match=r"axes \(y, x\), its shape is \(5,\)"):
-        SineSolve(layout, layout, laplace((5,)), comm)
+        SineSolve(layout, layout, laplace((5,)), ranks)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from mpi4py import MPI
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
@@ -26,7 +25,7 @@ def _solver(device: str, **settings) -> Engine:
     settings = SolveSettings(
         device=torch.device(device), stopping=StoppingRule(rtol=1e-10), **settings
     )
-    ranks = Ranks(MPI.COMM_SELF, (1, 1))
+    ranks = Ranks.alone()
     return Engine(ranks, _LATTICE, ExactSolver(LAPLACE, Subdomain()), settings)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mosaicdd.parallel.ranks import Ranks, choose_dims
+from mosaicdd.parallel.ranks import Ranks
 
 # As in test_ranks.py.
 RELATIVE = 1e-12
@@ -28,7 +28,7 @@ def test_any_number_of_ranks_up_to_sixteen(comm, make_lattice, make_solver, prob
     for size in range(1, comm.size + 1):
         part = comm.Split(0 if comm.rank < size else MPI.UNDEFINED)
         if part != MPI.COMM_NULL:
-            ranks = Ranks(part, choose_dims(size, lattice.subdomains))
+            ranks = Ranks.of(part).fitted(lattice.subdomains)
             require_equal(make_solver(lattice, ranks=ranks).solve(boundary), serial)
             part.Free()
         comm.Barrier()

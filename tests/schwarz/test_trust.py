@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 from study_trust import ratios_of, study, trustworthy
+
+from mosaicdd.parallel.ranks import Ranks
 
 PROBLEMS = range(24)  # every local solver with every kind of data, twice
 
 
 @pytest.fixture(scope="module")
 def outcomes():
-    return study(PROBLEMS, MPI.COMM_SELF)
+    return study(PROBLEMS, Ranks.alone())
 
 
 def test_the_median_estimate_is_at_least_the_error_and_at_most_10_times(outcomes):

@@ -6,14 +6,13 @@ from typing import ClassVar
 import numpy as np
 import torch
 import torch.distributed as dist
-from mpi4py import MPI
 from torch.distributed import tensor as dtensor
 from torch.distributed.device_mesh import init_device_mesh
 
-from mosaicdd.parallel.agreement import agree
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Merge, Placement, Segment
 from mosaicdd.parallel.layouts.redistribution import redistribute
+from mosaicdd.parallel.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Chunk:
         return [[Segment(a, b)] if a < b else [] for a, b in bounds]
 
 
-def to_dtensor(array: np.ndarray, layout: Layout, comm: MPI.Intracomm) -> dtensor.DTensor:
+def to_dtensor(array: np.ndarray, layout: Layout, ranks: Ranks) -> dtensor.DTensor:
     """Return a DTensor over the layout's mesh; called by all ranks.
 
     ``Replicate`` and ``PartialSum`` become DTensor's ``Replicate`` and ``Partial``; whatever cuts
@@ -44,15 +43,15 @@ def to_dtensor(array: np.ndarray, layout: Layout, comm: MPI.Intracomm) -> dtenso
     Raises
     ------
     RuntimeError
-        If torch.distributed has no process group of the communicator's ranks, in their order.
+        If torch.distributed has no process group of these ranks, in their order.
     ValueError
         On all ranks, if the array of one does not fit the layout.
     """
-    agree(comm, lambda: _require_process_group(comm))
+    ranks.agree(lambda: _require_process_group(ranks))
     target = Layout(layout.shape, layout.mesh, [_known_to_torch(p) for p in layout.placements])
     whole = torch.empty(target.shape, device="meta")
     return dtensor.DTensor.from_local(
-        torch.from_numpy(redistribute(array, layout, target, comm)),
+        torch.from_numpy(redistribute(array, layout, target, ranks)),
         init_device_mesh("cpu", target.mesh),
         [_of_torch(placement) for placement in target.placements],
         run_check=False,
@@ -71,14 +70,14 @@ def _of_torch(placement: Placement) -> dtensor.Placement:
     return dtensor.Replicate() if placement.merge is Merge.ANY else dtensor.Partial("sum")
 
 
-def _require_process_group(comm: MPI.Intracomm) -> None:
+def _require_process_group(ranks: Ranks) -> None:
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
             "a DTensor needs a process group of torch.distributed: open one first, for example by "
             "mosaicdd.training.rank_group"
         )
-    if (dist.get_world_size(), dist.get_rank()) != (comm.size, comm.rank):
+    if (dist.get_world_size(), dist.get_rank()) != (ranks.size, ranks.rank):
         raise RuntimeError(
             f"the process group calls this rank {dist.get_rank()} of {dist.get_world_size()}, the "
-            f"communicator {comm.rank} of {comm.size}; open the group from the communicator"
+            f"communicator {ranks.rank} of {ranks.size}; open the group from the communicator"
         )

@@ -1,9 +1,9 @@
 """Sums over an array in a layout, which refuse one where a value would count twice or not at all."""
 
 import numpy as np
-from mpi4py import MPI
 
 from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.ranks import Ranks
 
 
 def require_owned_once(layout: Layout) -> None:
@@ -21,7 +21,7 @@ def require_owned_once(layout: Layout) -> None:
         )
 
 
-def norm(array: np.ndarray, layout: Layout, comm: MPI.Intracomm) -> float:
+def norm(array: np.ndarray, layout: Layout, ranks: Ranks) -> float:
     """Return the Euclidean norm of the whole array; copies in halos do not count.
 
     Raises
@@ -30,10 +30,8 @@ def norm(array: np.ndarray, layout: Layout, comm: MPI.Intracomm) -> float:
         If a value is not owned exactly once.
     """
     require_owned_once(layout)
-    squares = sum(np.vdot(part, part).real for part in owned_parts(array, layout, comm.rank))
-    total = np.array(squares, float)
-    comm.Allreduce(MPI.IN_PLACE, total)
-    return float(np.sqrt(total))
+    squares = sum(np.vdot(part, part).real for part in owned_parts(array, layout, ranks.rank))
+    return float(np.sqrt(ranks.sum(np.array(squares, float))))
 
 
 def owned_parts(array: np.ndarray, layout: Layout, rank: int) -> list[np.ndarray]:

@@ -12,20 +12,17 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from mpi4py import MPI
 
-from mosaicdd.parallel.agreement import agree
 from mosaicdd.parallel.layouts.axis_share import overlaps
 from mosaicdd.parallel.layouts.layout import Layout, Slices
 from mosaicdd.parallel.layouts.placements import Merge
 from mosaicdd.parallel.layouts.window import Window
+from mosaicdd.parallel.ranks import Ranks
 
 _TAG = 200
 
 
-def redistribute(
-    array: np.ndarray, source: Layout, target: Layout, comm: MPI.Intracomm
-) -> np.ndarray:
+def redistribute(array: np.ndarray, source: Layout, target: Layout, ranks: Ranks) -> np.ndarray:
     """Return this rank's array in the target layout; called by all ranks.
 
     For the same movement again and again, plan a `Redistribution` once.
@@ -36,11 +33,11 @@ def redistribute(
         On all ranks, if the array of one does not fit the source layout or their types differ, or
         the layouts do not fit each other or the number of ranks.
     """
-    agree(comm, lambda: _require(array, source.local_shape(comm.rank), array.dtype, "source"))
-    dtypes = comm.allgather(array.dtype)
+    ranks.agree(lambda: _require(array, source.local_shape(ranks.rank), array.dtype, "source"))
+    dtypes = ranks.allgather(array.dtype)
     if len(set(dtypes)) > 1:
         raise ValueError(f"the ranks hold different types, {sorted(map(str, set(dtypes)))}")
-    return Redistribution(source, target, comm, array.dtype)(array)
+    return Redistribution(source, target, ranks, array.dtype)(array)
 
 
 class Redistribution:
@@ -63,21 +60,19 @@ class Redistribution:
         If the layouts do not fit each other or the number of ranks.
     """
 
-    def __init__(
-        self, source: Layout | Window, target: Layout | Window, comm: MPI.Intracomm, dtype
-    ):
+    def __init__(self, source: Layout | Window, target: Layout | Window, ranks: Ranks, dtype):
         if source.shape != target.shape:
             raise ValueError(f"the source has shape {source.shape}, the target {target.shape}")
         for layout in (source, target):
-            if layout.size != comm.size:
+            if layout.size != ranks.size:
                 raise ValueError(
-                    f"a mesh of {layout.mesh} needs {layout.size} ranks, there are {comm.size}"
+                    f"a mesh of {layout.mesh} needs {layout.size} ranks, there are {ranks.size}"
                 )
         self.source, self.target, self.dtype = source, target, np.dtype(dtype)
-        self._comm = comm
-        rank = comm.rank
+        self._ranks = ranks
+        rank = ranks.rank
         self._meetings = []
-        for peer in range(comm.size):
+        for peer in range(ranks.size):
             given = _pieces(source, rank, target, peer)
             taken = _pieces(source, peer, target, rank)
             if given or taken:
@@ -96,7 +91,7 @@ class Redistribution:
     @property
     def messages(self) -> int:
         """Messages that this rank sends."""
-        return sum(bool(m.given) for m in self._meetings if m.peer != self._comm.rank)
+        return sum(bool(m.given) for m in self._meetings if m.peer != self._ranks.rank)
 
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return this rank's array in the target layout; called by all ranks.
@@ -111,7 +106,7 @@ class Redistribution:
         ValueError
             If the shape or type of an array is not the planned one.
         """
-        rank = self._comm.rank
+        rank = self._ranks.rank
         _require(array, self.source.local_shape(rank), self.dtype, "source")
         if out is None:
             out = np.empty(self.target.local_shape(rank), self.dtype)
@@ -141,11 +136,11 @@ class Redistribution:
             for piece in pieces:
                 values = array[piece.source]
                 self._message[piece.message].reshape(values.shape)[...] = values
-            self._comm.Send(self._message[: _values(pieces)], peer, _TAG)
+            self._ranks.comm.Send(self._message[: _values(pieces)], peer, _TAG)
 
     def _receive(self, out: np.ndarray, pieces: list["_Piece"], peer: int) -> None:
         if pieces:
-            self._comm.Recv(self._message[: _values(pieces)], peer, _TAG)
+            self._ranks.comm.Recv(self._message[: _values(pieces)], peer, _TAG)
             for piece in pieces:
                 part = out[piece.target]
                 self._merge(part, self._message[piece.message].reshape(part.shape))

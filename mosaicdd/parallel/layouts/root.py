@@ -7,18 +7,18 @@ a file.
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from mpi4py import MPI
 
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import On
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.layouts.window import Window
+from mosaicdd.parallel.ranks import Ranks
 
 
 def rows_to_root(
     array: np.ndarray,
     layout: Layout,
-    comm: MPI.Intracomm,
+    ranks: Ranks,
     sink: Callable[[np.ndarray, slice], None] | None,
     *,
     rows: int,
@@ -35,16 +35,16 @@ def rows_to_root(
     rows
         Rows per portion.
     """
-    for window, on_root, portion in _portions(layout, comm, array.dtype, rows):
-        Redistribution(window, on_root, comm, array.dtype)(array, portion)
-        if comm.rank == 0:
+    for window, on_root, portion in _portions(layout, ranks, array.dtype, rows):
+        Redistribution(window, on_root, ranks, array.dtype)(array, portion)
+        if ranks.is_root:
             sink(portion, slice(window.start, window.stop))
 
 
 def rows_from_root(
     source: Callable[[slice], np.ndarray] | None,
     layout: Layout,
-    comm: MPI.Intracomm,
+    ranks: Ranks,
     dtype,
     *,
     rows: int,
@@ -58,23 +58,23 @@ def rows_from_root(
     rows
         Rows per portion.
     """
-    array = np.empty(layout.local_shape(comm.rank), dtype)
-    for window, on_root, portion in _portions(layout, comm, dtype, rows):
-        if comm.rank == 0:
+    array = np.empty(layout.local_shape(ranks.rank), dtype)
+    for window, on_root, portion in _portions(layout, ranks, dtype, rows):
+        if ranks.is_root:
             portion[...] = source(slice(window.start, window.stop))
-        Redistribution(on_root, window, comm, dtype)(portion, array)
+        Redistribution(on_root, window, ranks, dtype)(portion, array)
     return array
 
 
 def _portions(
-    layout: Layout, comm: MPI.Intracomm, dtype, rows: int
+    layout: Layout, ranks: Ranks, dtype, rows: int
 ) -> Iterator[tuple[Window, Layout, np.ndarray]]:
     """Give each portion: where it lies in the layout, its layout on rank 0, a buffer for it."""
     if rows < 1:
         raise ValueError(f"a portion needs at least 1 row, got {rows}")
     shape = (min(rows, layout.shape[0]), *layout.shape[1:])
-    buffer = np.empty(Layout(shape, (comm.size,), (On(0),)).local_shape(comm.rank), dtype)
+    buffer = np.empty(Layout(shape, (ranks.size,), (On(0),)).local_shape(ranks.rank), dtype)
     for start in range(0, layout.shape[0], rows):
         window = Window(layout, start, min(start + rows, layout.shape[0]))
-        on_root = Layout(window.shape, (comm.size,), (On(0),))
-        yield window, on_root, buffer[: on_root.local_shape(comm.rank)[0]]
+        on_root = Layout(window.shape, (ranks.size,), (On(0),))
+        yield window, on_root, buffer[: on_root.local_shape(ranks.rank)[0]]

@@ -1,0 +1,137 @@
+"""What the ranks find on their machines: processor cores, memory and GPUs."""
+
+import os
+import resource
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mosaicdd.parallel.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one rank has.
+
+    Parameters
+    ----------
+    host
+        Its machine.
+    cores
+        Numbers of the processor cores that it may run on.
+    free_memory
+        Bytes of the machine that are not in use.
+    gpus
+        Identity and name of the GPUs that torch sees.
+    """
+
+    host: str
+    cores: frozenset[int]
+    free_memory: int
+    gpus: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def here(cls) -> "Place":
+        """Return the place of this rank."""
+        return cls(socket.gethostname(), _cores(), _free_memory(), _gpus())
+
+
+def beside(ranks: Ranks) -> list[int]:
+    """Return the ranks of this rank's own machine, itself among them; called by all ranks."""
+    if ranks.size == 1:
+        return [0]
+    from mpi4py import MPI
+
+    machine = ranks.comm.Split_type(MPI.COMM_TYPE_SHARED)
+    together = machine.allgather(ranks.rank)
+    machine.Free()
+    return together
+
+
+def device_of_rank(ranks: Ranks, name: str) -> torch.device:
+    """Return the CPU, or the GPU that belongs to this rank's number on its own machine.
+
+    Called by all ranks.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if a GPU is asked for and one of them sees none.
+    """
+    if name == "cpu":
+        return torch.device("cpu")
+    number = beside(ranks).index(ranks.rank)
+    return ranks.agree(lambda: gpu(number))
+
+
+def gpu(number: int) -> torch.device:
+    """Return the GPU of the rank of this number on its machine; several ranks may share one.
+
+    Raises
+    ------
+    ValueError
+        If torch sees no GPU.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise ValueError("device cuda: torch sees no CUDA device here; use cpu")
+    return torch.device("cuda", number % count)
+
+
+def require_memory(ranks: Ranks, needed: int, instead: str = "fewer cells") -> None:
+    """Check that the ranks of each machine fit its memory together; called by all ranks.
+
+    Parameters
+    ----------
+    needed
+        Bytes that one rank needs at least.
+    instead
+        What would need less.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if those of a machine do not fit it, with both sizes.
+    """
+    count = len(beside(ranks))
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def check() -> None:
+        if count * needed > installed:
+            raise ValueError(
+                f"needs at least {count * needed / 2**30:.1f} GiB for {count} "
+                f"rank{'s' * (count > 1)} on this machine, which has "
+                f"{installed / 2**30:.1f} GiB; use more machines or {instead}"
+            )
+
+    ranks.agree(check)
+
+
+def peak_memory(ranks: Ranks) -> int:
+    """Return the largest number of bytes that each rank has held until now, summed over all."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return int(ranks.sum(np.array([float(own)]))[0])
+
+
+def _cores() -> frozenset[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def _free_memory() -> int:
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():  # counts what caches would give back, too
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _gpus() -> tuple[tuple[str, str], ...]:
+    if not torch.cuda.is_available():
+        return ()
+    found = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    return tuple((str(gpu.uuid), gpu.name) for gpu in found)

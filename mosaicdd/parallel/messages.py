@@ -1,0 +1,113 @@
+"""Tries out messages: how fast they are, and whether MPI takes the buffers of a device."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from mosaicdd.parallel.machine import beside
+from mosaicdd.parallel.ranks import Ranks
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_SMALL, _LARGE = 8, 2**20  # bytes
+_SECONDS = 0.1  # of each measurement
+_FEWEST, _MOST = 100, 5000  # calls
+_TAG = 200
+_LENGTHS = (1, 1_000, 1_000_000)  # numbers; MPI sends short and long messages in different ways
+
+
+def measure_links(
+    ranks: Ranks,
+) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+    """Measure messages between rank 0 and one on its node, and one on another.
+
+    Returns
+    -------
+    tuple, tuple
+        Latency in seconds and bandwidth in bytes per second; None where there is no such rank.
+    """
+    within = ranks.bcast(beside(ranks))
+    without = [rank for rank in range(ranks.size) if rank not in within]
+    partners = (next((rank for rank in within if rank), None), next(iter(without), None))
+    return tuple(None if rank is None else _link(ranks, rank) for rank in partners)
+
+
+def measure_gather(ranks: Ranks) -> tuple[float, float]:
+    """Measure the all-gather over several ranks.
+
+    Returns
+    -------
+    float, float
+        Seconds of a small one per doubling of the ranks, and bytes per second that arrive at a rank
+        in a large one.
+    """
+
+    def gather(size: int) -> Callable[[], None]:
+        mine = np.zeros(max(1, size // 8 // ranks.size))
+        every = np.empty(len(mine) * ranks.size)
+        return lambda: ranks.comm.Allgather(mine, every)
+
+    small, large = (_seconds(ranks, gather(size)) for size in (_SMALL * ranks.size, _LARGE))
+    return small / math.ceil(math.log2(ranks.size)), _LARGE / max(large - small, 1e-3 * large)
+
+
+def buffers_arrive(comm: "MPI.Intracomm", device: torch.device) -> bool:
+    """Send a device's buffers round the ranks, and say whether this rank got what was sent to it.
+
+    A single rank sends to itself. An MPI library that cannot takes a device pointer for one of the
+    host's and kills the process: only processes whose death does no harm call this.
+    """
+    before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    arrived = True
+    for length in _LENGTHS:
+        sent = torch.full((length,), float(comm.rank + 1), dtype=torch.float64, device=device)
+        received = torch.zeros_like(sent)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        comm.Sendrecv(sent, dest=after, recvbuf=received, source=before)
+        arrived &= bool((received == before + 1).all())
+    return arrived
+
+
+def _link(ranks: Ranks, partner: int) -> tuple[float, float]:
+    """Measure a message between rank 0 and a partner: half a round trip."""
+
+    def round_trip(size: int) -> Callable[[], None]:
+        buffer = np.zeros(size // 8)
+        if ranks.rank not in (0, partner):
+            return lambda: None
+        if ranks.is_root:
+
+            def call() -> None:
+                ranks.comm.Send(buffer, partner, _TAG)
+                ranks.comm.Recv(buffer, partner, _TAG)
+        else:
+
+            def call() -> None:
+                ranks.comm.Recv(buffer, 0, _TAG)
+                ranks.comm.Send(buffer, 0, _TAG)
+
+        return call
+
+    small, large = (_seconds(ranks, round_trip(size)) / 2 for size in (_SMALL, _LARGE))
+    return small, _LARGE / max(large - small, 1e-3 * large)
+
+
+def _seconds(ranks: Ranks, call: Callable[[], None]) -> float:
+    """Return rank 0's seconds of a call that all ranks make: the fastest of many."""
+    call()
+    ranks.barrier()
+    start = time.perf_counter()
+    call()
+    once = ranks.bcast(time.perf_counter() - start)
+    best = np.inf
+    for _ in range(min(_MOST, max(_FEWEST, int(_SECONDS / once)))):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return ranks.bcast(best)

@@ -1,0 +1,106 @@
+"""One rank needs no MPI library: not for help, and not for work."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import mosaicdd as package
+
+COMMANDS = ("generate", "train", "solve", "compare", "plot", "info", "bench", "plan", "doctor")
+
+# Stands in for a machine without MPI: mpi4py is not there, or finds no library to load.
+BLOCKER = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name == {blocked!r}:
+            raise {error}("cannot load MPI library")
+
+sys.meta_path.insert(0, Blocker())
+import click
+from mosaicdd.cli.main import main
+
+for arguments in {arguments!r}:
+    sys.argv = ["mosaicdd", *arguments]
+    try:
+        main()
+    except SystemExit as ended:
+        print("exit code", ended.code, flush=True)
+"""
+
+
+def without_mpi(blocked, error, *arguments, **environment):
+    """Run command lines one after another in a process that cannot import MPI."""
+    script = BLOCKER.format(blocked=blocked, error=error, arguments=arguments)
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+NO_MPI = pytest.mark.parametrize(
+    ("blocked", "error"), [("mpi4py", "ImportError"), ("mpi4py.MPI", "RuntimeError")]
+)
+
+
+@NO_MPI
+def test_help_and_version_need_no_mpi(blocked, error):
+    helps = [(command, "--help") for command in COMMANDS]
+    ended = without_mpi(blocked, error, ("--help",), ("-h",), ("--version",), *helps)
+    assert ended.stderr == ""
+    assert ended.stdout.count("exit code 0") == 3 + len(COMMANDS)
+    assert ended.stdout.count("Usage: mosaicdd") == 2 + len(COMMANDS)
+    assert f"mosaicdd, version {package.__version__}" in ended.stdout
+
+
+@NO_MPI
+def test_every_command_works_on_one_rank(blocked, error, tmp_path):
+    data, model, out = (str(tmp_path / name) for name in ("data.h5", "model.h5", "out.h5"))
+    rates, image = str(tmp_path / "rates.json"), str(tmp_path / "out.png")
+    small = ("--samples", "50", "--windows", "9", "--cells", "8", "--size", "0.125")
+    lines = [
+        ("generate", data, *small, "--method", "direct"),
+        ("train", data, "-o", model, "--epochs", "40", "--batch-size", "9"),
+        ("solve", "-o", out, "--cells", "64x64"),
+        ("solve", "-o", out, "--cells", "64x64", "--boundary", "gp:seed=0..3"),
+        ("compare", out, "--reference", "dst"),
+        ("plot", out, "-o", image),
+        ("info", out),
+        ("plan", "--cells", "256x256", "--ranks", "4", "--json"),
+        ("bench", "-o", rates, "--local-solver", "exact"),
+    ]
+    ended = without_mpi(blocked, error, *lines)
+    assert ended.stderr == ""
+    assert ended.stdout.count("exit code 0\n") == len(lines)
+
+
+@NO_MPI
+def test_doctor_says_how_to_get_it(blocked, error):
+    ended = without_mpi(blocked, error, ("doctor",))
+    assert ended.stdout.endswith("exit code 1\n")
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("MPI")]
+    assert "-> pip install 'mosaicdd[mpi]'" in line
+
+
+@NO_MPI
+@pytest.mark.parametrize("command", ["solve", "generate", "bench"])
+def test_of_several_ranks_the_first_says_how_to_get_it(blocked, error, command, tmp_path):
+    out = str(tmp_path / "out.h5")
+    arguments = {
+        "solve": ("-o", out, "--cells", "64x64"),
+        "generate": (out,),
+        "bench": ("-o", out),
+    }
+    line = (command, *arguments[command])
+    ended = without_mpi(blocked, error, line, PMI_SIZE="2", PMI_RANK="0")
+    assert ended.stdout == "exit code 2\n"
+    assert ended.stderr.startswith("Error: no MPI library was found: pip install 'mosaicdd[mpi]'")
+    assert ended.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
