@@ -33,6 +33,13 @@ class Boundary:
     right: np.ndarray
 
     EDGES = ("bottom", "top", "left", "right")
+    # Two edges and where each of them has their common corner.
+    CORNERS = (
+        ("bottom", 0, "left", 0),
+        ("bottom", -1, "right", 0),
+        ("top", 0, "left", -1),
+        ("top", -1, "right", -1),
+    )
 
     def __post_init__(self):
         for name in self.EDGES:
@@ -56,9 +63,7 @@ class Boundary:
 
     def _check_corners(self) -> None:
         scale = max(np.abs(getattr(self, name)).max() for name in self.EDGES)
-        corners = (("bottom", 0, "left", 0), ("bottom", -1, "right", 0))
-        corners += (("top", 0, "left", -1), ("top", -1, "right", -1))
-        for one, i, other, j in corners:
+        for one, i, other, j in self.CORNERS:
             a, b = getattr(self, one)[i], getattr(self, other)[j]
             if abs(a - b) > 1e-12 * scale:
                 raise ValueError(

@@ -12,24 +12,30 @@ import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.equations import Equation
+from mosaicdd.problems.elliptic import EllipticOperator
+
+Places = tuple[slice, slice]
 
 
 class DirichletSystem:
-    """The system ``A u = b`` of the interior nodes, positive definite.
+    """The system ``A u = b`` of the interior nodes, both sides times the squared spacing.
 
     Parameters
     ----------
-    equation
-        Whose 3 x 3 stencil is applied; ``A`` is minus the discrete operator times ``spacing**2``.
-    shape
-        Cells per axis, ``(ny, nx)``.
+    operator
+        Whose 3 x 3 stencil is applied; ``A`` is positive definite where that is self-adjoint and its
+        ``c`` not negative.
+    grid
+        Whose inner nodes are the unknowns.
     """
 
-    def __init__(self, equation: Equation, shape: tuple[int, int]):
-        self.stencil = -np.asarray(equation.stencil)
-        self.shape = shape
+    def __init__(self, operator: EllipticOperator, grid: Grid):
+        self.operator = operator
+        self.grid = grid
+        self.stencil = operator.stencil(grid.spacing)
+        self.shape = grid.shape
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
@@ -67,30 +73,55 @@ class DirichletSystem:
                 groups.setdefault(float(self.stencil[dy, dx]), []).append((dy, dx))
         return list(groups.items())
 
-    def right_hand_side(self, field: np.ndarray) -> np.ndarray:
-        """Return ``b`` for the edge values of ``field``, ``((ny - 1) (nx - 1), ...)``."""
+    def right_hand_side(self, field: np.ndarray, source: np.ndarray | None = None) -> np.ndarray:
+        """Return ``b`` for the edge values of ``field``, ``((ny - 1) (nx - 1), ...)``.
+
+        Parameters
+        ----------
+        source
+            ``f`` at the nodes, of the shape of ``field``; only inner nodes count.
+        """
         edge = np.array(field)
         edge[1:-1, 1:-1] = 0.0
-        return -self.apply(edge).reshape(-1, *field.shape[2:])
+        b = -self.apply(edge)
+        if source is not None:
+            b += self.grid.spacing**2 * source[1:-1, 1:-1]
+        return b.reshape(-1, *field.shape[2:])
 
-    def right_hand_side_norms(self, boundaries: Sequence[Boundary]) -> np.ndarray:
-        """Return the 2-norm of each ``b`` from the edges alone: only the nodes next to them count."""
-        count = len(boundaries)
+    def edge_terms(self, boundaries: Sequence[Boundary]) -> list[tuple[Places, np.ndarray]]:
+        """Return what the edges alone add to ``b``: only the nodes next to them have any.
+
+        Returns
+        -------
+        list
+            For the inner nodes beside the bottom, the top, the left and the right edge of a grid of
+            at least 4 x 4 cells, each node once: where they lie in the field, as a slice per axis, and
+            their values ``(rows, columns, n)``.
+        """
+        (ny, nx), count = self.shape, len(boundaries)
         edges = {
             name: np.stack([getattr(boundary, name) for boundary in boundaries], axis=-1)
             for name in Boundary.EDGES
         }
         strips = []
         for end, three in ((0, slice(0, 3)), (-1, slice(-3, None))):
-            rows = np.zeros((3, len(edges["bottom"]), count))
+            rows = np.zeros((3, nx + 1, count))
             rows[:, 0], rows[:, -1] = edges["left"][three], edges["right"][three]
             rows[end] = edges["top" if end else "bottom"]
-            columns = np.zeros((len(edges["left"]) - 2, 3, count))
+            at = ny - 1 if end else 1
+            strips.append(((slice(at, at + 1), slice(1, nx)), -self.apply(rows)))
+        for end in (0, -1):
+            columns = np.zeros((ny - 1, 3, count))
             columns[:, end] = edges["right" if end else "left"][1:-1]
-            strips += [rows, columns]
-        values = np.concatenate([self.apply(strip).reshape(-1, count) for strip in strips])
+            at = nx - 1 if end else 1
+            strips.append(((slice(2, ny - 1), slice(at, at + 1)), -self.apply(columns)))
+        return strips
+
+    def right_hand_side_norms(self, boundaries: Sequence[Boundary]) -> np.ndarray:
+        """Return the 2-norm of each ``b`` without a source, from the edges alone."""
+        terms = [values.reshape(-1, len(boundaries)) for _, values in self.edge_terms(boundaries)]
         # One by one, by BLAS, which scales: the squares of large values would overflow.
-        return np.array([scipy.linalg.norm(one, check_finite=False) for one in values.T.copy()])
+        return np.array([_norm(one) for one in np.concatenate(terms).T.copy()])
 
     @cached_property
     def _factors(self):
@@ -99,3 +130,7 @@ class DirichletSystem:
     def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
         """Solve by a sparse factorisation, kept for further calls."""
         return self._factors.solve(right_hand_side)
+
+
+def _norm(values: np.ndarray) -> float:
+    return float(scipy.linalg.norm(values, check_finite=False))

@@ -15,12 +15,14 @@ logger = logging.getLogger(__name__)
 
 
 class MultigridSolver:
-    """Solve ``A u = b`` by conjugate gradients preconditioned by Ruge-Stueben multigrid.
+    """Solve ``A u = b`` by a Krylov method preconditioned by Ruge-Stueben multigrid.
+
+    Conjugate gradients where ``A`` is self-adjoint, else GMRES.
 
     Parameters
     ----------
     system
-        Whose matrix, ``(n, n)``, is positive definite.
+        Whose matrix is ``(n, n)``.
     tolerance
         Relative residual ``|b - A u| / |b|`` that each solution must reach.
     max_iterations
@@ -41,6 +43,7 @@ class MultigridSolver:
         self.tolerance = tolerance
         self.max_iterations = max_iterations
         self.iterations = 0
+        self._krylov = "cg" if system.operator.self_adjoint else "fgmres"
         self._hierarchy = pyamg.ruge_stuben_solver(self.matrix)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
@@ -64,7 +67,7 @@ class MultigridSolver:
                 x0=u,
                 tol=0.5 * self.tolerance,
                 maxiter=self.max_iterations,
-                accel="cg",
+                accel=self._krylov,
                 residuals=steps,
             )
             self.iterations += len(steps) - 1

@@ -1,16 +1,25 @@
 """Reference solutions of the whole discrete problem, each by a method of its own."""
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.fft
 
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.equations import Equation
 from mosaicdd.problems.multigrid import MultigridSolver
+from mosaicdd.problems.problem import Problem
 
 
-def solve_by_multigrid(equation: Equation, boundary: Boundary) -> np.ndarray:
+def solve_by_multigrid(problem: Problem, grid: Grid, number: int = 0) -> np.ndarray:
     """Solve by pyAMG to a checked relative residual of 1e-10.
+
+    Parameters
+    ----------
+    grid
+        Of the problem's cells.
+    number
+        Which of several problems.
 
     Returns
     -------
@@ -22,20 +31,35 @@ def solve_by_multigrid(equation: Equation, boundary: Boundary) -> np.ndarray:
     RuntimeError
         If the residual is not reached.
     """
-    return solve_and_count_by_multigrid(equation, boundary)[0]
+    return solve_and_count_by_multigrid(problem, grid, number)[0]
 
 
-def solve_and_count_by_multigrid(equation: Equation, boundary: Boundary) -> tuple[np.ndarray, int]:
+def solve_and_count_by_multigrid(
+    problem: Problem, grid: Grid, number: int = 0
+) -> tuple[np.ndarray, int]:
     """Solve as `solve_by_multigrid`; return the number of iterations, too."""
-    system, field = _problem(equation, boundary)
-    multigrid = MultigridSolver(system)
-    solution = multigrid.solve(system.right_hand_side(field))
-    field[1:-1, 1:-1] = solution.reshape(field[1:-1, 1:-1].shape)
-    return field, multigrid.iterations
+    multigrid: list[MultigridSolver] = []
+
+    def solve(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
+        multigrid.append(MultigridSolver(system))
+        return multigrid[0].solve(b)
+
+    return _solved(problem, grid, number, solve), multigrid[0].iterations
 
 
-def solve_by_sine_transform(equation: Equation, boundary: Boundary) -> np.ndarray:
-    """Solve directly: the fast sine transform diagonalises a symmetric constant 3 x 3 stencil.
+def solve_directly(problem: Problem, grid: Grid, number: int = 0) -> np.ndarray:
+    """Solve by a sparse LU factorisation (SuperLU); for up to some 10^6 nodes.
+
+    Returns
+    -------
+    ndarray
+        The field, ``(ny + 1, nx + 1)``.
+    """
+    return _solved(problem, grid, number, lambda system, b: system.solve(b))
+
+
+def solve_by_sine_transform(problem: Problem, grid: Grid, number: int = 0) -> np.ndarray:
+    """Solve directly: the fast sine transform diagonalises a stencil symmetric in both axes.
 
     Returns
     -------
@@ -47,26 +71,44 @@ def solve_by_sine_transform(equation: Equation, boundary: Boundary) -> np.ndarra
     ValueError
         If the stencil of the equation is not symmetric in both axes.
     """
-    system, field = _problem(equation, boundary)
-    stencil = system.stencil
-    if not (np.array_equal(stencil, stencil[::-1]) and np.array_equal(stencil, stencil[:, ::-1])):
-        raise ValueError(f"the stencil of {equation.name} is not symmetric; use --reference pyamg")
-    right = system.right_hand_side(field).reshape([cells - 1 for cells in boundary.shape])
-    y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in boundary.shape)
-    symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
-    if stencil[0, 0]:
-        symbol += stencil[0, 0] * y[:, None] * x
-    transformed = scipy.fft.dstn(right, type=1, overwrite_x=True)
-    transformed /= symbol
-    field[1:-1, 1:-1] = scipy.fft.idstn(transformed, type=1, overwrite_x=True)
+
+    def solve(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
+        stencil = system.stencil
+        mirrored = stencil[::-1], stencil[:, ::-1]
+        if not all(np.array_equal(stencil, other) for other in mirrored):
+            raise ValueError(
+                f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
+                "transform needs; take the reference pyamg or direct"
+            )
+        y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in grid.shape)
+        symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
+        if stencil[0, 0]:
+            symbol += stencil[0, 0] * y[:, None] * x
+        transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
+        transformed /= symbol
+        return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
+
+    return _solved(problem, grid, number, solve)
+
+
+def _solved(
+    problem: Problem,
+    grid: Grid,
+    number: int,
+    solve: Callable[[DirichletSystem, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Return the field of one problem, its inner nodes solved for."""
+    field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
+    source = problem.source_at(grid, tuple(slice(0, nodes) for nodes in grid.nodes))
+    system = DirichletSystem(problem.operator, grid)
+    b = system.right_hand_side(field, None if source is None else source[number % len(source)])
+    field[1:-1, 1:-1] = solve(system, b).reshape(field[1:-1, 1:-1].shape)
     return field
 
 
-def _problem(equation: Equation, boundary: Boundary) -> tuple[DirichletSystem, np.ndarray]:
-    """Return the discrete system and a field that holds the boundary data and zeros inside."""
-    field = boundary.impose(np.zeros([cells + 1 for cells in boundary.shape]))
-    return DirichletSystem(equation, boundary.shape), field
-
-
-REFERENCES = {"pyamg": solve_by_multigrid, "dst": solve_by_sine_transform}
-"""Reference solvers by the names of the command line."""
+REFERENCES = {
+    "pyamg": solve_by_multigrid,
+    "dst": solve_by_sine_transform,
+    "direct": solve_directly,
+}
+"""Reference solutions by the names of their methods."""

@@ -1,0 +1,93 @@
+"""The equations, one file each, and how one is found by its name."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from mosaicdd.problems.equations.advection_diffusion import ADVECTION_DIFFUSION
+from mosaicdd.problems.equations.anisotropic_diffusion import ANISOTROPIC_DIFFUSION
+from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.equations.laplace import LAPLACE
+from mosaicdd.problems.equations.poisson import POISSON
+from mosaicdd.problems.equations.screened_poisson import SCREENED_POISSON
+
+EQUATIONS = {
+    one.name: one
+    for one in (LAPLACE, POISSON, SCREENED_POISSON, ANISOTROPIC_DIFFUSION, ADVECTION_DIFFUSION)
+}
+_own: dict[str, Equation] = {}
+
+
+def equation(name: str) -> Equation:
+    """Look an equation up by its name, or by that of one of the user's own that is in use.
+
+    Raises
+    ------
+    ValueError
+        If there is no equation of this name.
+    """
+    if name in EQUATIONS:
+        return EQUATIONS[name]
+    if name in _own:
+        return _own[name]
+    raise ValueError(
+        f"unknown pde {name!r}; known: {', '.join(sorted(EQUATIONS))}, or your own as FILE.py:NAME"
+    )
+
+
+def find_equation(spec: str) -> Equation:
+    """Return the equation that the user asks for: a name, ``FILE.py:NAME`` or ``module:NAME``.
+
+    One of the user's own is imported, which runs its file, and is from then on known by its name, to
+    datasets and models of it, too.
+
+    Raises
+    ------
+    ValueError
+        If there is none, it cannot be imported, or it lacks something; in one sentence.
+    """
+    place, colon, member = spec.rpartition(":")
+    if not colon:
+        return equation(spec)
+    try:
+        found = getattr(_module(place), member)
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"the equation {spec} cannot be imported: {reason}") from error
+    if not isinstance(found, Equation):
+        raise ValueError(
+            f"{spec} is no Equation of mosaicdd.problems.equations, but {type(found).__name__}"
+        )
+    return use_equation(found)
+
+
+def use_equation(one: Equation) -> Equation:
+    """Make an equation of the user's own known by its name.
+
+    Raises
+    ------
+    ValueError
+        If the name is that of an equation of the package.
+    """
+    if EQUATIONS.get(one.name, one) is not one:
+        raise ValueError(f"an equation of your own needs a name of its own, {one.name!r} is taken")
+    if one.name not in EQUATIONS:
+        _own[one.name] = one
+    return one
+
+
+def _module(place: str) -> ModuleType:
+    if not place.endswith(".py"):
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # as python -m does: the user's file beside the data
+        return importlib.import_module(place)
+    path = Path(place)
+    if not path.is_file():
+        raise ValueError(f"there is no file {place}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

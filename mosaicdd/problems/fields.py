@@ -1,0 +1,129 @@
+"""Values over the domain in whatever form the user has them, sampled at the nodes of a part of it."""
+
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.expressions import Expression
+
+Part = tuple[slice, slice]
+"""Nodes of the grid: a slice with bounds per axis, (y, x)."""
+
+
+def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: str) -> np.ndarray:
+    """Evaluate a number, a function ``f(x, y)`` or the text of an expression at coordinates.
+
+    Raises
+    ------
+    ValueError
+        If an expression cannot be read, or a function gives another shape than its coordinates.
+    TypeError
+        If ``values`` is none of these.
+    """
+    shape = np.broadcast_shapes(np.shape(y), np.shape(x))
+    if isinstance(values, str):
+        values = Expression(values.removeprefix("expr:"))
+    if isinstance(values, Expression):
+        return values(y=y, x=x)
+    if callable(values):
+        given = np.asarray(values(*np.broadcast_arrays(x, y)), float)
+        if given.shape not in ((), shape):
+            raise ValueError(
+                f"the function for {what} must give an array of the shape of its coordinates, "
+                f"{shape}, got {given.shape}"
+            )
+        return np.broadcast_to(given, shape).copy()
+    if np.ndim(values) == 0 and np.isreal(values):
+        return np.full(shape, float(values))
+    raise TypeError(
+        f"{what} must be a number, a function of (x, y), an expression or an array, got "
+        f"{type(values).__name__}"
+    )
+
+
+def require_finite(values: np.ndarray, what: str) -> np.ndarray:
+    """Check values at nodes, and return them.
+
+    Raises
+    ------
+    ValueError
+        If one is NaN or infinite, with the first one's place.
+    """
+    bad = ~np.isfinite(values)
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{what} has {int(bad.sum())} of {values.size} values that are not finite, the first at "
+            f"node {first[0] if len(first) == 1 else first}"
+        )
+    return values
+
+
+class Field:
+    """Node values of one or several problems.
+
+    Parameters
+    ----------
+    name
+        For messages.
+    values
+        A number; a function ``f(x, y)`` of arrays of coordinates in units of domain length; the text
+        of an expression in ``x`` and ``y``; or node values ``(ny + 1, nx + 1)``, of several problems
+        ``(n, ny + 1, nx + 1)``: an array, a tensor, or anything with a shape that gives an array when
+        it is sliced, as a file that need not be read whole.
+    """
+
+    def __init__(self, name: str, values: Any):
+        if isinstance(values, (list, tuple)):
+            values = np.asarray(values, float)
+        self.name = name
+        self.values = values
+        self._shape = tuple(getattr(values, "shape", ()))
+
+    @property
+    def number(self) -> float | None:
+        """The number, if it is one."""
+        values = self.values
+        if self._shape or callable(values) or isinstance(values, str) or not np.isreal(values):
+            return None
+        return float(values)
+
+    @property
+    def problems(self) -> int:
+        """Of how many problems there are values; 1 for values that serve all."""
+        return self._shape[0] if len(self._shape) == 3 else 1
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that node values belong to a grid.
+
+        Raises
+        ------
+        ValueError
+            If they do not, with both shapes.
+        """
+        if self._shape and (len(self._shape) > 3 or self._shape[-2:] != grid.nodes):
+            rows, columns = grid.nodes
+            raise ValueError(
+                f"the field {self.name} has the shape {self._shape}, the grid has ({rows}, {columns}) "
+                "nodes (ny + 1, nx + 1)"
+            )
+
+    def sample(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
+
+        Raises
+        ------
+        ValueError
+            If node values belong to another grid, or one is not finite.
+        """
+        what = f"the field {self.name}"
+        if self._shape:
+            self.require_shape(grid)
+            given = self.values[..., part[0], part[1]]
+            values = np.asarray(given.cpu() if hasattr(given, "cpu") else given, float)
+        else:
+            y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
+            values = evaluate(self.values, y[:, None], x, what)
+        values = values.reshape(-1, *values.shape[-2:])
+        return require_finite(values, what)

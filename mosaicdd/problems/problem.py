@@ -1,0 +1,200 @@
+"""A boundary value problem as a value: where, which equation, with what fields, what on the sides."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.conditions import SIDES, Condition, Dirichlet
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations import Equation, find_equation, use_equation
+from mosaicdd.problems.fields import Field, Part, evaluate, require_finite
+
+Sides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One or several boundary value problems that share domain, equation and parameters.
+
+    Parameters
+    ----------
+    domain
+        The domain, or its cells ``(ny, nx)``.
+    equation
+        An `Equation`, its name, or one of the user's own as ``FILE.py:NAME``.
+    fields
+        Values by name: numbers for the equation's parameters, anything that `Field` takes for the
+        source ``f``. Parameters that are not given have their defaults, the source is zero.
+    sides
+        A condition for all sides, or by name (``left``, ``right``, ``bottom``, ``top``; Dirichlet
+        with value 0 where not given); or the values on all edges, `Boundary`, of several problems a
+        sequence of them.
+
+    Raises
+    ------
+    ValueError
+        If a field or a side is unknown, values are of another shape than the domain, a parameter is
+        no number, or arrays are of different numbers of problems.
+    TypeError
+        If a condition is none.
+    NotImplementedError
+        If a side is not Dirichlet.
+    """
+
+    domain: Domain
+    equation: Equation
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    sides: Sides = field(default_factory=Dirichlet)
+
+    def __post_init__(self):
+        if not isinstance(self.domain, Domain):
+            object.__setattr__(self, "domain", Domain(self.domain))
+        given = self.equation
+        found = use_equation(given) if isinstance(given, Equation) else find_equation(given)
+        object.__setattr__(self, "equation", found)
+        object.__setattr__(self, "fields", dict(self.fields))
+        self.operator  # noqa: B018 - checks the parameters
+        if self.source is not None:
+            self.source.require_shape(self.domain.grid())
+        self._check_sides()
+        self.problems  # noqa: B018 - checks the numbers of problems
+
+    @cached_property
+    def operator(self) -> EllipticOperator:
+        """The equation's operator for the problem's parameters."""
+        parameters = {}
+        for name, values in self.fields.items():
+            if name == "f" and self.equation.source:
+                continue
+            number = Field(name, values).number
+            if number is None and name in self.equation.parameters:
+                raise ValueError(
+                    f"the field {name} of {self.equation.name} must be one number for the whole domain"
+                )
+            parameters[name] = values if number is None else number
+        return self.equation.at(**parameters)
+
+    @cached_property
+    def source(self) -> Field | None:
+        """The source, None if it is zero."""
+        source = Field("f", self.fields.get("f", 0.0))
+        return None if source.number == 0.0 else source
+
+    @cached_property
+    def problems(self) -> int:
+        """The number of problems."""
+        counts = {} if self.source is None else {"the field f": self.source.problems}
+        if isinstance(self.sides, Boundary):
+            counts["the boundary"] = 1
+        elif not isinstance(self.sides, Sequence):
+            for name, condition in self._conditions.items():
+                shape = np.shape(getattr(condition.values, "shape", ()) and condition.values)
+                counts[f"the side {name}"] = shape[0] if len(shape) == 2 else 1
+        else:
+            counts["the boundary"] = len(self.sides)
+        most = max(counts.values(), default=1)
+        for what, count in counts.items():
+            if count not in (1, most):
+                raise ValueError(f"{what} is of {count} problems, others are of {most}")
+        return most
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values on the edges of a grid, of each problem.
+
+        Where two sides meet with different values, their common corner has the mean.
+
+        Raises
+        ------
+        ValueError
+            If values are of another shape than the grid, or not finite.
+        """
+        if isinstance(self.sides, Boundary):
+            given = [self.sides]
+        elif isinstance(self.sides, Sequence):
+            given = list(self.sides)
+        else:
+            edges = {name: self._edge(name, grid) for name in SIDES}
+            given = [
+                _joined({name: edge[i % len(edge)] for name, edge in edges.items()})
+                for i in range(max(map(len, edges.values())))
+            ]
+        for boundary in given:
+            boundary.require_shape(grid)
+        return given * (self.problems // len(given))
+
+    def source_at(self, grid: Grid, part: Part) -> np.ndarray | None:
+        """Return ``f`` at the nodes of a part of a grid, ``(n or 1, rows, columns)``; None if zero."""
+        return None if self.source is None else self.source.sample(grid, part)
+
+    def with_fields(self, **fields: Any) -> "Problem":
+        """Return the same problem with other values of some fields."""
+        return dataclasses.replace(self, fields=self.fields | fields)
+
+    def with_sides(self, sides: Sides) -> "Problem":
+        """Return the same problem with other conditions or values on its sides."""
+        return dataclasses.replace(self, sides=sides)
+
+    @property
+    def _conditions(self) -> dict[str, Condition]:
+        """The condition of each side."""
+        if isinstance(self.sides, Mapping):
+            return {name: self.sides.get(name, Dirichlet(0.0)) for name in SIDES}
+        return dict.fromkeys(SIDES, self.sides)
+
+    def _check_sides(self) -> None:
+        if isinstance(self.sides, (Boundary, Sequence)) and not isinstance(self.sides, str):
+            boundaries = [self.sides] if isinstance(self.sides, Boundary) else self.sides
+            if not boundaries or not all(isinstance(one, Boundary) for one in boundaries):
+                raise TypeError("sides must be conditions, or Boundary values of all edges")
+            for one in boundaries:
+                one.require_shape(self.domain.grid())
+            return
+        if isinstance(self.sides, Mapping):
+            for name in self.sides:
+                if name not in SIDES:
+                    raise ValueError(f"unknown side {name!r}; known: {', '.join(SIDES)}")
+        for name, condition in self._conditions.items():
+            if not isinstance(condition, Condition):
+                raise TypeError(
+                    f"the side {name} must be Dirichlet, Neumann, Robin or Periodic, got "
+                    f"{type(condition).__name__}"
+                )
+            if not isinstance(condition, Dirichlet):
+                raise NotImplementedError(
+                    f"the side {name} is {type(condition).__name__}: sides other than Dirichlet are not "
+                    "solved yet"
+                )
+
+    def _edge(self, name: str, grid: Grid) -> np.ndarray:
+        """Return the values on a side, ``(n or 1, N + 1)``."""
+        values, what = self._conditions[name].values, f"the side {name}"
+        axis = 1 if name in ("bottom", "top") else 0
+        nodes = grid.nodes[axis]
+        if getattr(values, "shape", ()) or isinstance(values, (list, tuple)):
+            given = values.detach().cpu() if hasattr(values, "detach") else values
+            edge = np.atleast_2d(np.asarray(given, float))
+            if edge.ndim > 2 or edge.shape[1] != nodes:
+                raise ValueError(
+                    f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"
+                )
+        else:
+            along = np.arange(nodes) * grid.spacing
+            end = grid.size[1 - axis] if name in ("right", "top") else 0.0
+            y, x = (end, along) if axis == 1 else (along, end)
+            edge = evaluate(values, y, x, what)[None]
+        return require_finite(edge, what)
+
+
+def _joined(edges: dict[str, np.ndarray]) -> Boundary:
+    """Give two edges that differ in their common corner the mean there."""
+    edges = {name: edge.copy() for name, edge in edges.items()}
+    for one, i, other, j in Boundary.CORNERS:
+        edges[one][i] = edges[other][j] = (edges[one][i] + edges[other][j]) / 2
+    return Boundary(**edges)
