@@ -25,8 +25,8 @@ class Subdomain:
     size: float = 0.5
 
     def __post_init__(self):
-        if self.cells < 4 or self.cells % 2:
-            raise ValueError(f"a subdomain needs an even number >= 4 of cells, got {self.cells}")
+        if self.cells < 2 or self.cells % 2:
+            raise ValueError(f"a subdomain needs an even number >= 2 of cells, got {self.cells}")
         if not self.size > 0:
             raise ValueError(f"the size of a subdomain must be positive, got {self.size}")
 

@@ -117,6 +117,11 @@ class Transfer:
         for target, source in self._targets(values, batch, interface):
             target.add_(source, alpha=factor)
 
+    def take(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:
+        """Copy the centre lines of a batch to ``out``, ``(B, 2 (m - 1))``."""
+        for lines, values in self._targets(out, batch, interface):
+            values.copy_(lines)
+
     def put(self, values: torch.Tensor, batch: Batch, interface: Interface) -> None:
         """Overwrite the centre lines of a batch whose subdomains do not overlap."""
         for target, source in self._targets(values, batch, interface):

@@ -1,6 +1,11 @@
 """What the Schwarz iteration asks of a local solver.
 
-Shape letters in this folder: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points.
+A `LocalSolver` is chosen by name and knows no problem yet. *Bound* to one, it knows the operator and
+what the source adds (`BoundSolver`); planned for a block, it also knows which subdomain is which
+(`BlockPlan`), and the iteration, the fill and the coarse space see only that.
+
+Shape letters in this folder: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``n``
+problems solved at once.
 """
 
 from collections.abc import Callable
@@ -9,8 +14,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.equations import Equation
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.problem import Problem
 
 Plan = Callable[[torch.Tensor, torch.Tensor], None]
 """A planned solve, ``plan(g, out)``: perimeters ``(B, P)`` to values at the points ``(B, Q)``."""
@@ -19,23 +27,26 @@ OutsideRange = Callable[[torch.Tensor], torch.Tensor]
 """Says which perimeters ``(B, P)`` are outside of the training range: ``(B,)`` booleans."""
 
 
-class LocalSolver(Protocol):
-    """Maps perimeter values to values inside one subdomain.
+class BoundSolver(Protocol):
+    """Maps perimeter values to values inside the subdomains of a problem, ``N g + w``.
 
     Attributes
     ----------
     name
         What a result reports: the name or the file it was asked for by.
-    equation, subdomain
-        The equation that it solves, and the square on which it does.
+    operator, subdomain
+        The operator whose equation it solves, and the square on which it does.
     linear
-        Whether the map is linear in the perimeter values.
+        Whether ``N`` is linear.
+    source
+        What gives ``w``; None without a source.
     """
 
     name: str
-    equation: Equation
+    operator: EllipticOperator
     subdomain: Subdomain
     linear: bool
+    source: Source | None
 
     def plan(
         self,
@@ -45,7 +56,7 @@ class LocalSolver(Protocol):
         dtype: torch.dtype,
         weights: np.ndarray | None = None,
     ) -> Plan:
-        """Prepare the solve for fixed query points.
+        """Prepare ``N`` for fixed query points, the same for all subdomains.
 
         Parameters
         ----------
@@ -58,4 +69,29 @@ class LocalSolver(Protocol):
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if there is one."""
+        ...
+
+
+class LocalSolver(Protocol):
+    """What solves subdomains of a certain number of cells, before it knows a problem.
+
+    Attributes
+    ----------
+    name
+        What a result reports: the name or the file it was asked for by.
+    spacing
+        Of the grids that it can work on, in units of domain length; None for any.
+    """
+
+    name: str
+    spacing: float | None
+
+    def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
+        """Return the local solver for a problem's operator, source and grid.
+
+        Raises
+        ------
+        ValueError
+            If it does not solve the problem's equation, or not on this grid.
+        """
         ...

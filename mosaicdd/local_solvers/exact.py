@@ -5,11 +5,30 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.base import Plan
 from mosaicdd.local_solvers.reflection_plan import linear_plan
+from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.equations import Equation
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.problem import Problem
+
+
+class Exact:
+    """The exact local solver of any linear equation, on subdomains of so many cells per side."""
+
+    name = "exact"
+    spacing = None
+
+    def __init__(self, cells: int = 32):
+        self.cells = cells
+
+    def bind(self, problem: Problem, grid: Grid) -> "ExactSolver":
+        """Return the solver for a problem's operator and source on a grid."""
+        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        source = None if problem.source is None else Source(problem, grid, subdomain)
+        return ExactSolver(problem.operator, subdomain, source)
 
 
 class ExactSolver:
@@ -21,14 +40,17 @@ class ExactSolver:
     name = "exact"
     linear = True
 
-    def __init__(self, equation: Equation, subdomain: Subdomain):
-        self.equation = equation
+    def __init__(
+        self, operator: EllipticOperator, subdomain: Subdomain, source: Source | None = None
+    ):
+        self.operator = operator
         self.subdomain = subdomain
+        self.source = source
 
     @property
-    def operator(self) -> np.ndarray:
+    def matrix(self) -> np.ndarray:
         """Values at all nodes of the subdomain, ``(m + 1, m + 1, P)``, for unit perimeter values."""
-        return _operator(self.equation, self.subdomain)
+        return _matrix(self.operator, self.subdomain)
 
     def plan(
         self,
@@ -49,9 +71,9 @@ class ExactSolver:
         m = self.subdomain.cells
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:
             raise ValueError(f"the exact local solver knows grid nodes 0..{m} only")
-        operator = self.operator[nodes[:, 0], nodes[:, 1]]
+        rows = self.matrix[nodes[:, 0], nodes[:, 1]]
         kind = {"device": device, "dtype": dtype}
-        return linear_plan(operator, points, self.subdomain, **kind, weights=weights)
+        return linear_plan(rows, points, self.subdomain, **kind, weights=weights)
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> None:
         """Return None: there are no data for which it is not made."""
@@ -59,12 +81,12 @@ class ExactSolver:
 
 
 @lru_cache(maxsize=4)
-def _operator(equation: Equation, subdomain: Subdomain) -> np.ndarray:
+def _matrix(operator: EllipticOperator, subdomain: Subdomain) -> np.ndarray:
     """Factorise and solve, once per process: every solve estimates its error by the exact solver."""
     m, perimeter = subdomain.cells, subdomain.perimeter
     nodes = np.zeros((m + 1, m + 1, 4 * m))
     nodes[perimeter[:, 0], perimeter[:, 1], np.arange(4 * m)] = 1.0
-    system = DirichletSystem(equation, (m, m))
+    system = DirichletSystem(operator, Grid((m, m), subdomain.spacing))
     nodes[1:-1, 1:-1] = system.solve(system.right_hand_side(nodes)).reshape(m - 1, m - 1, -1)
     nodes.flags.writeable = False
     return nodes

@@ -27,11 +27,12 @@ class GuardedSolver:
                 f"the card of {network_solver.name} states no range of boundary data; train it anew"
             )
         self.name = network_solver.name
-        self.equation = network_solver.equation
+        self.operator = network_solver.operator
         self.subdomain = network_solver.subdomain
+        self.source = network_solver.source
         self.training_range = network_solver.training_range
         self._network_solver = network_solver
-        self._exact = ExactSolver(self.equation, self.subdomain)
+        self._exact = ExactSolver(self.operator, self.subdomain)
 
     def plan(
         self,

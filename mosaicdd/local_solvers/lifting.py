@@ -8,16 +8,66 @@ size, and the fit is added to what comes out. Training and inference use the sam
 Shape letters: ``B`` subdomains, ``P`` perimeter nodes, ``Q`` query points, ``J`` exact solutions.
 """
 
+from functools import lru_cache
+
 import numpy as np
+import scipy.interpolate
 import torch
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.equations import Equation
+from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.elliptic import EllipticOperator
+
+_DEPENDENT = 1e-9  # of the largest singular value: solutions that a strong flow makes equal
 
 
 def unit_points(points: np.ndarray, subdomain: Subdomain) -> np.ndarray:
     """Scale points ``(Q, 2)`` from cells to ``[-1, 1]`` on the subdomain."""
     return 2.0 * np.asarray(points, dtype=float) / subdomain.cells - 1.0
+
+
+def exact_solutions(
+    operator: EllipticOperator, subdomain: Subdomain, degree: int, points: np.ndarray
+) -> np.ndarray:
+    """Evaluate smooth exact solutions at ``points``, ``(Q, 2)`` in cells: ``(Q, 2 degree + 1)``.
+
+    Polynomials where the operator has second derivatives only. Otherwise the discrete solutions on a
+    square twice as wide whose boundary data are harmonic polynomials, cut to the subdomain: they are
+    continuous in the operator's coefficients. Between nodes these are interpolated by cubic splines.
+    """
+    if operator.scale_free:
+        return operator.exact_polynomials(degree, *unit_points(points, subdomain).T)
+    values = _discrete_solutions(operator, subdomain, degree)
+    nodes = np.rint(points).astype(int)
+    if np.array_equal(nodes, points):
+        return values[nodes[:, 0], nodes[:, 1]]
+    along = np.arange(subdomain.cells + 1)
+    return np.stack(
+        [
+            scipy.interpolate.RectBivariateSpline(along, along, one).ev(points[:, 0], points[:, 1])
+            for one in np.moveaxis(values, -1, 0)
+        ],
+        axis=-1,
+    )
+
+
+@lru_cache(maxsize=512)
+def _discrete_solutions(
+    operator: EllipticOperator, subdomain: Subdomain, degree: int
+) -> np.ndarray:
+    """Return discrete solutions at the nodes of a subdomain, ``(m + 1, m + 1, 2 degree + 1)``."""
+    m = subdomain.cells
+    along = np.linspace(-2.0, 2.0, 2 * m + 1)  # in half sides of the subdomain
+    y, x = np.meshgrid(along, along, indexing="ij")
+    fields = EllipticOperator().exact_polynomials(degree, y, x)
+    system = DirichletSystem(operator, Grid((2 * m, 2 * m), subdomain.spacing))
+    inner = system.solve(system.right_hand_side(fields))
+    fields[1:-1, 1:-1] = inner.reshape(2 * m - 1, 2 * m - 1, -1)
+    part = fields[m // 2 : m // 2 + m + 1, m // 2 : m // 2 + m + 1]
+    part = part / np.abs(part).max(axis=(0, 1))
+    part.flags.writeable = False
+    return part
 
 
 class Lifting:
@@ -28,7 +78,7 @@ class Lifting:
 
     Parameters
     ----------
-    equation, subdomain
+    operator, subdomain
         Whose exact solutions are used, and where.
     degree
         Highest polynomial degree of the exact solutions.
@@ -43,7 +93,7 @@ class Lifting:
 
     def __init__(
         self,
-        equation: Equation,
+        operator: EllipticOperator,
         subdomain: Subdomain,
         degree: int = 2,
         *,
@@ -52,21 +102,22 @@ class Lifting:
     ):
         if degree < 0:
             raise ValueError(f"the lifting degree must be 0 or more, got {degree}")
-        self.equation = equation
+        self.operator = operator
         self.subdomain = subdomain
         self.degree = degree
-        stencil = np.asarray(equation.stencil)
+        stencil = operator.stencil(subdomain.spacing)
         corners = np.arange(4) * subdomain.cells
         self.unseen = corners if not stencil[::2, ::2].any() else corners[:0]
         perimeter = self.basis(subdomain.perimeter)  # (P, J)
         seen = np.delete(np.arange(len(perimeter)), self.unseen)
-        if np.linalg.matrix_rank(perimeter[seen]) < perimeter.shape[1]:
+        rank = np.linalg.matrix_rank(perimeter[seen], tol=None if operator.scale_free else 0.0)
+        if rank < perimeter.shape[1]:
             raise ValueError(
                 f"a lifting of degree {degree} needs {perimeter.shape[1]} independent exact solutions "
                 f"on {len(seen)} perimeter nodes; lower the degree or use more cells"
             )
         fit = np.zeros_like(perimeter)
-        fit[seen] = np.linalg.pinv(perimeter[seen]).T
+        fit[seen] = np.linalg.pinv(perimeter[seen], rcond=_DEPENDENT).T
         self._perimeter = torch.as_tensor(perimeter.T.copy()).to(device, dtype)  # (J, P)
         neighbours = np.stack([self.unseen - 1, self.unseen + 1]) % len(perimeter)
         self._unseen = torch.as_tensor(self.unseen).to(device)
@@ -75,8 +126,7 @@ class Lifting:
 
     def basis(self, points: np.ndarray) -> np.ndarray:
         """Evaluate the exact solutions at ``points``, ``(Q, 2)`` in cells: ``(Q, J)``."""
-        y, x = unit_points(points, self.subdomain).T
-        return self.equation.exact_solutions(self.degree, y, x)
+        return exact_solutions(self.operator, self.subdomain, self.degree, np.asarray(points))
 
     def basis_tensor(self, points: np.ndarray) -> torch.Tensor:
         """Evaluate the exact solutions as `join` wants them: ``(J, Q)``."""
@@ -112,7 +162,7 @@ class Lifting:
 
         ``u = Q a + N (g - Q_P a)`` with ``a = F g``: one matrix for a network linear in ``g``.
         """
-        exact = Lifting(self.equation, self.subdomain, self.degree)
+        exact = Lifting(self.operator, self.subdomain, self.degree)
         identity = torch.eye(operator.shape[1], dtype=torch.float64)
         remainder, coefficients = exact.remove(identity)
         rows = coefficients @ exact.basis_tensor(points) + remainder @ torch.as_tensor(operator).T

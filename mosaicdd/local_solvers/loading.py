@@ -8,10 +8,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.problems.equations import Equation, equation
-from mosaicdd.storage.model_file import read_model
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations import LAPLACE, equation
+from mosaicdd.problems.problem import Problem
+from mosaicdd.storage.model_file import ModelCard, read_model
 
 SHIPPED = Path(__file__).parent / "shipped"
 
@@ -40,34 +47,89 @@ def model_path(name_or_path: str) -> Path:
     return path
 
 
-def load_local_solver(name_or_path: str, needed: Equation | None = None) -> NetworkSolver:
-    """Load a network as a local solver; its card says on which subdomain it works.
+class NetworkModel:
+    """A trained network, before it knows a problem.
 
     Parameters
     ----------
-    name_or_path
-        A shipped model's name, or a model file.
-    needed
-        The equation that is to be solved; the model's own if not given.
+    name
+        What a result reports: the name or the file it was asked for by.
+    network, card
+        The network, and what the model file says of it.
+    """
+
+    def __init__(self, name: str, network: torch.nn.Module, card: ModelCard):
+        self.name = name
+        self.network = network
+        self.card = card
+
+    @property
+    def _operator(self) -> EllipticOperator:
+        return equation(self.card.pde).at()
+
+    @property
+    def cells(self) -> int:
+        """Cells per side of its subdomains."""
+        return self.card.cells
+
+    @property
+    def spacing(self) -> float | None:
+        """Of the grids that it can work on; None for any, if its equation is free of scales."""
+        return None if self._operator.scale_free else self.card.subdomain.spacing
+
+    def bind(self, problem: Problem, grid: Grid) -> NetworkSolver:
+        """Return the network as the solver of a problem's subdomains.
+
+        Raises
+        ------
+        ValueError
+            If it was trained for another operator, or another spacing.
+        """
+        spacing, needed = self.spacing, problem.operator
+        if spacing is not None and not np.isclose(grid.spacing, spacing, rtol=1e-12, atol=0):
+            raise ValueError(
+                f"{self.name} was trained for a spacing of {spacing:g}, the grid's is "
+                f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
+            )
+        if needed != self._operator:
+            raise ValueError(
+                f"{self.name} is a model for {self.card.pde}, it does not solve "
+                f"{problem.equation.name} with {needed}; take 'exact', or a model that does"
+            )
+        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        source = None if problem.source is None else Source(problem, grid, subdomain)
+        return NetworkSolver(self.name, needed, subdomain, self.network, self.card, source)
+
+
+def find_local_solver(name_or_path: str) -> LocalSolver:
+    """Return a local solver: ``"exact"``, or the network of a shipped model's name or a model file.
 
     Raises
     ------
     FileNotFoundError
         If there is no such model.
     ValueError
-        If the file is not a sound model file, or the model solves another equation.
+        If the file is not a sound model file.
     """
+    if name_or_path == Exact.name:
+        return Exact()
     path = model_path(name_or_path)
     card, weights = read_model(path)
-    if needed is not None and card.pde != needed.name:
-        raise ValueError(f"{name_or_path}: a model for pde {card.pde}, not for {needed.name}")
     try:
-        solved = equation(card.pde)
+        equation(card.pde)
         network = build_network(card.network, card.settings, card.subdomain)
         insert_weights(network, weights)
-        return NetworkSolver(name_or_path, solved, card.subdomain, network, card)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    return NetworkModel(name_or_path, network, card)
+
+
+def default_local_solver(problem: Problem) -> str:
+    """Return the name of what solves a problem where nothing else is asked for.
+
+    The shipped network for its operator, if there is one, else ``"exact"``.
+    """
+    return "laplace" if problem.operator == LAPLACE.at() else Exact.name
 
 
 def extract_weights(network: torch.nn.Module) -> dict[str, np.ndarray]:

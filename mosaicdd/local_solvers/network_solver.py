@@ -16,7 +16,8 @@ from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.point_plan import PointPlan
 from mosaicdd.local_solvers.reflection_plan import linear_plan
 from mosaicdd.local_solvers.spectrum_range import SpectrumRange
-from mosaicdd.problems.equations import Equation
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
 
 # A processor is fastest when the activations stay in its cache; a GPU wants large products.
@@ -39,14 +40,16 @@ class NetworkSolver:
     def __init__(
         self,
         name: str,
-        equation: Equation,
+        operator: EllipticOperator,
         subdomain: Subdomain,
         network: torch.nn.Module,
         card: ModelCard,
+        source: Source | None = None,
     ):
         self.name = name
-        self.equation = equation
+        self.operator = operator
         self.subdomain = subdomain
+        self.source = source
         self.network = network
         self.card = card
         self.linear = network.linear
@@ -74,16 +77,16 @@ class NetworkSolver:
                 f"query points must lie within 0..{m} cells, got {points.min():g}..{points.max():g}"
             )
         if self.linear:
-            operator = self.operator(points)
+            rows = self.matrix(points)
             kind = {"device": device, "dtype": dtype}
-            return linear_plan(operator, points, self.subdomain, **kind, weights=weights)
+            return linear_plan(rows, points, self.subdomain, **kind, weights=weights)
         return NetworkPlan(self, points, device=device, dtype=dtype, weights=weights)
 
     def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
         """Prepare the solve at points that are not fixed, one for each perimeter."""
         kind = {"device": device, "dtype": dtype}
         network = copy.deepcopy(self.network).to(**kind).eval()
-        lifting = Lifting(self.equation, self.subdomain, self.card.lifting_degree, **kind)
+        lifting = Lifting(self.operator, self.subdomain, self.card.lifting_degree, **kind)
         return PointPlan(network, lifting, dtype, _ACTIVATION_BYTES[torch.device(device).type])
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
@@ -91,13 +94,13 @@ class NetworkSolver:
         if self.training_range is None:
             return None
         lifting = Lifting(
-            self.equation, self.subdomain, self.card.lifting_degree, device=device, dtype=dtype
+            self.operator, self.subdomain, self.card.lifting_degree, device=device, dtype=dtype
         )
         return functools.partial(self.training_range.outside, lifting=lifting)
 
     @torch.no_grad()
-    def operator(self, points: np.ndarray) -> np.ndarray:
-        """Compile a linear network to its operator ``(Q, P)``, in float64.
+    def matrix(self, points: np.ndarray) -> np.ndarray:
+        """Compile a linear network to its matrix ``(Q, P)``, in float64.
 
         Raises
         ------
@@ -106,11 +109,11 @@ class NetworkSolver:
         """
         if not self.linear:
             raise TypeError(
-                f"{self.name} is not linear in the perimeter values: it has no operator"
+                f"{self.name} is not linear in the perimeter values: it has no matrix"
             )
         network = copy.deepcopy(self.network).to("cpu", torch.float64)
         rows = network.prepare(torch.as_tensor(unit_points(points, self.subdomain)))
-        return Lifting(self.equation, self.subdomain, self.card.lifting_degree).compile(
+        return Lifting(self.operator, self.subdomain, self.card.lifting_degree).compile(
             rows.numpy(), points
         )
 
@@ -136,7 +139,7 @@ class NetworkPlan:
     ):
         self._network = copy.deepcopy(solver.network).to(device, dtype).eval()
         self._lifting = Lifting(
-            solver.equation,
+            solver.operator,
             solver.subdomain,
             solver.card.lifting_degree,
             device=device,

@@ -7,14 +7,14 @@ noise it does not, and a network that has learned nothing is off by as much as t
 import numpy as np
 import torch
 
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.base import BoundSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 
 _PERIMETERS = 64
 _LARGEST = 0.5
 
 
-def self_test_error(local_solver: LocalSolver) -> float:
+def self_test_error(local_solver: BoundSolver) -> float:
     """Return the error on white-noise perimeters, relative to the exact discrete solution.
 
     Root mean squares over the centre lines of 64 perimeters, always the same.
@@ -24,7 +24,7 @@ def self_test_error(local_solver: LocalSolver) -> float:
     rng = np.random.default_rng(0)
     g = torch.from_numpy(rng.standard_normal((_PERIMETERS, 4 * subdomain.cells)))
     points = subdomain.centre_lines
-    solvers = (local_solver, ExactSolver(local_solver.equation, subdomain))
+    solvers = (local_solver, ExactSolver(local_solver.operator, subdomain))
     values = [torch.empty(_PERIMETERS, len(points), dtype=torch.float64) for _ in solvers]
     for solver, out in zip(solvers, values, strict=True):
         solver.plan(points, **tensors)(g, out)
@@ -32,7 +32,7 @@ def self_test_error(local_solver: LocalSolver) -> float:
     return float((predicted - exact).norm() / exact.norm())
 
 
-def require_self_test(local_solver: LocalSolver) -> None:
+def require_self_test(local_solver: BoundSolver) -> None:
     """Refuse a local solver that is not one.
 
     Raises
@@ -44,6 +44,6 @@ def require_self_test(local_solver: LocalSolver) -> None:
     if not error <= _LARGEST:
         raise ValueError(
             f"{local_solver.name} is off by {error:.0%} of the solution in its self-test (at most "
-            f"{_LARGEST:.0%}): it does not solve {local_solver.equation.name}; train it further, or "
-            "use --certify"
+            f"{_LARGEST:.0%}): it does not solve the equation; train it further, or ask for a "
+            "certified answer"
         )

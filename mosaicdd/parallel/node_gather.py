@@ -1,34 +1,40 @@
-"""The one collective of an iteration: lattice nodes to every rank, and sums over the ranks.
+"""The one collective of an iteration: coarse residuals to every rank, and sums over the ranks.
 
-Every rank solves the whole coarse problem, so each needs all lattice nodes. The few numbers that are
-added up over the ranks in every iteration travel with them.
+Every rank solves the whole coarse problem, so each needs all of its right-hand side. The few numbers
+that are added up over the ranks in every iteration travel with it.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.parallel.ranks import Dims, Ranks
+from mosaicdd.parallel.ranks import Ranks
 
 
 class NodeGather:
-    """Put the blocks of all ranks together on every rank; planned once.
+    """Put together, on every rank, the values that the ranks have at numbered nodes; planned once.
 
     Parameters
     ----------
-    counts
-        Lattice nodes inside the domain per axis.
+    places
+        Of each rank, the numbers of its nodes, ``(touched,)``; values of several ranks for one node
+        are added. A single rank has all nodes, in their order.
+    size
+        Number of nodes.
     problems
         Problems ``n`` that are solved at once.
     sums
         Numbers, at most, to add up over the ranks.
     device
-        Of the nodes of a single rank, which need not leave it; those of several are on the host.
+        Of the values of a single rank, which need not leave it; those of several are on the host.
     """
 
     def __init__(
         self,
         ranks: Ranks,
-        counts: Dims,
+        places: Sequence[np.ndarray],
+        size: int,
         *,
         problems: int = 1,
         sums: int = 0,
@@ -37,37 +43,32 @@ class NodeGather:
         self._ranks = ranks
         alone = ranks.size == 1
         kind = {"dtype": torch.float64, "device": device if alone else None}
-        self.nodes = torch.empty(problems, *counts, **kind)
+        self.nodes = torch.empty(problems, size, **kind)
         if alone:
             return
-        numbers = np.arange(self.nodes.numel()).reshape(self.nodes.shape)
-        blocks = [self._block(counts, rank) for rank in range(ranks.size)]
-        lengths = [numbers[..., *block].size + sums for block in blocks]
+        lengths = [problems * len(one) + sums for one in places]
         starts = np.cumsum([0, *lengths[:-1]])
-        mine, own = numbers[..., *blocks[ranks.rank]], lengths[ranks.rank] - sums
+        own = lengths[ranks.rank] - sums
         self._mine = torch.zeros(own + sums, dtype=torch.float64)
-        self._my_nodes = self._mine[:own].view(mine.shape)
+        self._my_nodes = self._mine[:own].view(problems, -1)
         self._my_sums = self._mine[own:].numpy()
         self._everything = torch.empty(sum(lengths), dtype=torch.float64)
         self._request = (self._mine.numpy(), (self._everything.numpy(), lengths))
-        origin = np.empty(self.nodes.numel(), np.int64)  # where in what arrives each node stands
-        for start, block in zip(starts, blocks, strict=True):
-            places = numbers[..., *block].ravel()
-            origin[places] = start + np.arange(len(places))
-        self._origin = torch.from_numpy(origin)
+        problem = size * np.arange(problems)[:, None]
+        targets = [(problem + one).ravel() for one in places]
+        sources = [s + np.arange(len(one)) for s, one in zip(starts, targets, strict=True)]
+        self._sources = torch.from_numpy(np.concatenate(sources))
+        self._targets = torch.from_numpy(np.concatenate(targets))
         ends = starts + lengths
         self._sums = np.stack([np.arange(end - sums, end) for end in ends])  # (ranks, sums)
 
-    def _block(self, counts: Dims, rank: int) -> tuple[slice, slice]:
-        return tuple(map(slice, *self._ranks.partition(counts, rank)))
-
     def __call__(self, mine: torch.Tensor, sums: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
-        """Return all nodes, ``(n, *counts)`` in a buffer of this object, and the sums over the ranks.
+        """Return all nodes, ``(n, size)`` in a buffer of this object, and the sums over the ranks.
 
         Parameters
         ----------
         mine
-            This rank's block of the nodes, of every problem.
+            This rank's values, ``(n, touched)``.
         sums
             Numbers to add up; added in the order of the ranks, so they are the same on all.
         """
@@ -78,5 +79,6 @@ class NodeGather:
         self._my_nodes.copy_(mine)
         self._my_sums[:count] = sums
         self._ranks.comm.Allgatherv(*self._request)
-        torch.index_select(self._everything, 0, self._origin, out=self.nodes.view(-1))
+        arrived = self._everything[self._sources]
+        self.nodes.zero_().view(-1).index_add_(0, self._targets, arrived)
         return self.nodes, self._everything.numpy()[self._sums[:, :count]].sum(axis=0)

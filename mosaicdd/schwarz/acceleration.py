@@ -31,13 +31,6 @@ def chebyshev_factors(low: float, high: float, degree: int) -> tuple[float, ...]
     return tuple((1 / (1 - roots)).tolist())
 
 
-# The eigenvalues of the two-level iteration of the Laplace equation lie between -0.13 and 0.23 for
-# any size, those below -0.1 for errors that hardly occur. First a plain step, which leaves nothing of
-# an error that the coarse space holds, then three that deal with the rest: together 0.13 per iteration
-# at the worst. They converge wherever eigenvalues lie between -0.8 and 1.
-CHEBYSHEV = (1.0, *chebyshev_factors(-0.1, 0.23, 3))
-
-
 def stationary(
     iterate: Iteration,
     v: Interface,
@@ -89,22 +82,28 @@ def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface
     """Solve ``(I - G) x = f`` by restarted GMRES, where ``M x = G x + f`` is affine.
 
     The residual of that system is the update. A cycle begins with a true iteration, which measures
-    it; when the predicted one is small enough, the next cycle's first iteration decides.
+    it; when the predicted one is small enough, the next cycle's first iteration decides. Several
+    problems are solved side by side, each in its own space, for as long as the slowest needs.
     """
-    owned = v.ownership().flat
+    shape = v.problems, len(v.flat) // v.problems
+    owned = v.ownership().flat.view(shape)
     image = v.like_boundary()
-    basis = torch.empty(_RESTART + 1, len(v.flat), device=v.flat.device, dtype=v.flat.dtype)
-    failure = None
+    direction = v.like()  # its values on the domain's edge stay zero
+    results = v.like() if v.problems > 1 else None
+    basis = v.flat.new_empty(_RESTART + 1, *shape)
+    offset, failures = None, {}
+    if iterate.affine:  # what the source adds to every image: that of zero
+        target = v.like()
+        iterate(direction, target)
+        offset = target.flat
     while True:
         residual = iterate(v, image)
-        status = monitor.record(v, image, residual)
-        if failure and status not in CONVERGED:
-            status = failure
-        if status:
-            return image, [status]
-        torch.sub(image.flat, v.flat, out=basis[0])
+        _keep(results, image, monitor.record(v, image, residual, failures))
+        if monitor.ended:
+            return (image if results is None else results), monitor.statuses
+        torch.sub(image.flat, v.flat, out=basis[0].view(-1))
         if monitor.remaining > 1:
-            failure = _cycle(iterate, v, basis, owned, monitor)
+            failures = _cycle(iterate, v, direction, basis, owned, offset, monitor)
         else:
             v, image = image, v
 
@@ -112,29 +111,48 @@ def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface
 def _cycle(
     iterate: Iteration,
     v: Interface,
+    image: Interface,
     basis: torch.Tensor,
     owned: torch.Tensor,
+    offset: torch.Tensor | None,
     monitor: Monitor,
-) -> str | None:
-    """Run Arnoldi steps from the residual in ``basis[0]`` and add the correction to ``v``."""
-    beta = monitor.history.update[-1]
-    basis[0] /= beta
-    hessenberg = np.zeros((_RESTART + 1, _RESTART))
-    rounding = torch.finfo(basis.dtype).eps * monitor.size  # no update can be measured below
-    image = v.like()  # its values on the domain's edge stay zero
+) -> dict[int, str]:
+    """Run Arnoldi steps from the residuals in ``basis[0]`` and add the corrections to ``v``.
+
+    Returns
+    -------
+    dict
+        The problems that cannot go on, and why.
+    """
+    count = v.problems
+    beta = np.array([history.update[-1] for history in monitor.histories])
+    basis[0] /= torch.as_tensor(np.where(beta > 0, beta, 1.0)).to(basis)[:, None]
+    hessenberg = np.zeros((count, _RESTART + 1, _RESTART))
+    rounding = torch.finfo(basis.dtype).eps * monitor.sizes  # no update can be measured below
+    running = [i for i, status in enumerate(monitor.statuses) if status is None]
+    failures = {}
     for k in range(min(_RESTART, monitor.remaining - 1)):
-        iterate(v.like(basis[k]), image)
-        torch.sub(basis[k], image.flat, out=basis[k + 1])
-        hessenberg[: k + 2, k] = _orthogonalise(basis, k + 1, owned, monitor)
-        if not np.isfinite(hessenberg).all():
-            return monitor.predict(np.nan)
-        y, predicted = _least_squares(hessenberg[: k + 2, : k + 1], beta)
-        status = monitor.predict(predicted)
-        reached = monitor.rule.reached(2 * predicted, monitor.size, np.inf)
-        if status or reached or predicted <= rounding:
+        iterate(v.like(basis[k].view(-1)), image)
+        if offset is not None:
+            image.flat -= offset
+        torch.sub(basis[k].view(-1), image.flat, out=basis[k + 1].view(-1))
+        hessenberg[:, : k + 2, k] = _orthogonalise(basis, k + 1, owned, monitor)
+        if not np.isfinite(hessenberg[running]).all():
+            return monitor.predict(np.full(count, np.nan))
+        solved = [_least_squares(h[: k + 2, : k + 1], b) for h, b in zip(hessenberg, beta, strict=True)]
+        predicted = np.array([minimum for _, minimum in solved])
+        failures = monitor.predict(predicted)
+        enough = [
+            monitor.rule.reached(2 * predicted[i], monitor.sizes[i], np.inf)
+            or predicted[i] <= rounding[i]
+            for i in running
+        ]
+        if failures or all(enough):
             break
-    v.flat += torch.mv(basis[: k + 1].T, torch.as_tensor(y).to(basis))
-    return status
+    y = torch.as_tensor(np.stack([y for y, _ in solved])).to(basis)  # (n, k + 1)
+    used = basis[: k + 1].transpose(0, 1)  # (n, k + 1, N)
+    v.flat += torch.bmm(y[:, None], used).view(-1)
+    return failures
 
 
 def _least_squares(hessenberg: np.ndarray, beta: float) -> tuple[np.ndarray, float]:
@@ -146,20 +164,24 @@ def _least_squares(hessenberg: np.ndarray, beta: float) -> tuple[np.ndarray, flo
 
 
 def _orthogonalise(basis: torch.Tensor, k: int, mine: torch.Tensor, monitor: Monitor) -> np.ndarray:
-    """Make ``basis[k]`` orthonormal to those before; return its ``k + 1`` coefficients.
+    """Make ``basis[k]`` orthonormal to those before; return its coefficients, ``(n, k + 1)``.
 
     The inner product is the mean over the interface nodes. Classical Gram-Schmidt, twice: once
     loses orthogonality with the square of the residual's reduction. One reduction over the ranks
     per pass; after the second, the norm follows without cancellation.
     """
-    w, coefficients = basis[k], np.zeros(k + 1)
+    w, before = basis[k], basis[:k].transpose(0, 1)  # (n, N), (n, k, N)
+    coefficients = np.zeros((len(w), k + 1))
     for _ in range(2):
         owned = w * mine
-        sums = monitor.mean(torch.mv(basis[:k], owned), torch.dot(owned, owned))
-        projections, square = sums[:-1], sums[-1]
-        w -= torch.mv(basis[:k].T, torch.as_tensor(projections).to(w))
-        coefficients[:-1] += projections
-    coefficients[-1] = np.sqrt(max(square - projections @ projections, 0.0))
-    if coefficients[-1] > 0:
-        w /= coefficients[-1]
+        sums = monitor.mean(
+            torch.bmm(before, owned[..., None]), torch.bmm(owned[:, None], owned[..., None])
+        )
+        projections = sums[: -len(w)].reshape(len(w), k)
+        squares = sums[-len(w) :]
+        w -= torch.bmm(torch.as_tensor(projections).to(w)[:, None], before).squeeze(1)
+        coefficients[:, :-1] += projections
+    rest = squares - np.einsum("nk,nk->n", projections, projections)
+    norms = coefficients[:, -1] = np.sqrt(np.maximum(rest, 0.0))
+    w /= torch.as_tensor(np.where(norms > 0, norms, 1.0)).to(w)[:, None]
     return coefficients

@@ -30,9 +30,8 @@ def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interf
     best, best_update = v.like(v.flat.clone()), np.inf
     while True:
         residual = iterate(v, image)
-        status = monitor.record(v, image, residual)
-        if status:
-            return image, [status]
+        if monitor.record(v, image, residual):
+            return image, monitor.statuses
         update = monitor.history.update[-1]
         if update > _GROWTH * best_update:
             memory.forget()

@@ -7,11 +7,12 @@ a rate that does not depend on the domain; a start that is not finite is replace
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.schwarz.acceleration import stationary
 from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
@@ -19,6 +20,8 @@ from mosaicdd.schwarz.stopping import Monitor
 _LOOSER = 10.0
 _TIGHTER = 1e-2
 _ROUNDS = 3
+
+Driver = Callable[[Iteration, Interface, Monitor], tuple[Interface, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -50,25 +53,25 @@ class Certifier:
     iterate
         Two-level, with the exact local solver.
     discrete_residual
-        Of the field that an interface is filled to.
-    relaxation
-        As of `stationary`.
+        Of the fields that an interface is filled to, ``(n,)``.
+    drive
+        What drives the iteration, as `stationary`.
     """
 
     def __init__(
         self,
         iterate: Iteration,
-        discrete_residual: Callable[[Interface], float],
-        relaxation: Sequence[float] = (1.0,),
+        discrete_residual: Callable[[Interface], np.ndarray],
+        drive: Driver,
     ):
         self._iterate = iterate
-        self._relaxation = relaxation
+        self._drive = drive
         self._discrete_residual = discrete_residual
 
     def __call__(
         self, v: Interface, rtol: float, monitor: Monitor
-    ) -> tuple[Interface, str, Certificate]:
-        """Certify ``v``, which is overwritten; return the result, its status and certificate.
+    ) -> tuple[Interface, list[str], list[Certificate]]:
+        """Certify ``v``, which is overwritten; return the result, statuses and certificates.
 
         Parameters
         ----------
@@ -77,35 +80,47 @@ class Certifier:
         """
         zero = v.like_boundary()
         first = self._first_updates(zero, monitor)
-        if not math.isfinite(monitor.distance(v, zero)[0]):
-            v = zero
+        broken = ~np.isfinite(monitor.distance(v, zero))
+        for lines, others in zip(v.lines, zero.lines, strict=True):
+            lines[broken] = others[broken]
         for number in range(_ROUNDS):
             tolerance = _LOOSER * rtol * _TIGHTER**number
             monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)
-            monitor.statuses = [None]
-            v, (status,) = stationary(self._iterate, v, monitor, self._relaxation)
+            monitor.statuses = [None] * v.problems
+            v, statuses = self._drive(self._iterate, v, monitor)
             reached = self._discrete_residual(v) <= rtol
-            if reached or not status.startswith("converged"):
+            if reached.all() or not all(status.startswith("converged") for status in statuses):
                 break
-        if reached:
-            status = "converged_rtol"
-        elif status.startswith("converged"):
-            status = "stagnated"
-        return v, status, _certificate(rtol, first, monitor.history.update)
+        statuses = [
+            _status(status, bool(sufficient))
+            for status, sufficient in zip(statuses, reached, strict=True)
+        ]
+        certificates = [
+            _certificate(rtol, updates, history.update)
+            for updates, history in zip(first, monitor.histories, strict=True)
+        ]
+        return v, statuses, certificates
 
-    def _first_updates(self, v: Interface, monitor: Monitor) -> tuple[float, float]:
-        """Return the updates of the first two iterations from a zero start."""
+    def _first_updates(self, v: Interface, monitor: Monitor) -> list[tuple[float, float]]:
+        """Return the updates of the first two iterations from a zero start, of each problem."""
         one, two = v.like_boundary(), v.like_boundary()
         self._iterate(v, one)
         self._iterate(one, two)
-        return float(monitor.distance(one, v)[0]), float(monitor.distance(two, one)[0])
+        updates = monitor.distance(one, v), monitor.distance(two, one)
+        return list(zip(*(numbers.tolist() for numbers in updates), strict=True))
+
+
+def _status(status: str, reached: bool) -> str:
+    if reached:
+        return "converged_rtol"
+    return "stagnated" if status.startswith("converged") else status
 
 
 def _certificate(rtol: float, first: tuple[float, float], updates: list[float]) -> Certificate:
     """Turn the sizes of first updates into numbers of iterations."""
     series = updates if len(updates) > 1 else first
     saved = [math.nan, math.nan]
-    if 0 < series[-1] < series[0] and updates[0] > 0:
+    if 0 < series[-1] < series[0] and min(updates[0], *first) > 0:
         per_iteration = math.log(series[0] / series[-1]) / (len(series) - 1)
         saved = [math.log(update / updates[0]) / per_iteration for update in first]
     return Certificate(rtol, len(updates), *saved)

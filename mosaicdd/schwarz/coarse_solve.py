@@ -1,23 +1,157 @@
-"""The coarse problem, solved by sine transforms, which diagonalise its constant stencil."""
+"""The coarse problem, solved by sine transforms where they diagonalise it, else by a factorisation.
 
+Fast sine transforms need one coarse node per lattice cell and a stencil that is symmetric in both
+axes. Everything else is assembled from the local solver's responses, factorised and solved by every
+rank (replicated), with one collective.
+"""
+
+import math
 from collections.abc import Callable
 
 import numpy as np
 import scipy.fft
+import scipy.sparse
+import scipy.sparse.linalg
 import torch
 
-from mosaicdd.lattice.block import Block, Slices
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.coarsening import Coarsening
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.node_gather import NodeGather
+from mosaicdd.parallel.partition import coarse_is_replicated
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
-from mosaicdd.schwarz.layouts import nodes_layout
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.schwarz.layouts import block_of, nodes_layout
 from mosaicdd.schwarz.sine_transform import sine_transform
+from mosaicdd.schwarz.stopping import count_of_sums
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 Symbol = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """``symbol(ky, kx)``: eigenvalues of the coarse operator for the modes ``ky``, ``kx`` from 1."""
+
+CoarseSolver = Callable[[torch.Tensor, np.ndarray, Interface], np.ndarray]
+"""``solve(residual, sums, correction)``: this rank's residuals ``(n, touched)`` to the correction on its
+part of the coarse interface; returns ``sums`` added up over the ranks."""
+
+
+def coarse_solver(
+    ranks: Ranks,
+    block: Block,
+    coarsening: Coarsening,
+    responses: torch.Tensor,
+    operator: EllipticOperator,
+    problems: int,
+    clock: Stopwatch,
+) -> CoarseSolver:
+    """Choose and plan what solves the coarse problem.
+
+    Parameters
+    ----------
+    responses
+        Weighted centre lines ``(8 q, 2 (m - 1))``, as `coarse_space.hat_responses`.
+    operator
+        Whose symmetries the coarse operator has.
+    """
+    stencil = operator.stencil(1.0) if operator.scale_free else None
+    mirrored = operator.self_adjoint and (stencil is None or not operator.axy)
+    if coarsening.points > 1 or not mirrored:
+        matrix = assemble(block, coarsening, responses)
+        return ReplicatedSolve(ranks, block, coarsening, _factorised(matrix), problems, clock)
+    symbol = sine_symbol(block, responses)
+    if not coarse_is_replicated(coarsening.size, ranks.size):
+        return DistributedSolve(ranks, block, coarsening, symbol, problems, clock)
+    y, x = (np.arange(1, n + 1) for n in block.lattice.subdomains)
+    solve = _by_sine_transforms(1.0 / symbol(y[:, None], x), responses.device)
+    return ReplicatedSolve(ranks, block, coarsening, solve, problems, clock, responses.device)
+
+
+def sine_symbol(block: Block, responses: torch.Tensor) -> Symbol:
+    """Return the eigenvalues of the coarse operator, its stencil made symmetric in both axes."""
+    centre = responses[:, block.lattice.spacing - 1].double().cpu().numpy()
+    corners, up, across = centre[0::2].mean(), centre[[1, 5]].mean(), centre[[3, 7]].mean()
+    ny, nx = block.lattice.cells
+
+    def symbol(ky: np.ndarray, kx: np.ndarray) -> np.ndarray:
+        y, x = 2 * np.cos(np.pi * ky / ny), 2 * np.cos(np.pi * kx / nx)
+        return 1.0 - up * y - across * x - corners * y * x
+
+    return symbol
+
+
+def assemble(
+    block: Block, coarsening: Coarsening, responses: torch.Tensor
+) -> scipy.sparse.csc_array:
+    """Assemble ``A_c = R (I - T) P`` of the whole lattice, ``(size, size)``."""
+    lattice, q = coarsening.lattice, coarsening.points
+    whole = Block.whole(lattice)
+    tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
+    numbers = Interface(whole, **tensors)
+    numbers.flat.fill_(-1.0)
+    coarsening.spread(torch.arange(coarsening.size, dtype=torch.float64)[None], numbers)
+    transfer = Transfer(whole, **tensors)
+    everything = whole.ring(0)
+    count, nodes = math.prod(lattice.subdomains), 2 * (2 * q - 1)
+    columns = torch.empty(count, 8 * q, dtype=torch.float64)  # on the perimeters
+    transfer.restrict(numbers, everything, columns)
+    rows = torch.empty(count, nodes, dtype=torch.float64)  # on the centre lines
+    transfer.take(numbers, everything, rows)
+    step = coarsening.step
+    along = torch.arange(step - 1, 2 * block.lattice.spacing - 1, step)
+    at = torch.cat([along, along + responses.shape[1] // 2])
+    values = responses.double().cpu()[:, at]  # (8 q, 2 (2 q - 1))
+    weighted = torch.empty(len(values), count, nodes, dtype=torch.float64)
+    for hat, row in zip(values, weighted, strict=True):
+        row.copy_(hat.expand(count, nodes))
+        transfer.weigh_at_edges(row, everything)
+    once = torch.ones(nodes, dtype=torch.bool)
+    once[2 * q - 1 + q - 1] = False  # the centre stands in both lines
+    r, c, w = torch.broadcast_tensors(
+        rows[:, once, None], columns[:, None], weighted.permute(1, 2, 0)[:, once]
+    )
+    inside = c >= 0
+    entries = (-w[inside].numpy(), (r[inside].long().numpy(), c[inside].long().numpy()))
+    shape = (coarsening.size, coarsening.size)
+    matrix = scipy.sparse.coo_array(entries, shape=shape).tocsc()
+    return matrix + scipy.sparse.eye_array(coarsening.size, format="csc")
+
+
+def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Factorise; the pattern is symmetric, and the diagonal large enough to pivot on."""
+    factors = scipy.sparse.linalg.splu(
+        matrix,
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.01,
+        options={"SymmetricMode": True},
+    )
+    return lambda nodes: torch.from_numpy(factors.solve(nodes.cpu().numpy().T).T)
+
+
+def _by_sine_transforms(
+    inverse: np.ndarray, device: torch.device
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Plan the solve by the inverse eigenvalues of the modes, ``(K_y - 1, K_x - 1)``."""
+    shape = inverse.shape
+    transform = {"type": 1, "axes": (1, 2), "overwrite_x": True}
+
+    def on_cpu(nodes: torch.Tensor) -> torch.Tensor:
+        transformed = scipy.fft.dstn(nodes.numpy().reshape(-1, *shape), **transform)
+        transformed *= inverse
+        return torch.from_numpy(scipy.fft.idstn(transformed, **transform)).flatten(1)
+
+    if device.type == "cpu":
+        return on_cpu
+    there = torch.from_numpy(inverse / math.prod(2 * (n + 1) for n in shape)).to(device)
+
+    def on_gpu(nodes: torch.Tensor) -> torch.Tensor:
+        r = nodes.to(device).unflatten(1, shape)
+        transformed = sine_transform(sine_transform(r, 1), 2) * there
+        return sine_transform(sine_transform(transformed, 1), 2).flatten(1)
+
+    return on_gpu
 
 
 class ReplicatedSolve:
@@ -25,81 +159,56 @@ class ReplicatedSolve:
 
     Parameters
     ----------
-    inside
-        The lattice nodes that this rank wants the correction at, of those inside the domain.
-    problems
-        Problems ``n`` that are solved at once.
-    sums
-        Numbers, at most, that travel in the collective.
+    solve
+        Right-hand sides ``(n, size)`` to solutions.
+    device
+        That it wants them on.
     """
 
     def __init__(
         self,
         ranks: Ranks,
         block: Block,
-        inside: Slices,
-        symbol: Symbol,
-        *,
+        coarsening: Coarsening,
+        solve: Callable[[torch.Tensor], torch.Tensor],
         problems: int,
-        sums: int,
-        device: torch.device,
         clock: Stopwatch,
+        device: torch.device | None = None,
     ):
-        counts = block.lattice.subdomains
-        self._inside = inside
-        self._gather = NodeGather(ranks, counts, problems=problems, sums=sums, device=device)
-        y, x = (np.arange(1, n + 1) for n in counts)
-        self._inverse = torch.from_numpy(1.0 / symbol(y[:, None], x)).to(device)
+        blocks = (block_of(ranks, block.lattice, rank) for rank in range(ranks.size))
+        places = [coarsening.touched(one) for one in blocks]
+        sums = count_of_sums(problems)
+        form = {"problems": problems, "sums": sums, "device": device}
+        self._gather = NodeGather(ranks, places, coarsening.size, **form)
+        self._coarsening = coarsening
+        self._solve = solve
         self._communicating = clock.part("communication")
         self._solving = clock.part("coarse")
 
-    def __call__(self, residual: torch.Tensor, sums: np.ndarray, out: torch.Tensor) -> np.ndarray:
-        """Write the correction for a residual at the own nodes to ``out``; add up numbers.
-
-        Parameters
-        ----------
-        residual
-            ``(n, *block.subdomains)``.
-        sums
-            Of this rank; their sums over the ranks are returned.
-        """
+    def __call__(
+        self, residual: torch.Tensor, sums: np.ndarray, correction: Interface
+    ) -> np.ndarray:
+        """Write the correction for all ranks' residuals; add up numbers (`CoarseSolver`)."""
         with self._communicating:
             nodes, totals = self._gather(residual, sums)
         with self._solving:
-            solve = self._on_gpu if self._inverse.is_cuda else self._on_cpu
-            out.copy_(solve(nodes)[..., *self._inside])
+            self._coarsening.spread(self._solve(nodes).to(correction.flat), correction)
         return totals
-
-    def _on_cpu(self, nodes: torch.Tensor) -> torch.Tensor:
-        transform = {"type": 1, "axes": (1, 2), "overwrite_x": True}
-        transformed = scipy.fft.dstn(nodes.numpy(), **transform)
-        transformed *= self._inverse.numpy()
-        return torch.from_numpy(scipy.fft.idstn(transformed, **transform))
-
-    def _on_gpu(self, nodes: torch.Tensor) -> torch.Tensor:
-        scale = [2 * (n + 1) for n in nodes.shape[1:]]
-        r = nodes.to(self._inverse.device)
-        transformed = sine_transform(sine_transform(r, 1), 2) * self._inverse
-        return sine_transform(sine_transform(transformed, 1), 2) / (scale[0] * scale[1])
 
 
 class DistributedSolve:
     """Each rank transforms some rows and some columns: for more nodes than a rank should hold.
 
-    Four redistributions and one reduction take the place of the one collective.
-
-    Parameters
-    ----------
-    problems
-        Problems that are solved at once, one after another here.
+    For one coarse node per lattice cell. Four redistributions and one reduction take the place of
+    the one collective; several problems are solved one after another.
     """
 
     def __init__(
         self,
         ranks: Ranks,
         block: Block,
+        coarsening: Coarsening,
         symbol: Symbol,
-        *,
         problems: int,
         clock: Stopwatch,
     ):
@@ -115,16 +224,23 @@ class DistributedSolve:
         self._solve = SineSolve(own, target, eigenvalues, ranks)
         self._mine = np.empty((problems, *own.local_shape(ranks.rank)))
         self._solution = np.empty(target.local_shape(ranks.rank))
+        ends = list(zip(block.first, block.last, lattice.subdomains, strict=True))
+        self._inner = [slice(max(a, 1) - a, min(b, n) + 1 - a) for a, b, n in ends]
         self._solving = clock.part("coarse")
         self._communicating = clock.part("communication")
 
-    def __call__(self, residual: torch.Tensor, sums: np.ndarray, out: torch.Tensor) -> np.ndarray:
+    def __call__(
+        self, residual: torch.Tensor, sums: np.ndarray, correction: Interface
+    ) -> np.ndarray:
         """Do as `ReplicatedSolve`; see there."""
         with self._communicating:
             totals = self._ranks.sum(sums) if len(sums) else sums
         with self._solving:
-            torch.from_numpy(self._mine).copy_(residual)
-            for mine, correction in zip(self._mine, out, strict=True):
+            torch.from_numpy(self._mine).copy_(residual.view(self._mine.shape))
+            rows, columns = self._inner
+            for problem, mine in enumerate(self._mine):
                 self._solve(mine, self._solution)
-                correction.copy_(torch.from_numpy(self._solution))
+                solution = torch.from_numpy(self._solution)
+                correction.lines[0][problem, rows, columns] = solution.to(correction.flat)
+                correction.lines[1][problem, columns, rows] = solution.T.to(correction.flat)
         return totals

@@ -18,7 +18,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.tiles import Tiles, owned_tiles
 from mosaicdd.lattice.transfer import Transfer
-from mosaicdd.local_solvers.base import LocalSolver, Plan
+from mosaicdd.local_solvers.base import BoundSolver, Plan
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.reflection_plan import linear_plan
 from mosaicdd.parallel.ranks import Ranks
@@ -33,7 +33,7 @@ class EdgeError:
         self,
         ranks: Ranks,
         block: Block,
-        local_solver: LocalSolver,
+        local_solver: BoundSolver,
         exact: ExactSolver,
         *,
         device: torch.device,

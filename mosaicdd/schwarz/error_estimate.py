@@ -17,11 +17,6 @@ from mosaicdd.schwarz.edge_error import EdgeError
 from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
-# 1 / (1 - rho) with rho = 1/3. Updates contract by 0.21 per iteration for any domain; single errors
-# of a network, one sweep after they arise, by up to 0.25.
-_SAFETY = 1.5
-
-
 @dataclass(frozen=True)
 class ErrorEstimate:
     """An estimated distance to the discrete solution.
@@ -44,14 +39,24 @@ class ErrorEstimate:
 
 
 def estimate_errors(
-    exact_iteration: Iteration, v: Interface, monitor: Monitor, edge_error: EdgeError
+    exact_iteration: Iteration,
+    v: Interface,
+    monitor: Monitor,
+    edge_error: EdgeError,
+    safety: float,
 ) -> list[ErrorEstimate]:
-    """Estimate the error of each problem by one two-level iteration with the exact local solver."""
+    """Estimate the error of each problem by one two-level iteration with the exact local solver.
+
+    Parameters
+    ----------
+    safety
+        ``1 / (1 - rho)`` of that iteration.
+    """
     better = v.like_boundary()
     exact_iteration(v, better)
-    on_interface = _SAFETY * monitor.distance(better, v)
+    on_interface = safety * monitor.distance(better, v)
     along_edge = edge_error(v)
-    nodes = _SAFETY * (better.nodes() - v.nodes()).abs()
+    nodes = safety * (better.nodes() - v.nodes()).abs()
     place = tuple(map(slice, v.block.start, v.block.stop))
     return [
         ErrorEstimate(

@@ -20,7 +20,7 @@ from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.tiles import Tiles, region_tiles
 from mosaicdd.lattice.transfer import Transfer
-from mosaicdd.local_solvers.base import Plan
+from mosaicdd.local_solvers.block_plan import BlockPlan
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -67,7 +67,7 @@ class Fill:
     def __init__(
         self,
         block: Block,
-        plan: Plan,
+        plan: BlockPlan,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,
@@ -150,7 +150,7 @@ class Fill:
         values = self._values[: len(perimeters)]
         batch = rows.subdomains(self.block, 0), columns.subdomains(self.block, 1)
         self._transfer.restrict(v, batch, perimeters)
-        self._plan(perimeters, values)
+        self._plan(batch, perimeters, values)
         values = values.view(self._problems, rows.count, columns.count, m - 1, m - 1)
         height, width = rows.cells * s, columns.cells * s
         left = self._node(columns.line, 1)

@@ -17,7 +17,7 @@ import torch
 
 from mosaicdd.lattice.block import Block, Slices, frame
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.base import Plan
+from mosaicdd.local_solvers.block_plan import BlockPlan
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.settings import SolveSettings
@@ -31,7 +31,15 @@ _NOTHING = np.empty(0)
 
 
 class Iteration(ABC):
-    """Writes ``M v``, either at once or as one step of a sequence whose halos may still travel."""
+    """Writes ``M v``, either at once or as one step of a sequence whose halos may still travel.
+
+    Attributes
+    ----------
+    affine
+        Whether a source adds to every ``M v``.
+    """
+
+    affine: bool
 
     @abstractmethod
     def begin(self) -> None:
@@ -94,13 +102,14 @@ class AdditiveIteration(Iteration):
         self,
         ranks: Ranks,
         block: Block,
-        plan: Plan,
+        plan: BlockPlan,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,
         coarse_space: CoarseSpace | None,
     ):
         self._ranks = ranks
+        self.affine = plan.affine
         self._coarse_space = coarse_space
         self._sweep = AdditiveSweep(block, plan, settings, problems, clock)
         self._exchange = interface_exchange(ranks, block, settings, problems)
@@ -158,7 +167,7 @@ class AdditiveIteration(Iteration):
         self._sweep.contribute(v, out, self._outer[ring], relaxation)
         residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)
         if self._coarse_space is not None:
-            totals = self._coarse_space.correct(residual, mine)
+            totals = self._coarse_space.correct(v, out, mine, alone=ring == 0)
             self._add_correction(out, ring)
         elif measure is not None:
             with self._communicating:

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.base import BoundSolver
+from mosaicdd.local_solvers.block_plan import BlockPlan
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
@@ -24,6 +25,8 @@ class Method:
     ----------
     settings
         How the iteration works; of the rest, batches, device and precision count.
+    coarse_points
+        Coarse nodes per lattice cell along a line, with two levels.
     problems
         Problems that are solved at once.
     """
@@ -32,8 +35,9 @@ class Method:
         self,
         ranks: Ranks,
         block: Block,
-        local_solver: LocalSolver,
+        local_solver: BoundSolver,
         settings: SolveSettings,
+        coarse_points: int = 1,
         problems: int = 1,
         clock: Stopwatch | None = None,
     ):
@@ -45,22 +49,24 @@ class Method:
         kind = {"device": settings.device, "dtype": settings.dtype}
         points, shared = block.lattice.subdomain.centre_lines, (settings, problems, self._clock)
         if settings.sweep == "phases":
-            plan = local_solver.plan(points, **kind)
+            plan = BlockPlan(local_solver, block, points, **kind, kept=True)
             self.iterate = PhaseIteration(ranks, block, plan, *shared)
             return
         weights = np.tile(block.lattice.hat, 2)
-        plan = local_solver.plan(points, **kind, weights=weights)
+        plan = BlockPlan(local_solver, block, points, **kind, weights=weights, kept=True)
         coarse_space = None
         if settings.levels == 2:
-            coarse_space = CoarseSpace(ranks, block, plan, local_solver.equation, *shared)
+            coarse_space = CoarseSpace(
+                ranks, block, local_solver, plan.homogeneous, coarse_points, *shared
+            )
         self.iterate = AdditiveIteration(ranks, block, plan, *shared, coarse_space)
 
     def plan_fill(self, part: Block | None = None) -> Fill:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
         settings = self._settings
         kind = {"device": settings.device, "dtype": settings.dtype}
-        plan = self.local_solver.plan(self.block.lattice.subdomain.interior, **kind)
         batch = max(1, settings.batch_subdomains // _FILL_BATCH)
         wide = dataclasses.replace(part or self.block, halo=FILL_HALO)
+        plan = BlockPlan(self.local_solver, wide, wide.lattice.subdomain.interior, **kind)
         shared = (settings, self._problems, self._clock)
         return Fill(wide, plan, *shared, batch_subdomains=batch)

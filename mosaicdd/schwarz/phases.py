@@ -12,7 +12,7 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.base import Plan
+from mosaicdd.local_solvers.block_plan import BlockPlan
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.iteration import Iteration, Measure
 from mosaicdd.schwarz.settings import SolveSettings
@@ -33,12 +33,13 @@ class PhaseIteration(Iteration):
         self,
         ranks: Ranks,
         block: Block,
-        plan: Plan,
+        plan: BlockPlan,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,
     ):
         self._ranks = ranks
+        self.affine = plan.affine
         self._sweep = Sweep(block, plan, settings, problems, clock)
         self._sync = settings.sync
         self._communicating = clock.part("communication")

@@ -13,7 +13,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.points import Cover, covers, owned_points
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.base import BoundSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
@@ -38,7 +38,7 @@ class PointValues:
     def __init__(
         self,
         ranks: Ranks,
-        local_solver: LocalSolver,
+        local_solver: BoundSolver,
         movement: InterfaceMovement,
         points: np.ndarray,
         *,

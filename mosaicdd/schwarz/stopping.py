@@ -7,6 +7,7 @@ problems that are solved at once are judged one by one.
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -183,16 +184,28 @@ class Monitor:
         squares = self._norms.square_of_difference(one, other)
         return np.sqrt(self._ranks.sum(squares) / self._unknowns)
 
-    def record(self, old: Interface, new: Interface, residual: torch.Tensor) -> str | None:
-        """Measure an iteration of the only problem at once; return its status if it is the last.
+    def record(
+        self,
+        old: Interface,
+        new: Interface,
+        residual: torch.Tensor,
+        failures: Mapping[int, str] | None = None,
+    ) -> list[int]:
+        """Measure an iteration at once; return the problems that have ended by it.
 
         Parameters
         ----------
         residual
             ``R (T v - v)`` at the owned lattice nodes, ``v`` the old values.
+        failures
+            Statuses of problems that end with this iteration, unless it has converged.
         """
-        self.enter(self.total(self.measure(old, new, residual)), new)
-        return self.statuses[0]
+        ended = self.enter(self.total(self.measure(old, new, residual)), new)
+        for problem, status in (failures or {}).items():
+            if self.statuses[problem] not in CONVERGED:
+                self.statuses[problem] = status
+                ended.append(problem)
+        return ended
 
     def measure(self, old: Interface, new: Interface, residual: torch.Tensor) -> np.ndarray:
         """Return this rank's share of the numbers by which `enter` judges an iteration.
@@ -252,12 +265,22 @@ class Monitor:
         mae = history.mae[-1] * (history.mae[-1] / history.mae[-2]) if history.mae[-2] > 0 else 0.0
         return self.rule.reached(_CAUTION * factor * history.update[-1], size, mae) is not None
 
-    def predict(self, update: float) -> str | None:
-        """Enter an iteration of the only problem whose update is known without measuring it."""
-        self._enter(0, update, np.nan, np.nan, None)
-        self._report(0)
-        status, self.statuses = self.statuses[0], [None]
-        return status
+    def predict(self, updates: np.ndarray) -> dict[int, str]:
+        """Enter an iteration whose updates, ``(n,)``, are known without measuring them.
+
+        Returns
+        -------
+        dict
+            The problems that cannot go on, with their statuses; none of them has ended yet.
+        """
+        running = [i for i, status in enumerate(self.statuses) if status is None]
+        for i in running:
+            self._enter(i, updates[i], np.nan, np.nan, None)
+        self._report(max(running, key=lambda i: self.histories[i].update[-1]))
+        failures = {i: status for i in running if (status := self.statuses[i])}
+        for i in failures:
+            self.statuses[i] = None
+        return failures
 
     def _enter(
         self, problem: int, update: float, residual: float, mae: float, status: str | None

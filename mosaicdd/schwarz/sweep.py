@@ -13,7 +13,7 @@ from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import interface_received, interface_sent
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
-from mosaicdd.local_solvers.base import Plan
+from mosaicdd.local_solvers.block_plan import BlockPlan
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.settings import SolveSettings
@@ -34,7 +34,7 @@ class Sweep:
     """
 
     def __init__(
-        self, block: Block, plan: Plan, settings: SolveSettings, problems: int, clock: Stopwatch
+        self, block: Block, plan: BlockPlan, settings: SolveSettings, problems: int, clock: Stopwatch
     ):
         y, x = block.region_subdomains
         self.largest = max(1, min(settings.batch_subdomains // problems, y * x))
@@ -64,7 +64,7 @@ class Sweep:
         with self._moving:
             self._transfer.restrict(v, batch, perimeters)
         with self._solving:
-            self._plan(perimeters, values)
+            self._plan(batch, perimeters, values)
         return values
 
     def blend(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:

@@ -112,7 +112,7 @@ def test_points_outside_the_subdomain_are_refused():
 
 def test_only_a_linear_network_has_an_operator():
     with pytest.raises(TypeError, match="no operator"):
-        make_solver("sdnet").operator(SUBDOMAIN.interior)
+        make_solver("sdnet").matrix(SUBDOMAIN.interior)
 
 
 @pytest.mark.parametrize("name", ["linear", "sdnet"])

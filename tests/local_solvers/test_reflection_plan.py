@@ -60,7 +60,7 @@ def test_the_shipped_linear_network_is_reflected_and_equal_to_its_dense_product(
     points = getattr(solver.subdomain, name)
     plan = solver.plan(points, device=CPU, dtype=dtype)
     assert isinstance(plan, ReflectionPlan)
-    dense = LinearPlan(solver.operator(points), device=CPU, dtype=dtype)
+    dense = LinearPlan(solver.matrix(points), device=CPU, dtype=dtype)
     g = perimeters(5, solver.subdomain.cells, dtype)
     assert_equal_to_rounding(apply(plan, g, len(points)), apply(dense, g, len(points)))
 

@@ -50,7 +50,7 @@ def test_fresh_problems_are_solved_as_the_card_says(fresh, name, size, greatest)
 def test_the_compiled_linear_model_is_close_to_the_exact_operator():
     solver = load_local_solver("laplace")
     exact = ExactSolver(LAPLACE, solver.subdomain).operator[1:-1, 1:-1].reshape(961, 128)
-    difference = solver.operator(solver.subdomain.interior) - exact
+    difference = solver.matrix(solver.subdomain.interior) - exact
     # White noise of unit size on 124 nodes: 11 times the root mean square difference of a weight.
     assert np.sqrt((difference**2).mean()) < 2.5e-5 / 11
     assert np.abs(difference).max() < 1e-4

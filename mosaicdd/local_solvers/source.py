@@ -1,0 +1,140 @@
+"""What a source ``f`` adds to a local solve, ``w = A^-1 f`` with zero perimeter values.
+
+It does not depend on the iteration, so it is computed once per subdomain, by the exact discrete
+operator: one product with a small matrix, which no network could undercut. A block's part of ``f`` is
+sampled by the rank that needs it; nobody holds the whole.
+
+Shape letters: ``B`` subdomains, ``Q`` query points, ``n`` problems, ``I = (m - 1)**2`` inner nodes.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.transfer import Batch, batch_shape, batches
+from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.problem import Problem
+
+_BATCH = 512  # subdomains whose sources are copied at a time
+
+
+class Source:
+    """The source of a problem, cut into subdomains.
+
+    Parameters
+    ----------
+    problem
+        That has a source; `update` puts another of the same domain in its place.
+    grid, subdomain
+        Where it is sampled, and the square that it is cut into.
+    """
+
+    def __init__(self, problem: Problem, grid: Grid, subdomain: Subdomain):
+        self.grid = grid
+        self.subdomain = subdomain
+        self.problem = problem
+        self.version = 0
+
+    def update(self, problem: Problem) -> None:
+        """Take the source of another problem from now on."""
+        self.problem = problem
+        self.version += 1
+
+    def on(self, block: Block, *, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+        """Sample ``f`` at the nodes of a block's region: ``(n or 1, rows, columns)``."""
+        part = tuple(
+            slice(first, first + cells + 1)
+            for first, cells in zip(block.origin, block.cells, strict=True)
+        )
+        values = self.problem.source_at(self.grid, part)
+        if values is None:
+            values = np.zeros((1, *(p.stop - p.start for p in part)))
+        return torch.as_tensor(values).to(device=device, dtype=dtype)
+
+
+class BlockSource:
+    """``w`` at fixed query points in the subdomains of a block.
+
+    Parameters
+    ----------
+    points
+        Nodes inside a subdomain, ``(Q, 2)`` integers.
+    weights
+        ``(Q,)`` factors, as of a partition of unity.
+    kept
+        Whether ``w`` of all subdomains is kept from its first use on, ``Q`` values each: for points
+        that are asked for in every iteration.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        block: Block,
+        points: np.ndarray,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: np.ndarray | None = None,
+        kept: bool = False,
+    ):
+        operator = source_operator(source.problem.operator, source.subdomain)
+        m = source.subdomain.cells
+        rows = operator[(points[:, 0] - 1) * (m - 1) + points[:, 1] - 1]  # (Q, I)
+        if weights is not None:
+            rows = np.asarray(weights)[:, None] * rows
+        self._tensors = {"device": device, "dtype": dtype}
+        self._operator = torch.as_tensor(np.ascontiguousarray(rows.T)).to(**self._tensors)  # (I, Q)
+        self._source = source
+        self._block = block
+        self._m, self._s = m, block.lattice.spacing
+        self._kept = kept
+        self._version: int | None = None
+        self._patches: torch.Tensor | None = None
+        self._values: torch.Tensor | None = None
+
+    def add(self, batch: Batch, out: torch.Tensor) -> None:
+        """Add ``w`` of a batch to values ``(B, Q)``, problem by problem."""
+        if self._version != self._source.version:
+            self._load()
+        rows, columns = batch
+        values = out.view(-1, *batch_shape(batch), out.shape[1])
+        if self._values is not None:
+            values += self._values[:, rows, columns]
+            return
+        patches = self._patches[:, rows, columns]  # (n or 1, rows, columns, m - 1, m - 1)
+        for i in range(0, values.shape[1]):  # a row of subdomains at a time
+            w = patches[:, i].flatten(2) @ self._operator
+            values[:, i] += w
+
+    def _load(self) -> None:
+        """Sample the source, and solve for it where the results are kept."""
+        f = self._source.on(self._block, **self._tensors)
+        inside = self._m - 1
+        patches = f[:, 1:, 1:].unfold(1, inside, self._s).unfold(2, inside, self._s)
+        self._version = self._source.version
+        self._patches, self._values = patches, None
+        if not self._kept:
+            return
+        shape = *patches.shape[:3], self._operator.shape[1]
+        values = torch.zeros(shape, **self._tensors)
+        for batch in batches(tuple(slice(0, n) for n in shape[1:3]), _BATCH):
+            self.add(batch, values[:, *batch].reshape(-1, shape[3]))
+        self._values, self._patches = values, None
+
+
+@lru_cache(maxsize=4)
+def source_operator(operator: EllipticOperator, subdomain: Subdomain) -> np.ndarray:
+    """Return ``A^-1`` inside a subdomain, ``(I, I)``: values for unit sources, row by row.
+
+    Once per process: some problems are solved again and again.
+    """
+    m = subdomain.cells
+    system = DirichletSystem(operator, Grid((m, m), subdomain.spacing))
+    inverse = subdomain.spacing**2 * np.linalg.inv(system.matrix.toarray())
+    inverse.flags.writeable = False
+    return inverse

@@ -1,0 +1,141 @@
+"""How fast the two-level iteration converges for an operator, and what follows from it.
+
+The eigenvalues of the iteration with the exact local solver are measured once per operator, by a few
+steps of Arnoldi's method on a small lattice: they do not depend on the domain's size. From them come
+the number of coarse nodes, the way to drive the iteration, its relaxation factors, and how much of an
+error one iteration sees.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.schwarz.acceleration import chebyshev_factors
+from mosaicdd.schwarz.method import Method
+from mosaicdd.schwarz.settings import SolveSettings
+
+_LATTICE = 8  # lattice cells along a side of the small lattice
+_STEPS = 12
+_CYCLE = 3  # relaxed steps after a plain one
+_SLOW = 0.25  # contraction per iteration above which the cycle is not worth it
+_FINER = 2  # coarse nodes per lattice cell where one is too few
+_SAFETY = 1.5  # at least, of an error estimate: single errors fade slower than the mean
+
+# Laplace's, as `measure_spectrum` finds it on larger lattices, where errors below -0.1 hardly occur;
+# measured anew by a test.
+_LAPLACE = (-0.1, 0.23)
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How the two-level iteration of an operator is driven.
+
+    Parameters
+    ----------
+    points
+        Coarse nodes per lattice cell along a line.
+    acceleration
+        ``"chebyshev"`` or ``"gmres"``.
+    factors
+        Relaxation factors of the Chebyshev cycle.
+    safety
+        ``1 / (1 - rho)``: the error is at most so many times the update of one iteration.
+    """
+
+    points: int
+    acceleration: str
+    factors: tuple[float, ...]
+    safety: float
+
+
+def scheme_of(operator: EllipticOperator, subdomain: Subdomain) -> Scheme:
+    """Return the scheme for an operator on subdomains of this kind; measured once per process."""
+    if operator.symmetric and operator.scale_free:
+        return Scheme(1, "chebyshev", _cycle(*_LAPLACE), _SAFETY)
+    return _measured(operator, subdomain)
+
+
+@lru_cache(maxsize=64)
+def _measured(operator: EllipticOperator, subdomain: Subdomain) -> Scheme:
+    eigenvalues = measure_spectrum(operator, subdomain, 1)
+    factors = _cycle(eigenvalues.real.min(), eigenvalues.real.max())
+    damped = np.prod([1 - omega * (1 - eigenvalues) for omega in factors], axis=0)
+    if np.abs(damped).max() ** (1 / len(factors)) <= _SLOW:
+        return Scheme(1, "chebyshev", factors, _safety(eigenvalues))
+    eigenvalues = measure_spectrum(operator, subdomain, _FINER)
+    return Scheme(_FINER, "gmres", (1.0,), _safety(eigenvalues))
+
+
+def _cycle(low: float, high: float) -> tuple[float, ...]:
+    """First a plain step, which leaves nothing of what the coarse space holds; then the others."""
+    return (1.0, *chebyshev_factors(low, high, _CYCLE))
+
+
+def _safety(eigenvalues: np.ndarray) -> float:
+    return max(_SAFETY, 1 / (1 - min(np.abs(eigenvalues).max(), 0.95)))
+
+
+def measure_spectrum(
+    operator: EllipticOperator,
+    subdomain: Subdomain,
+    points: int,
+    *,
+    cells: int = _LATTICE,
+    steps: int = _STEPS,
+) -> np.ndarray:
+    """Return Ritz values of the two-level iteration on a lattice of ``cells`` x ``cells``.
+
+    Parameters
+    ----------
+    points
+        Coarse nodes per lattice cell along a line.
+    steps
+        Of Arnoldi's method, from random values.
+    """
+    side = cells * subdomain.cells // 2
+    lattice = Lattice(Grid((side, side), subdomain.spacing), subdomain)
+    block = Block.whole(lattice)
+    settings = SolveSettings()
+    iterate = Method(
+        Ranks.alone(), block, ExactSolver(operator, subdomain), settings, points
+    ).iterate
+    image = Interface(block, device=settings.device, dtype=settings.dtype)
+    owned = image.ownership().flat
+    generator = torch.Generator().manual_seed(0)
+    vector = torch.randn(len(owned), generator=generator, dtype=owned.dtype) * owned
+    _same_at_nodes(image.like(vector))
+    basis, hessenberg = [], np.zeros((steps + 1, steps))
+    norm = _norm(vector, owned)
+    for k in range(steps):
+        basis.append(vector / norm)
+        iterate(image.like(basis[k]), image)
+        vector = image.flat.clone()
+        for _ in range(2):
+            for j, other in enumerate(basis):
+                part = float(torch.dot(vector * owned, other))
+                hessenberg[j, k] += part
+                vector -= part * other
+        norm = hessenberg[k + 1, k] = _norm(vector, owned)
+        if norm < 1e-10:
+            return np.linalg.eigvals(hessenberg[: k + 1, : k + 1])
+    return np.linalg.eigvals(hessenberg[:steps])
+
+
+def _norm(vector: torch.Tensor, owned: torch.Tensor) -> float:
+    return float((vector * owned).norm())
+
+
+def _same_at_nodes(v: Interface) -> None:
+    """Give both copies of each lattice node the value that counts."""
+    s = v.block.lattice.spacing
+    v.lines[1][:, :, ::s] = v.lines[0][:, :, ::s].mT
