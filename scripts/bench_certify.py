@@ -59,7 +59,7 @@ def main(sizes: list[int]) -> None:
     torch.set_num_threads(1)
     rows = []
     for cells in sizes:
-        system = DirichletSystem(LAPLACE, (cells, cells))
+        system = DirichletSystem(LAPLACE.at(), Grid((cells, cells), 1.0))
         for label, make in _DATA.items():
             boundary = make(Grid((cells, cells), 0.5 / 32))
             problem = [f"{cells} x {cells}", label]
@@ -93,7 +93,7 @@ def _certified(name: str, boundary: Boundary, system: DirichletSystem) -> list[s
 
 def _multigrid(boundary: Boundary) -> list[str]:
     start = time.perf_counter()
-    system = DirichletSystem(LAPLACE, boundary.shape)
+    system = DirichletSystem(LAPLACE.at(), Grid(boundary.shape, 1.0))
     field = boundary.impose(np.zeros([cells + 1 for cells in boundary.shape]))
     multigrid = MultigridSolver(system, _CERTIFY)
     values = multigrid.solve(system.right_hand_side(field))

@@ -10,6 +10,7 @@ from tables import publish, table
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import StoppingRule
@@ -43,7 +44,7 @@ def _error(name: str, cells: int, data: dict) -> tuple[float, int]:
     )
     settings = SolveSettings(stopping=StoppingRule(rtol=_RTOL[name]))
     solution = schwarz_solver(solver, (cells, cells), settings).solve(boundary)
-    truth = solve_by_sine_transform(LAPLACE, boundary)
+    truth = solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
     return abs(solution.field.numpy() - truth).mean(), solution.iterations
 
 

@@ -15,6 +15,7 @@ from tables import publish, table
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
@@ -50,7 +51,9 @@ def _to_mae(name: str, cells: int, mae: float, settings: dict) -> tuple[Outcome,
     boundary = Boundary.of_gaussian_process(grid, seed=0)
     rule = StoppingRule(mae=mae, max_iterations=100_000)
     schwarz = schwarz_solver(solver, (cells, cells), SolveSettings(stopping=rule, **settings))
-    reference = schwarz.reference(solve_by_sine_transform(LAPLACE, boundary))
+    reference = schwarz.reference(
+        solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
+    )
     start = time.perf_counter()
     solution = schwarz.solve(boundary, reference=reference)
     return solution, time.perf_counter() - start

@@ -33,6 +33,7 @@ from mosaicdd.parallel.machine import device_of_rank
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip
@@ -139,7 +140,9 @@ class _Problem:
         self._boundary = ranks.on_root(lambda: Boundary.of_gaussian_process(lattice.grid, seed=0))
         self._truth = None
         if settings.stopping.mae is not None and ranks.is_root:
-            self._truth = solve_by_sine_transform(LAPLACE, self._boundary)
+            self._truth = solve_by_sine_transform(
+                Problem(self._boundary.shape, LAPLACE, sides=self._boundary)
+            )
 
     def run(self) -> dict:
         """Return status, iterations, seconds in all, of the iterations, and of the parts."""

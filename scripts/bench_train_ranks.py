@@ -20,6 +20,7 @@ from train_command import seconds_to, train
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary_spec import boundaries_of_spec
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import StoppingRule
@@ -68,7 +69,11 @@ def _error(model: Path, size: int) -> float:
     grid = Grid((size, size), solver.subdomain.spacing)
     (boundary,) = boundaries_of_spec("expr:sin(2*pi*x)", grid)
     field = schwarz.solve(boundary).field.numpy()
-    return float(abs(field - solve_by_sine_transform(LAPLACE, boundary)).mean())
+    return float(
+        abs(
+            field - solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
+        ).mean()
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.engine import Engine
@@ -16,7 +16,11 @@ BATCH = {"cpu": 4096, "cuda": 65536}  # subdomains per call, as ``mosaicdd solve
 
 def local_solver(name: str) -> LocalSolver:
     """Return the exact local solver or a shipped model."""
-    return ExactSolver(LAPLACE, Subdomain()) if name == "exact" else load_local_solver(name)
+    return (
+        ExactSolver(LAPLACE.at(), Subdomain())
+        if name == "exact"
+        else find_local_solver(name).as_trained()
+    )
 
 
 def schwarz_solver(

@@ -23,6 +23,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem as BoundaryValueProblem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
@@ -136,7 +137,7 @@ def solve(problem: Problem, ranks: Ranks) -> Outcome:
     settings = SolveSettings(stopping=stopping, **problem.method)
     boundary = problem.boundary()
     solution = Engine(ranks, lattice, solver, settings).solve(boundary)
-    truth = solve_by_sine_transform(LAPLACE, boundary)
+    truth = solve_by_sine_transform(BoundaryValueProblem(boundary.shape, LAPLACE, sides=boundary))
     difference = solution.field.numpy() - truth[solution.place]
     squares = ranks.sum(np.array([np.square(difference).sum()]))[0]
     inside = truth[1:-1, 1:-1]

@@ -29,6 +29,7 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
@@ -174,7 +175,7 @@ def make_solver(make_ranks):
         return Engine(
             ranks or make_ranks(alone=True),
             lattice,
-            local_solver or ExactSolver(LAPLACE, lattice.subdomain),
+            local_solver or ExactSolver(LAPLACE.at(), lattice.subdomain),
             SolveSettings(stopping=StoppingRule(**{"rtol": 1e-10} | given), **settings),
             window=window,
         )
@@ -188,7 +189,7 @@ def problem():
 
     def make(lattice, seed=0):
         boundary = Boundary.of_gaussian_process(lattice.grid, seed=seed, noise=0.05)
-        return boundary, solve_by_sine_transform(LAPLACE, boundary)
+        return boundary, solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
 
     return make
 

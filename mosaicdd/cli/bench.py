@@ -45,7 +45,7 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
 
     from mosaicdd.lattice.subdomain import Subdomain
     from mosaicdd.local_solvers.exact import ExactSolver
-    from mosaicdd.local_solvers.loading import load_local_solver
+    from mosaicdd.local_solvers.loading import find_local_solver
     from mosaicdd.parallel.machine import device_of_rank
     from mosaicdd.planning.measure import Measurement
     from mosaicdd.planning.rates import write_rates
@@ -54,8 +54,8 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
 
     def load():
         if local_solver == "exact":
-            return ExactSolver(LAPLACE, Subdomain())
-        return load_local_solver(local_solver)
+            return ExactSolver(LAPLACE.at(), Subdomain())
+        return find_local_solver(local_solver).as_trained()
 
     torch.set_num_threads(threads_per_rank())
     with bad_input("-o"):

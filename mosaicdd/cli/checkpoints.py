@@ -43,7 +43,7 @@ class Checkpoints:
         edges = hashlib.sha256(b"".join(getattr(boundary, e).tobytes() for e in boundary.EDGES))
         self._problem = {
             "cells": f"{nx}x{ny}",
-            "pde": local_solver.equation.name,
+            "pde": "laplace",
             "local solver": local_solver.name,
             "levels": settings.levels,
             "sweep": settings.sweep,

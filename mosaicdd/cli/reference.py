@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mosaicdd.problems.equations import equation
 from mosaicdd.problems.expressions import Expression
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
@@ -24,8 +24,9 @@ def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, 
         file does not hold all of the nodes.
     """
     if spec in REFERENCES:
-        pde = equation(str(solution.attributes.get("pde")))
-        return REFERENCES[spec](pde, solution.boundary)[solution.window.place], spec
+        grid, boundary = solution.grid, solution.boundary
+        problem = Problem(grid.shape, str(solution.attributes.get("pde")), sides=boundary)
+        return REFERENCES[spec](problem, grid)[solution.window.place], spec
     if spec.startswith("expr:"):
         return _evaluate(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
     several = read_solution(spec).problems > 1

@@ -20,11 +20,12 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.base import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.guarded import GuardedSolver
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.local_solvers.self_test import require_self_test
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.boundary_spec import boundaries_of_spec, is_file
 from mosaicdd.problems.equations import Equation, equation
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.inputs import read_boundaries, read_points
@@ -188,7 +189,9 @@ def solve(
         values_at = schwarz.plan_points(on_grid(places, lattice.grid)) if points else None
     truth = None
     if until_mae is not None:
-        field = REFERENCES[reference](solver.equation, data) if ranks.is_root else None
+        field = (
+            REFERENCES[reference](Problem(data.shape, pde, sides=data)) if ranks.is_root else None
+        )
         truth = schwarz.reference(field)
     checkpoints = Checkpoints(output, ranks, lattice, settings, solver, data)
     begin, history = None, None
@@ -273,8 +276,8 @@ def _bytes_of_rank(lattice: Lattice, dtype: torch.dtype, ranks: int) -> int:
 
 def _local_solver(name: str, needed: Equation, *, tested: bool, guarded: bool) -> LocalSolver:
     if name == "exact":
-        return ExactSolver(needed, Subdomain())
-    solver = load_local_solver(name, needed)
+        return ExactSolver(needed.at(), Subdomain())
+    solver = find_local_solver(name).as_trained()
     if tested:
         require_self_test(solver)
     return GuardedSolver(solver) if guarded else solver

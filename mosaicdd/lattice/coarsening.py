@@ -66,7 +66,7 @@ class Coarsening:
         """Return the numbers of the unknowns that the sweep of a block's subdomains computes."""
         numbers = self.parts(torch.arange(self.size)[None])
         places = self._touched(block)
-        chosen = [part[0][..., *place].reshape(-1) for part, place in zip(numbers, places, strict=True)]
+        chosen = [part[0][*place].reshape(-1) for part, place in zip(numbers, places, strict=True)]
         return torch.cat(chosen).numpy()
 
     def _touched(self, block: Block) -> list[tuple[slice, ...]]:
@@ -75,7 +75,9 @@ class Coarsening:
         cells = [slice(a - 1, b) for a, b in zip(block.start, block.stop, strict=True)]
         return [tuple(nodes), (nodes[0], cells[1]), (nodes[1], cells[0])]
 
-    def sample(self, v: Interface, out: torch.Tensor, *, minus: Interface | None = None, alone: bool):
+    def sample(
+        self, v: Interface, out: torch.Tensor, *, minus: Interface | None = None, alone: bool
+    ):
         """Write values at the touched coarse nodes of a block, ``(n, touched)``.
 
         Parameters

@@ -100,6 +100,12 @@ class NetworkModel:
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return NetworkSolver(self.name, needed, subdomain, self.network, self.card, source)
 
+    def as_trained(self) -> NetworkSolver:
+        """Return the network as a solver of what it was trained for, without a source."""
+        return NetworkSolver(
+            self.name, self._operator, self.card.subdomain, self.network, self.card
+        )
+
 
 def find_local_solver(name_or_path: str) -> LocalSolver:
     """Return a local solver: ``"exact"``, or the network of a shipped model's name or a model file.

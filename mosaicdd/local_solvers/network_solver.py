@@ -15,8 +15,8 @@ from mosaicdd.local_solvers.base import OutsideRange, Plan
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.point_plan import PointPlan
 from mosaicdd.local_solvers.reflection_plan import linear_plan
-from mosaicdd.local_solvers.spectrum_range import SpectrumRange
 from mosaicdd.local_solvers.source import Source
+from mosaicdd.local_solvers.spectrum_range import SpectrumRange
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
 
@@ -108,9 +108,7 @@ class NetworkSolver:
             If the network is not linear in the perimeter values.
         """
         if not self.linear:
-            raise TypeError(
-                f"{self.name} is not linear in the perimeter values: it has no matrix"
-            )
+            raise TypeError(f"{self.name} is not linear in the perimeter values: it has no matrix")
         network = copy.deepcopy(self.network).to("cpu", torch.float64)
         rows = network.prepare(torch.as_tensor(unit_points(points, self.subdomain)))
         return Lifting(self.operator, self.subdomain, self.card.lifting_degree).compile(

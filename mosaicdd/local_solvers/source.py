@@ -107,7 +107,7 @@ class BlockSource:
             values += self._values[:, rows, columns]
             return
         patches = self._patches[:, rows, columns]  # (n or 1, rows, columns, m - 1, m - 1)
-        for i in range(0, values.shape[1]):  # a row of subdomains at a time
+        for i in range(values.shape[1]):  # a row of subdomains at a time
             w = patches[:, i].flatten(2) @ self._operator
             values[:, i] += w
 

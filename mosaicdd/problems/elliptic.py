@@ -57,9 +57,14 @@ class EllipticOperator:
         return self.by == self.bx == 0.0
 
     @property
+    def reflective(self) -> bool:
+        """Whether reflections in both axes leave ``A`` as it is, so that sines are eigenvectors."""
+        return self.self_adjoint and self.axy == 0.0
+
+    @property
     def symmetric(self) -> bool:
         """Whether the eight symmetries of the square leave ``A`` as it is."""
-        return self.self_adjoint and self.axy == 0.0 and self.ayy == self.axx
+        return self.reflective and self.ayy == self.axx
 
     @property
     def scale_free(self) -> bool:

@@ -11,13 +11,13 @@ from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.problems.problem import Problem
 
 
-def solve_by_multigrid(problem: Problem, grid: Grid, number: int = 0) -> np.ndarray:
+def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
     """Solve by pyAMG to a checked relative residual of 1e-10.
 
     Parameters
     ----------
     grid
-        Of the problem's cells.
+        Of the problem's cells; by default its domain's own.
     number
         Which of several problems.
 
@@ -35,7 +35,7 @@ def solve_by_multigrid(problem: Problem, grid: Grid, number: int = 0) -> np.ndar
 
 
 def solve_and_count_by_multigrid(
-    problem: Problem, grid: Grid, number: int = 0
+    problem: Problem, grid: Grid | None = None, number: int = 0
 ) -> tuple[np.ndarray, int]:
     """Solve as `solve_by_multigrid`; return the number of iterations, too."""
     multigrid: list[MultigridSolver] = []
@@ -47,7 +47,7 @@ def solve_and_count_by_multigrid(
     return _solved(problem, grid, number, solve), multigrid[0].iterations
 
 
-def solve_directly(problem: Problem, grid: Grid, number: int = 0) -> np.ndarray:
+def solve_directly(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
     """Solve by a sparse LU factorisation (SuperLU); for up to some 10^6 nodes.
 
     Returns
@@ -58,7 +58,9 @@ def solve_directly(problem: Problem, grid: Grid, number: int = 0) -> np.ndarray:
     return _solved(problem, grid, number, lambda system, b: system.solve(b))
 
 
-def solve_by_sine_transform(problem: Problem, grid: Grid, number: int = 0) -> np.ndarray:
+def solve_by_sine_transform(
+    problem: Problem, grid: Grid | None = None, number: int = 0
+) -> np.ndarray:
     """Solve directly: the fast sine transform diagonalises a stencil symmetric in both axes.
 
     Returns
@@ -74,16 +76,13 @@ def solve_by_sine_transform(problem: Problem, grid: Grid, number: int = 0) -> np
 
     def solve(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
         stencil = system.stencil
-        mirrored = stencil[::-1], stencil[:, ::-1]
-        if not all(np.array_equal(stencil, other) for other in mirrored):
+        if not problem.operator.reflective:
             raise ValueError(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
                 "transform needs; take the reference pyamg or direct"
             )
-        y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in grid.shape)
+        y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in system.shape)
         symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
-        if stencil[0, 0]:
-            symbol += stencil[0, 0] * y[:, None] * x
         transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
         transformed /= symbol
         return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
@@ -93,11 +92,12 @@ def solve_by_sine_transform(problem: Problem, grid: Grid, number: int = 0) -> np
 
 def _solved(
     problem: Problem,
-    grid: Grid,
+    grid: Grid | None,
     number: int,
     solve: Callable[[DirichletSystem, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """Return the field of one problem, its inner nodes solved for."""
+    grid = grid or problem.domain.grid()
     field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
     source = problem.source_at(grid, tuple(slice(0, nodes) for nodes in grid.nodes))
     system = DirichletSystem(problem.operator, grid)

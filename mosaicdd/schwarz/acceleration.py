@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.schwarz.iteration import Iteration
-from mosaicdd.schwarz.stopping import CONVERGED, Monitor
+from mosaicdd.schwarz.stopping import Monitor
 
 _RESTART = 30
 
@@ -139,7 +139,9 @@ def _cycle(
         hessenberg[:, : k + 2, k] = _orthogonalise(basis, k + 1, owned, monitor)
         if not np.isfinite(hessenberg[running]).all():
             return monitor.predict(np.full(count, np.nan))
-        solved = [_least_squares(h[: k + 2, : k + 1], b) for h, b in zip(hessenberg, beta, strict=True)]
+        solved = [
+            _least_squares(h[: k + 2, : k + 1], b) for h, b in zip(hessenberg, beta, strict=True)
+        ]
         predicted = np.array([minimum for _, minimum in solved])
         failures = monitor.predict(predicted)
         enough = [

@@ -56,9 +56,7 @@ def coarse_solver(
     operator
         Whose symmetries the coarse operator has.
     """
-    stencil = operator.stencil(1.0) if operator.scale_free else None
-    mirrored = operator.self_adjoint and (stencil is None or not operator.axy)
-    if coarsening.points > 1 or not mirrored:
+    if coarsening.points > 1 or not operator.reflective:
         matrix = assemble(block, coarsening, responses)
         return ReplicatedSolve(ranks, block, coarsening, _factorised(matrix), problems, clock)
     symbol = sine_symbol(block, responses)

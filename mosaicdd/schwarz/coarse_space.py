@@ -124,5 +124,3 @@ def hat_responses(
     known, inside = known[:, kept], weights * inside[:, kept]
     missing = inside.T - known.T @ responses.double().cpu().numpy()
     return responses + torch.as_tensor(np.linalg.pinv(known.T) @ missing).to(responses)
-
-

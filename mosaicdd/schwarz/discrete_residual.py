@@ -1,6 +1,6 @@
 """The discrete PDE residual of a filled field, computed where the field lies.
 
-It needs no reference and no estimate: ``|A u| / |b|`` for the system ``A u = b`` of the nodes inside
+It needs no reference and no estimate: ``|b - A u| / |b|`` for the system ``A u = b`` of the nodes inside
 the domain, added up strip by strip while the field is filled.
 """
 
@@ -9,50 +9,108 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.local_solvers.source import Source
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.equations import Equation
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.schwarz.fill import Strip
 
 _PIECE = 2**15  # values worked on at a time
 
 
 class DiscreteResidual:
-    """Adds up the squares of ``A u`` over strips of the field, for each problem."""
+    """Adds up the squares of ``b - A u`` over strips of the field, for each problem."""
 
-    def __init__(self, ranks: Ranks, whole: Grid, equation: Equation, problems: int = 1):
+    def __init__(
+        self,
+        ranks: Ranks,
+        whole: Grid,
+        operator: EllipticOperator,
+        source: Source | None = None,
+        problems: int = 1,
+    ):
         self._ranks = ranks
-        self._nodes = whole.nodes
-        self._system = DirichletSystem(equation, whole.shape)
+        self._grid = whole
+        self._system = DirichletSystem(operator, whole)
+        self._source = source
+        self._problems = problems
         self._squares = np.zeros(problems)
+        self._places: list[Slices] = []
 
     def add(self, strip: Strip) -> None:
         """Take the owned nodes of a strip into account that lie inside the domain."""
         rows, columns = (
             slice(inner.start + (place.start == 0), inner.stop - (place.stop == nodes))
-            for inner, place, nodes in zip(strip.inner, strip.place, self._nodes, strict=True)
+            for inner, place, nodes in zip(strip.inner, strip.place, self._grid.nodes, strict=True)
         )
         if rows.stop <= rows.start:
             return
+        top, left = (
+            place.start - inner.start for place, inner in zip(strip.place, strip.inner, strict=True)
+        )
+        across = slice(left + columns.start, left + columns.stop)
+        if self._source is not None:
+            self._places.append((slice(top + rows.start, top + rows.stop), across))
         step = max(1, _PIECE // ((columns.stop - columns.start) * len(strip.values)))
         for start in range(rows.start, rows.stop, step):
             stop = min(start + step, rows.stop)
             part = strip.values[:, start - 1 : stop + 1, columns.start - 1 : columns.stop + 1]
-            self._squares += self._square(part)
+            residual = self._system.apply(part.movedim(0, -1)).double()
+            if self._source is not None:
+                f = self._scaled_source((slice(top + start, top + stop), across))
+                residual -= torch.from_numpy(f).movedim(0, -1).to(residual)
+            self._squares += residual.square().sum(dim=(0, 1)).cpu().numpy()
 
-    def _square(self, field: torch.Tensor) -> np.ndarray:
-        """Return the sum of squares of ``A u`` for ``(n, rows, columns)`` with the nodes around."""
-        residual = self._system.apply(field.movedim(0, -1)).double()
-        return residual.square().sum(dim=(0, 1)).cpu().numpy()
+    def _scaled_source(self, place: Slices) -> np.ndarray:
+        """Return the source times the squared spacing, ``(n or 1, rows, columns)``."""
+        f = self._source.problem.source_at(self._grid, place)
+        return self._grid.spacing**2 * f if f is not None else np.zeros((1, 1, 1))
 
     def relative(self, boundaries: Sequence[Boundary]) -> np.ndarray:
-        """Return ``|A u| / |b|`` of each problem, and begin anew.
+        """Return ``|b - A u| / |b|`` of each problem, and begin anew.
 
-        For boundary data without any effect (``b = 0``) it is ``|A u|``.
+        For data without any effect (``b = 0``) it is ``|A u|``.
         """
-        squares = self._ranks.sum(self._squares)
-        self._squares = np.zeros_like(squares)
-        norms = self._system.right_hand_side_norms(boundaries)
+        if self._source is None:
+            squares = self._ranks.sum(self._squares)
+            norms = self._system.right_hand_side_norms(boundaries)
+        else:
+            sums = self._ranks.sum(np.stack([self._squares, self._squares_of_b(boundaries)]))
+            squares, norms = sums[0], np.sqrt(sums[1])
+        self._squares = np.zeros(self._problems)
+        self._places = []
         return np.sqrt(squares) / np.where(norms > 0, norms, 1.0)
+
+    def _squares_of_b(self, boundaries: Sequence[Boundary]) -> np.ndarray:
+        """Return the sum of the squares of ``b`` over the nodes of all strips, ``(n,)``."""
+        terms = self._system.edge_terms(boundaries)
+        total = np.zeros(self._problems)
+        for rows, columns in self._places:
+            step = max(1, _PIECE // (columns.stop - columns.start))
+            for start in range(rows.start, rows.stop, step):
+                piece = slice(start, min(start + step, rows.stop)), columns
+                shape = (self._problems, *(part.stop - part.start for part in piece))
+                b = np.broadcast_to(self._scaled_source(piece), shape).copy()
+                for place, values in terms:
+                    _add_common(b, piece, values, place)
+                total += np.einsum("nij,nij->n", b, b)
+        return total
+
+
+def _add_common(b: np.ndarray, piece: Slices, values: np.ndarray, place: Slices) -> None:
+    """Add values ``(rows, columns, n)`` of a place where it meets a piece ``(n, rows, columns)``."""
+    low = [max(a.start, c.start) for a, c in zip(piece, place, strict=True)]
+    high = [min(a.stop, c.stop) for a, c in zip(piece, place, strict=True)]
+    if any(a >= c for a, c in zip(low, high, strict=True)):
+        return
+    here, there = (
+        tuple(
+            slice(a - part.start, c - part.start)
+            for a, c, part in zip(low, high, where, strict=True)
+        )
+        for where in (piece, place)
+    )
+    b[:, *here] += np.moveaxis(values[there], -1, 0)

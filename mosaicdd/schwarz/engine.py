@@ -11,14 +11,14 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.base import BoundSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.acceleration import CHEBYSHEV, gmres, stationary
+from mosaicdd.schwarz.acceleration import gmres, stationary
 from mosaicdd.schwarz.anderson import anderson
-from mosaicdd.schwarz.certify import Certifier
+from mosaicdd.schwarz.certify import Certifier, Driver
 from mosaicdd.schwarz.discrete_residual import DiscreteResidual
 from mosaicdd.schwarz.edge_error import EdgeError
 from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_errors
@@ -30,17 +30,12 @@ from mosaicdd.schwarz.node_residual import NodeResidual
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.range_check import subdomains_outside
+from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.window_fill import WindowFill
 
-_DRIVERS = {
-    "none": stationary,
-    "chebyshev": functools.partial(stationary, relaxation=CHEBYSHEV),
-    "gmres": gmres,
-    "anderson": anderson,
-}
 _PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
 Sink = Callable[[Iterator[Strip]], None]
@@ -76,7 +71,7 @@ class Engine:
         self,
         ranks: Ranks,
         lattice: Lattice,
-        local_solver: LocalSolver,
+        local_solver: BoundSolver,
         settings: SolveSettings,
         *,
         problems: int = 1,
@@ -100,6 +95,8 @@ class Engine:
         self.clock = clock or Stopwatch()
         self._ranks = ranks
         self._kind = {"device": settings.device, "dtype": settings.dtype}
+        self._scheme = scheme_of(local_solver.operator, local_solver.subdomain)
+        self.acceleration = settings.accelerate or self._default_acceleration(local_solver)
         self._outside_range = local_solver.outside_range(**self._kind)
         self.method = self._plan(local_solver, settings)
         self._exact = self._exact_method(local_solver)
@@ -115,21 +112,43 @@ class Engine:
         self.movement = InterfaceMovement(ranks, lattice, settings.halo_depth)
         self.layout = field_layout(ranks, lattice)
         self._discrete_residual = DiscreteResidual(
-            ranks, lattice.grid, local_solver.equation, problems
+            ranks, lattice.grid, local_solver.operator, local_solver.source, problems
         )
         self._edge_error = EdgeError(
             ranks, self.block, self._filling.local_solver, self._exact.local_solver, **self._kind
         )
 
-    def _plan(self, local_solver: LocalSolver, settings: SolveSettings) -> Method:
-        return Method(self._ranks, self.block, local_solver, settings, self.problems, self.clock)
+    def _plan(self, local_solver: BoundSolver, settings: SolveSettings) -> Method:
+        points = settings.coarse_points or self._scheme.points
+        shared = (settings, points, self.problems, self.clock)
+        return Method(self._ranks, self.block, local_solver, *shared)
 
-    def _exact_method(self, local_solver: LocalSolver) -> Method:
+    def _default_acceleration(self, local_solver: BoundSolver) -> str:
+        """Return what drives the iteration best, as far as the local solver allows it."""
+        settings = self.settings
+        krylov = self._scheme.acceleration == "gmres"
+        if settings.levels == 1 or (
+            krylov and not (local_solver.linear and settings.stopping.mae is None)
+        ):
+            return "none"
+        if krylov:
+            return "gmres"
+        # Factors above 1 magnify rounding, too. In float32 that is what ends large solves, after few
+        # iterations with or without them.
+        return "chebyshev" if settings.dtype == torch.float64 else "none"
+
+    def _driver(self, acceleration: str) -> Driver:
+        relaxed = functools.partial(stationary, relaxation=self._scheme.factors)
+        drivers = {"none": stationary, "chebyshev": relaxed, "gmres": gmres, "anderson": anderson}
+        return drivers[acceleration]
+
+    def _exact_method(self, local_solver: BoundSolver) -> Method:
         """Plan the two-level method with the exact local solver, if it is not planned yet."""
         settings = dataclasses.replace(self.settings, levels=2, sweep="additive")
         if type(local_solver) is ExactSolver and settings == self.settings:
             return self.method
-        return self._plan(ExactSolver(local_solver.equation, local_solver.subdomain), settings)
+        exact = ExactSolver(local_solver.operator, local_solver.subdomain, local_solver.source)
+        return self._plan(exact, settings)
 
     def reference(self, field: np.ndarray | None) -> Interface:
         """Hand every rank its part of a reference field, which the root alone needs to have."""
@@ -203,21 +222,26 @@ class Engine:
         monitor = Monitor(self._ranks, rule, v, reference=reference, **observers)
         if history is not None:
             monitor.history = history.followed_by(History())
-        drive = _DRIVERS[self.settings.acceleration]
-        v, statuses = drive(self.method.iterate, v, monitor)
-        histories, certificate = monitor.histories, None
-        if self.settings.certify is not None and statuses != ["interrupted"]:
+        v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
+        histories, certificates = monitor.histories, [None] * self.problems
+        if self.settings.certify is not None and "interrupted" not in statuses:
             monitor = Monitor(self._ranks, rule, v, **observers)
+            exactly = self._scheme.acceleration
+            if exactly == "chebyshev" and self.settings.dtype != torch.float64:
+                exactly = "none"
             certify = Certifier(
                 self._exact.iterate,
                 lambda v: self._residual_of_fill(v, boundaries),
-                CHEBYSHEV if self.settings.dtype == torch.float64 else (1.0,),
+                self._driver(exactly),
             )
-            v, status, certificate = certify(v, self.settings.certify, monitor)
-            statuses = [status]
-            histories = [histories[0].followed_by(monitor.history)]
+            v, statuses, certificates = certify(v, self.settings.certify, monitor)
+            histories = [
+                before.followed_by(after)
+                for before, after in zip(histories, monitor.histories, strict=True)
+            ]
         clock.append(time.perf_counter())
-        estimates = estimate_errors(self._exact.iterate, v, monitor, self._edge_error)
+        safety = self._scheme.safety
+        estimates = estimate_errors(self._exact.iterate, v, monitor, self._edge_error, safety)
         statuses = [
             self._judge(*problem)
             for problem in zip(statuses, estimates, monitor.sizes, strict=True)
@@ -235,7 +259,7 @@ class Engine:
                 residual=residuals[i],
                 discrete_residual=discrete_residuals[i],
                 error_estimate=estimates[i],
-                certificate=certificate,
+                certificate=certificates[i],
                 outside=None if outside is None else outside[i],
                 history=histories[i],
                 interface=v,
@@ -306,11 +330,11 @@ class Engine:
                     node_residual.add(strip)
             yield strip
 
-    def _residual_of_fill(self, v: Interface, boundaries: Sequence[Boundary]) -> float:
-        """Return the relative discrete residual of the only problem's field."""
+    def _residual_of_fill(self, v: Interface, boundaries: Sequence[Boundary]) -> np.ndarray:
+        """Return the relative discrete residual of each problem's field."""
         for _ in self._strips(v):
             pass
-        return float(self._discrete_residual.relative(boundaries)[0])
+        return self._discrete_residual.relative(boundaries)
 
     def _subdomains_outside(self, v: Interface) -> torch.Tensor | None:
         if self._outside_range is None:

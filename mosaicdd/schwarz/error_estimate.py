@@ -17,6 +17,7 @@ from mosaicdd.schwarz.edge_error import EdgeError
 from mosaicdd.schwarz.iteration import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
+
 @dataclass(frozen=True)
 class ErrorEstimate:
     """An estimated distance to the discrete solution.

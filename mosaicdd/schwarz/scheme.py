@@ -27,13 +27,18 @@ from mosaicdd.schwarz.settings import SolveSettings
 _LATTICE = 8  # lattice cells along a side of the small lattice
 _STEPS = 12
 _CYCLE = 3  # relaxed steps after a plain one
-_SLOW = 0.25  # contraction per iteration above which the cycle is not worth it
+_SLOW = 0.18  # contraction per iteration above which the cycle is not worth it (Laplace: 0.14)
+_FLOW = (
+    4.0  # Peclet number of a subdomain above which eigenvalues say little: errors are carried on
+)
+_LARGEST = 0.95  # eigenvalue that is reckoned with
 _FINER = 2  # coarse nodes per lattice cell where one is too few
-_SAFETY = 1.5  # at least, of an error estimate: single errors fade slower than the mean
+_SAFETY = 1.5  # of an error estimate: on larger lattices eigenvalues are a little larger
 
 # Laplace's, as `measure_spectrum` finds it on larger lattices, where errors below -0.1 hardly occur;
 # measured anew by a test.
 _LAPLACE = (-0.1, 0.23)
+_LAPLACE_SAFETY = 1.5  # rho = 1/3: single errors of a network fade by up to 0.25 per iteration
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,11 @@ class Scheme:
     points
         Coarse nodes per lattice cell along a line.
     acceleration
-        ``"chebyshev"`` or ``"gmres"``.
+        ``"chebyshev"`` or ``"gmres"``: what drives it best in float64.
     factors
         Relaxation factors of the Chebyshev cycle.
     safety
-        ``1 / (1 - rho)``: the error is at most so many times the update of one iteration.
+        ``1 / (1 - rho)``, and a margin: the error is at most so many times the update of one iteration.
     """
 
     points: int
@@ -61,7 +66,7 @@ class Scheme:
 def scheme_of(operator: EllipticOperator, subdomain: Subdomain) -> Scheme:
     """Return the scheme for an operator on subdomains of this kind; measured once per process."""
     if operator.symmetric and operator.scale_free:
-        return Scheme(1, "chebyshev", _cycle(*_LAPLACE), _SAFETY)
+        return Scheme(1, "chebyshev", _cycle(*_LAPLACE), _LAPLACE_SAFETY)
     return _measured(operator, subdomain)
 
 
@@ -70,10 +75,12 @@ def _measured(operator: EllipticOperator, subdomain: Subdomain) -> Scheme:
     eigenvalues = measure_spectrum(operator, subdomain, 1)
     factors = _cycle(eigenvalues.real.min(), eigenvalues.real.max())
     damped = np.prod([1 - omega * (1 - eigenvalues) for omega in factors], axis=0)
-    if np.abs(damped).max() ** (1 / len(factors)) <= _SLOW:
+    peclet = np.hypot(operator.by, operator.bx) * subdomain.size / min(operator.ayy, operator.axx)
+    if np.abs(damped).max() ** (1 / len(factors)) <= _SLOW and peclet <= _FLOW:
         return Scheme(1, "chebyshev", factors, _safety(eigenvalues))
     eigenvalues = measure_spectrum(operator, subdomain, _FINER)
-    return Scheme(_FINER, "gmres", (1.0,), _safety(eigenvalues))
+    factors = _cycle(eigenvalues.real.min(), min(eigenvalues.real.max(), _LARGEST))
+    return Scheme(_FINER, "gmres", factors, _safety(eigenvalues))
 
 
 def _cycle(low: float, high: float) -> tuple[float, ...]:
@@ -82,7 +89,7 @@ def _cycle(low: float, high: float) -> tuple[float, ...]:
 
 
 def _safety(eigenvalues: np.ndarray) -> float:
-    return max(_SAFETY, 1 / (1 - min(np.abs(eigenvalues).max(), 0.95)))
+    return _SAFETY / (1 - min(np.abs(eigenvalues).max(), _LARGEST))
 
 
 def measure_spectrum(

@@ -25,8 +25,12 @@ class SolveSettings:
         When ranks exchange within a sweep of phases: once per ``"iteration"`` or per ``"phase"``.
     accelerate
         ``"none"``: the iteration as it is; ``"chebyshev"``: relaxed by factors that take turns, for two
-        levels; ``"gmres"``: for linear local solvers; ``"anderson"``: for any. By default
-        ``"chebyshev"`` for two levels in float64, else ``"none"``.
+        levels; ``"gmres"``: for linear local solvers; ``"anderson"``: for any. By default what the
+        spectrum of the problem's iteration asks for: ``"chebyshev"`` in float64 where it is real and
+        small, ``"gmres"`` where it is not, ``"none"`` for one level.
+    coarse_points
+        Coarse nodes per lattice cell along a line; by default as many as that spectrum asks for, 1 or
+        2.
     certify
         Relative discrete residual to which the answer is driven with the exact local solver.
     batch_subdomains
@@ -51,6 +55,7 @@ class SolveSettings:
     sweep: str = "additive"
     sync: str = "iteration"
     accelerate: str | None = None
+    coarse_points: int | None = None
     certify: float | None = None
     stopping: StoppingRule = field(default_factory=StoppingRule)
     batch_subdomains: int = 4096
@@ -107,14 +112,6 @@ class SolveSettings:
             raise TypeError("an aim for the MAE needs --accelerate none, which measures it")
 
     @property
-    def acceleration(self) -> str:
-        """`accelerate`, or its default."""
-        # Factors above 1 magnify rounding, too. In float32 that is what ends large solves, after few
-        # iterations with or without them.
-        relaxed = self.levels == 2 and self.dtype == torch.float64
-        return self.accelerate or ("chebyshev" if relaxed else "none")
-
-    @property
     def takes_many(self) -> bool:
         """Whether several problems can be solved at once."""
-        return self.acceleration in ("none", "chebyshev") and self.certify is None
+        return self.accelerate != "anderson" and self.stopping.mae is None

@@ -34,7 +34,12 @@ class Sweep:
     """
 
     def __init__(
-        self, block: Block, plan: BlockPlan, settings: SolveSettings, problems: int, clock: Stopwatch
+        self,
+        block: Block,
+        plan: BlockPlan,
+        settings: SolveSettings,
+        problems: int,
+        clock: Stopwatch,
     ):
         y, x = block.region_subdomains
         self.largest = max(1, min(settings.batch_subdomains // problems, y * x))

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import equation
@@ -250,7 +251,7 @@ def _field_solver(
     settings: GenerationSettings, shape: tuple[int, int]
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function that fills the interior of fields ``(n, ny + 1, nx + 1)``."""
-    system = DirichletSystem(equation(settings.pde), shape)
+    system = DirichletSystem(equation(settings.pde).at(), Grid(shape, settings.subdomain.spacing))
     multigrid = MultigridSolver(system) if settings.method == "amg" else None
 
     def solve(fields: np.ndarray) -> np.ndarray:

@@ -283,7 +283,10 @@ def _card(
     ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
     perimeters = torch.from_numpy(dataset.boundary)
     lifting = Lifting(
-        equation(dataset.pde), dataset.subdomain, settings.lifting_degree, dtype=perimeters.dtype
+        equation(dataset.pde).at(),
+        dataset.subdomain,
+        settings.lifting_degree,
+        dtype=perimeters.dtype,
     )
     how = {"steps": trainer.step, "seconds": round(trainer.seconds, 1), "ranks": trainer.ranks.size}
     best = trainer.best

@@ -22,15 +22,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.taylor import Jet
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.equations import Equation
+from mosaicdd.problems.elliptic import EllipticOperator
 
 
 @dataclass(frozen=True)
-class EllipticOperator:
+class UnitOperator:
     """``D[u] = sum_k a_k d^2u/dx_k^2 + sum_k b_k du/dx_k + c u`` in coordinates of ``[-1, 1]``.
 
     Parameters
@@ -46,9 +47,22 @@ class EllipticOperator:
     zeroth: float = 0.0
 
     @classmethod
-    def of_equation(cls, equation: Equation) -> "EllipticOperator":
-        """Read the coefficients off an equation, whose operator is linear."""
-        return cls((float(equation.operator(1.0, 0.0)), float(equation.operator(0.0, 1.0))))
+    def of(cls, operator: EllipticOperator, subdomain: Subdomain) -> "UnitOperator":
+        """Return ``-A``, times the squared half side of a subdomain.
+
+        Raises
+        ------
+        ValueError
+            If ``A`` has a mixed derivative.
+        """
+        if operator.axy:
+            raise ValueError(
+                "the continuous residual has no mixed derivatives; train with residual 'discrete' or "
+                "'multilevel'"
+            )
+        half = subdomain.size / 2
+        first = (-operator.by * half, -operator.bx * half)
+        return cls((operator.ayy, operator.axx), first, -operator.c * half**2)
 
     @property
     def second_only(self) -> bool:
@@ -74,7 +88,7 @@ def data_loss(
 
 def pde_residual(
     network: torch.nn.Module,
-    operator: EllipticOperator,
+    operator: UnitOperator,
     g: torch.Tensor,
     points: torch.Tensor,
     laplacian: str = "taylor",
@@ -93,7 +107,7 @@ def pde_residual(
 
 
 def _double_backward(
-    network: torch.nn.Module, operator: EllipticOperator, g: torch.Tensor, points: torch.Tensor
+    network: torch.nn.Module, operator: UnitOperator, g: torch.Tensor, points: torch.Tensor
 ) -> Jet:
     """Differentiate twice by reverse mode, with each subdomain's own copy of the points."""
     copies = points.expand(len(g), *points.shape[-2:]).clone().requires_grad_()  # (B, Q, 2)
@@ -122,7 +136,7 @@ class GridResidual:
 
     def __init__(
         self,
-        equation: Equation,
+        operator: EllipticOperator,
         subdomain: Subdomain,
         nodes: int,
         multilevel: bool,
@@ -136,7 +150,7 @@ class GridResidual:
         # Full weighting, times 4: the stencil holds the squared spacing.
         self._restriction = 4 * torch.outer(hat, hat)[None, None]
         self._starts = m - self.positions  # of the window's halo, along an axis
-        self._system = DirichletSystem(equation, (m, m))
+        self._system = DirichletSystem(operator, Grid((m, m), subdomain.spacing))
         self._cells = m
         number = np.full((m + 1, m + 1), -1)
         number[tuple(subdomain.perimeter.T)] = np.arange(4 * m)

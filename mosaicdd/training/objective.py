@@ -6,8 +6,8 @@ Shape letters: ``B`` subdomains of this pass, ``P`` perimeter nodes, ``Q`` point
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.equations import Equation
-from mosaicdd.training.losses import EllipticOperator, GridResidual, data_loss, pde_residual
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
@@ -25,20 +25,20 @@ class Objective(torch.nn.Module):
     def __init__(
         self,
         network: torch.nn.Module,
-        equation: Equation,
+        operator: EllipticOperator,
         subdomain: Subdomain,
         settings: TrainingSettings,
     ):
         super().__init__()
         self.network = network
         self.signals = torch.nn.Parameter(next(network.parameters()).new_zeros(len(SIGNALS)))
-        self._operator = EllipticOperator.of_equation(equation)
+        self._operator = UnitOperator.of(operator, subdomain)
         self._settings = settings
         self.grid_residual = None
         if settings.residual != "continuous":
             # A linear network is evaluated on all nodes anyway.
             self.grid_residual = GridResidual(
-                equation,
+                operator,
                 subdomain,
                 0 if network.linear else settings.collocation,
                 settings.residual == "multilevel",

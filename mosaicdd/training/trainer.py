@@ -62,7 +62,7 @@ class Trainer:
         if self.execution.recompute:
             network.recompute = True
         self._set_precision(network)
-        subdomain, pde = dataset.subdomain, equation(dataset.pde)
+        subdomain, pde = dataset.subdomain, equation(dataset.pde).at()
         lifting = Lifting(pde, subdomain, settings.lifting_degree)
         self.training, validation, windows = (
             lift_samples(lifting, boundary, solution, self._dtype, self.ranks.device)

@@ -106,7 +106,7 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
 ):
     lattice = make_lattice((9, 14))
     boundary = Boundary.of_gaussian_process(lattice.grid)
-    exact = ExactSolver(LAPLACE, lattice.subdomain)
+    exact = ExactSolver(LAPLACE.at(), lattice.subdomain)
     for dims in all_dims:
         ranks = make_ranks(dims)
         solver = Engine(ranks, lattice, exact, SolveSettings())

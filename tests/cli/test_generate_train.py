@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from mosaicdd.cli.generate import generate
 from mosaicdd.cli.train import train
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.storage.dataset_file import read_dataset
 from mosaicdd.storage.metrics_file import read_metrics
 
@@ -51,7 +51,7 @@ def test_train_prints_one_json_object_and_writes_a_model(data, tmp_path):
     assert rows[0]["data_loss"] is None  # before the first step
     assert rows[-1]["step"] == figures["steps"]
     assert figures["validation_mse"] in [row["validation_mse"] for row in rows]
-    solver = load_local_solver(str(model))
+    solver = find_local_solver(str(model)).as_trained()
     assert solver.linear
     assert solver.network.settings.width == 16
     assert solver.card.validation["mse"] == figures["validation_mse"]
@@ -61,7 +61,7 @@ def test_an_sdnet_trains_with_the_pde_loss(data, tmp_path):
     model = tmp_path / "model.h5"
     options = ("--network", "sdnet", "--epochs", 1, "--pde-weight", 1e-4, "--collocation", 4)
     assert run(train, data, "-o", model, *options).exit_code == 0
-    assert not load_local_solver(str(model)).linear
+    assert not find_local_solver(str(model)).as_trained().linear
 
 
 def test_without_json_a_short_training_prints_one_line(data, tmp_path):

@@ -13,6 +13,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.storage.inputs import write_boundaries
@@ -119,7 +120,7 @@ def test_methods_for_one_problem_take_them_one_by_one(method, solve, problems_fi
     code, report, path = solve(*EXACT, "--boundary", problems_file, *method)
     assert (code, report["batch"]) == (0, 1)
     for number, boundary in enumerate(boundaries):
-        truth = solve_by_sine_transform(LAPLACE, boundary)
+        truth = solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
         # Both stop at 1e-8 or less of the size, which is at most 10.
         assert np.abs(read_solution(path, number).field - truth).mean() <= 1e-7
 

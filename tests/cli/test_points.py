@@ -10,9 +10,8 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import on_grid
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import StoppingRule
@@ -72,7 +71,7 @@ def test_at_grid_nodes_the_values_are_blended_from_the_subdomains_around(solver,
     with h5py.File(path) as file:
         rows, columns = file["lines/0"][()], file["lines/1"][()]
     # Products in another order: units in the last place of values of order 1.
-    blended = blend_of_all_subdomains(load_local_solver(solver, LAPLACE), rows, columns)
+    blended = blend_of_all_subdomains(find_local_solver(solver).as_trained(), rows, columns)
     np.testing.assert_allclose(values, blended.ravel(), rtol=0, atol=1e-12)
 
 
@@ -143,7 +142,7 @@ def test_ranks_do_not_change_the_values(solver, solve, make_ranks, comm):
 
 def _alone(points, solver, make_ranks):
     """Solve on this rank alone."""
-    network = load_local_solver(solver, LAPLACE)
+    network = find_local_solver(solver).as_trained()
     settings = SolveSettings(stopping=StoppingRule(rtol=1e-7))
     lattice = Lattice(GRID, network.subdomain)
     alone = Engine(make_ranks(alone=True), lattice, network, settings)

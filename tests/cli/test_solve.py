@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.storage.solution_file import read_solution
 
@@ -67,7 +68,7 @@ def test_json_prints_one_object_with_all_that_is_promised(solve, comm):
 @RANKS
 def test_the_file_holds_the_solution_and_the_report(solve):
     _, report, stored = solve(*EXACT, "--rtol", "1e-10", "--boundary", "gp:seed=3,noise=0.1")
-    truth = solve_by_sine_transform(LAPLACE, stored.boundary)
+    truth = solve_by_sine_transform(Problem(stored.boundary.shape, LAPLACE, sides=stored.boundary))
     # Issue 2; the boundary data are of size 1.
     assert np.abs(stored.field - truth).mean() <= 1e-8
     assert {name: stored.attributes[name] for name in report} == report
@@ -142,7 +143,7 @@ def test_a_shipped_model_solves_by_its_name(model, solve):
     code, report, stored = solve("--local-solver", model)
     assert code == 0
     assert report["local_solver"] == model
-    truth = solve_by_sine_transform(LAPLACE, stored.boundary)
+    truth = solve_by_sine_transform(Problem(stored.boundary.shape, LAPLACE, sides=stored.boundary))
     # Issue 2, items 1 and 4, for smooth boundary data.
     assert np.abs(stored.field - truth).mean() <= {"laplace": 1e-6, "laplace-sdnet": 1e-4}[model]
     # The estimate sees the network's own error: it is a bound in the mean square, within a factor

@@ -5,6 +5,7 @@ import pytest
 
 from mosaicdd.local_solvers.loading import SHIPPED
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.storage.model_file import read_model, write_model
 from mosaicdd.storage.solution_file import read_solution
@@ -58,7 +59,9 @@ def test_with_a_certificate_its_answer_is_right(name, boundary, untrained, mosai
     )
     assert ended.code == 0, ended.err
     solution = read_solution(output)
-    truth = solve_by_sine_transform(LAPLACE, solution.boundary)
+    truth = solve_by_sine_transform(
+        Problem(solution.boundary.shape, LAPLACE, sides=solution.boundary)
+    )
     # |u - v| <= |A^-1| |b| rtol, with |A^-1| = 1 / (2 pi^2) 96^2 at most and |b| of 450 values.
     size = np.sqrt(450) * np.abs(truth).max()
     assert np.linalg.norm(solution.field - truth) <= 96**2 / (2 * np.pi**2) * size * 1e-10

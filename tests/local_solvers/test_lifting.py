@@ -18,7 +18,7 @@ def random_perimeters(count, seed=0):
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 def test_exact_solutions_leave_no_remainder_and_come_back(degree):
-    lifting = Lifting(LAPLACE, SUBDOMAIN, degree)
+    lifting = Lifting(LAPLACE.at(), SUBDOMAIN, degree)
     g = torch.as_tensor(lifting.basis(SUBDOMAIN.perimeter).T.copy())  # (J, P), at most 2**(3/2)
     remainder, coefficients = lifting.remove(g)
     # Sums over 64 nodes with a well-conditioned fit: 64 roundings of values up to 3.
@@ -28,7 +28,7 @@ def test_exact_solutions_leave_no_remainder_and_come_back(degree):
 
 
 def test_split_and_join_are_inverse_on_the_seen_perimeter():
-    lifting = Lifting(LAPLACE, SUBDOMAIN)
+    lifting = Lifting(LAPLACE.at(), SUBDOMAIN)
     g = 5.0 * random_perimeters(7)
     remainder, scale, coefficients = lifting.split(g)
     back = lifting.join(remainder, scale, coefficients, lifting.basis_tensor(SUBDOMAIN.perimeter))
@@ -37,17 +37,17 @@ def test_split_and_join_are_inverse_on_the_seen_perimeter():
 
 
 def test_the_remainder_has_unit_size():
-    remainder, _, _ = Lifting(LAPLACE, SUBDOMAIN).split(1e-3 * random_perimeters(5))
+    remainder, _, _ = Lifting(LAPLACE.at(), SUBDOMAIN).split(1e-3 * random_perimeters(5))
     np.testing.assert_allclose(remainder.square().mean(dim=1), 1.0, rtol=64 * EPS)
 
 
 def test_zero_perimeters_stay_zero_and_finite():
-    parts = Lifting(LAPLACE, SUBDOMAIN).split(torch.zeros(3, 64, dtype=torch.float64))
+    parts = Lifting(LAPLACE.at(), SUBDOMAIN).split(torch.zeros(3, 64, dtype=torch.float64))
     assert [part.abs().max().item() for part in parts] == [0.0, 1.0, 0.0]
 
 
 def test_corners_that_the_stencil_never_reads_change_nothing():
-    lifting = Lifting(LAPLACE, SUBDOMAIN)
+    lifting = Lifting(LAPLACE.at(), SUBDOMAIN)
     g = random_perimeters(4)
     changed = g.clone()
     changed[:, [0, 16, 32, 48]] += 10.0
@@ -63,4 +63,4 @@ def test_points_are_scaled_to_the_square_of_half_side_one():
 @pytest.mark.parametrize("degree", [-1, 200])
 def test_an_impossible_degree_is_refused(degree):
     with pytest.raises(ValueError, match="lifting"):
-        Lifting(LAPLACE, SUBDOMAIN, degree)
+        Lifting(LAPLACE.at(), SUBDOMAIN, degree)

@@ -8,13 +8,15 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.loading import (
     extract_weights,
+    find_local_solver,
     insert_weights,
-    load_local_solver,
     model_path,
 )
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard, write_model
 
 SUBDOMAIN = Subdomain(cells=8, size=0.25)
@@ -28,7 +30,7 @@ def make_solver(name, degree=2):
     network = build_network(name, SMALL[name], SUBDOMAIN)
     settings = {**SMALL[name]}
     card = ModelCard("laplace", 8, 0.25, name, settings, degree, [-4.0, 4.0])
-    return NetworkSolver(name, LAPLACE, SUBDOMAIN, network, card)
+    return NetworkSolver(name, LAPLACE.at(), SUBDOMAIN, network, card)
 
 
 def solve(solver, g, points, dtype=torch.float64):
@@ -45,7 +47,7 @@ def perimeters(count, seed=0):
 def test_a_plan_is_the_network_under_the_lifting(name):
     solver = make_solver(name)
     g, points = perimeters(6), SUBDOMAIN.interior
-    lifting = Lifting(LAPLACE, SUBDOMAIN, 2)
+    lifting = Lifting(LAPLACE.at(), SUBDOMAIN, 2)
     remainder, scale, coefficients = lifting.split(g)
     unit = torch.as_tensor(unit_points(points, SUBDOMAIN))
     with torch.no_grad():
@@ -58,7 +60,7 @@ def test_a_plan_is_the_network_under_the_lifting(name):
 @pytest.mark.parametrize("name", ["linear", "sdnet"])
 def test_exact_solutions_up_to_the_degree_are_reproduced(name):
     solver = make_solver(name)
-    lifting = Lifting(LAPLACE, SUBDOMAIN, 2)
+    lifting = Lifting(LAPLACE.at(), SUBDOMAIN, 2)
     g = torch.as_tensor(lifting.basis(SUBDOMAIN.perimeter).T.copy())
     values = solve(solver, g, SUBDOMAIN.interior)
     # What is left is the network's answer to rounding noise, scaled back to its size.
@@ -111,7 +113,7 @@ def test_points_outside_the_subdomain_are_refused():
 
 
 def test_only_a_linear_network_has_an_operator():
-    with pytest.raises(TypeError, match="no operator"):
+    with pytest.raises(TypeError, match="no matrix"):
         make_solver("sdnet").matrix(SUBDOMAIN.interior)
 
 
@@ -120,7 +122,7 @@ def test_a_model_file_gives_the_same_solver_again(tmp_path, name):
     solver = make_solver(name)
     path = tmp_path / "model.h5"
     write_model(path, solver.card, extract_weights(solver.network))
-    loaded = load_local_solver(str(path), LAPLACE)
+    loaded = find_local_solver(str(path)).as_trained()
     g = perimeters(3)
     assert (loaded.name, loaded.linear, loaded.subdomain) == (str(path), solver.linear, SUBDOMAIN)
     assert torch.equal(*(solve(s, g, SUBDOMAIN.interior) for s in (solver, loaded)))
@@ -134,7 +136,7 @@ def test_weights_of_another_shape_or_name_are_refused(tmp_path):
     del weights["branch"]
     write_model(tmp_path / "model.h5", solver.card, weights)
     with pytest.raises(ValueError, match=r"model\.h5.*branch missing or unknown"):
-        load_local_solver(str(tmp_path / "model.h5"))
+        find_local_solver(str(tmp_path / "model.h5")).as_trained()
 
 
 def test_a_card_for_an_unknown_network_or_pde_is_refused(tmp_path):
@@ -146,9 +148,18 @@ def test_a_card_for_an_unknown_network_or_pde_is_refused(tmp_path):
         fields = {**vars(make_solver("linear").card), **changes}
         write_model(path, ModelCard(**fields), {})
         with pytest.raises(ValueError, match=message):
-            load_local_solver(path)
-    with pytest.raises(ValueError, match="for pde nothing, not for laplace"):
-        load_local_solver(path, LAPLACE)
+            find_local_solver(path).as_trained()
+
+
+def test_a_model_serves_every_problem_with_its_operator_and_no_other():
+    model = find_local_solver("laplace")
+    source = Problem((64, 64), "poisson", {"f": 1.0})
+    assert model.bind(source, source.domain.grid()).source is not None
+    finer = Domain((64, 64), spacing=0.001)  # the equation is free of scales
+    assert model.bind(Problem(finer, "laplace"), finer.grid()).subdomain.spacing == 0.001
+    other = Problem((64, 64), "screened-poisson", {"c": 2.0})
+    with pytest.raises(ValueError, match="a model for laplace, it does not solve screened-poisson"):
+        model.bind(other, other.domain.grid())
 
 
 def test_a_name_that_is_no_model_lists_the_shipped_ones():

@@ -19,7 +19,7 @@ def make_solver(name):
     torch.manual_seed(0)
     network = build_network(name, {"width": 16}, SUBDOMAIN)
     card = ModelCard("laplace", 8, 0.25, name, {"width": 16}, 2, [-4.0, 4.0])
-    return NetworkSolver(name, LAPLACE, SUBDOMAIN, network, card)
+    return NetworkSolver(name, LAPLACE.at(), SUBDOMAIN, network, card)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -7,7 +7,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.linear_plan import LinearPlan
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.local_solvers.reflection_plan import ReflectionPlan, linear_plan, reversed_lines
 from mosaicdd.problems.equations import equation
 
@@ -19,8 +19,8 @@ TOLERANCE = {dtype: 4 * 128 * torch.finfo(dtype).eps for dtype in (torch.float64
 
 
 def exact_operator(cells, points):
-    solver = ExactSolver(equation("laplace"), Subdomain(cells))
-    return solver.operator[points[:, 0], points[:, 1]]
+    solver = ExactSolver(equation("laplace").at(), Subdomain(cells))
+    return solver.matrix[points[:, 0], points[:, 1]]
 
 
 def perimeters(number, cells, dtype):
@@ -45,7 +45,7 @@ def assert_equal_to_rounding(found, expected):
 def test_the_exact_solver_is_reflected_and_equal_to_its_dense_product(cells, name, dtype):
     subdomain = Subdomain(cells)
     points = getattr(subdomain, name)
-    plan = ExactSolver(equation("laplace"), subdomain).plan(points, device=CPU, dtype=dtype)
+    plan = ExactSolver(equation("laplace").at(), subdomain).plan(points, device=CPU, dtype=dtype)
     assert isinstance(plan, ReflectionPlan)
     dense = LinearPlan(exact_operator(cells, points), device=CPU, dtype=dtype)
     for number in (1, 3, 257):
@@ -56,7 +56,7 @@ def test_the_exact_solver_is_reflected_and_equal_to_its_dense_product(cells, nam
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", POINTS)
 def test_the_shipped_linear_network_is_reflected_and_equal_to_its_dense_product(name, dtype):
-    solver = load_local_solver("laplace")
+    solver = find_local_solver("laplace").as_trained()
     points = getattr(solver.subdomain, name)
     plan = solver.plan(points, device=CPU, dtype=dtype)
     assert isinstance(plan, ReflectionPlan)
@@ -69,7 +69,7 @@ def test_the_shipped_linear_network_is_reflected_and_equal_to_its_dense_product(
 def test_a_subdomain_gets_the_same_values_in_any_batch(name):
     subdomain = Subdomain(10)
     points = getattr(subdomain, name)
-    solver = ExactSolver(equation("laplace"), subdomain)
+    solver = ExactSolver(equation("laplace").at(), subdomain)
     plan = solver.plan(points, device=CPU, dtype=torch.float64)
     g = perimeters(2 * plan.chunk + 1, 10, torch.float64)
     together = apply(plan, g, len(points))

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.loading import SHIPPED, load_local_solver, shipped_models
+from mosaicdd.local_solvers.loading import SHIPPED, find_local_solver, shipped_models
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings
@@ -35,7 +35,7 @@ def solve(solver, boundary):
 )
 def test_fresh_problems_are_solved_as_the_card_says(fresh, name, size, greatest):
     assert (SHIPPED / f"{name}.h5").stat().st_size <= size
-    solver = load_local_solver(name, LAPLACE)
+    solver = find_local_solver(name).as_trained()
     for key, boundary, solution in (
         ("mse", fresh.boundary, fresh.solution),
         ("window_mse", fresh.window_boundary, fresh.window_solution),
@@ -48,8 +48,8 @@ def test_fresh_problems_are_solved_as_the_card_says(fresh, name, size, greatest)
 
 
 def test_the_compiled_linear_model_is_close_to_the_exact_operator():
-    solver = load_local_solver("laplace")
-    exact = ExactSolver(LAPLACE, solver.subdomain).operator[1:-1, 1:-1].reshape(961, 128)
+    solver = find_local_solver("laplace").as_trained()
+    exact = ExactSolver(LAPLACE.at(), solver.subdomain).matrix[1:-1, 1:-1].reshape(961, 128)
     difference = solver.matrix(solver.subdomain.interior) - exact
     # White noise of unit size on 124 nodes: 11 times the root mean square difference of a weight.
     assert np.sqrt((difference**2).mean()) < 2.5e-5 / 11

@@ -8,7 +8,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.guarded import GuardedSolver
 from mosaicdd.local_solvers.lifting import Lifting
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.local_solvers.spectrum_range import SpectrumRange
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.gaussian_process import sample_closed_curve
@@ -28,7 +28,7 @@ def perimeters(count, length, amplitude=1.0, noise=0.0, seed=0):
 
 @pytest.mark.parametrize("name", ["laplace", "laplace-sdnet"])
 def test_shipped_cards_state_the_range_and_training_data_are_in_it(name):
-    solver = load_local_solver(name)
+    solver = find_local_solver(name).as_trained()
     outside = solver.outside_range(**KIND)
     lengths = np.geomspace(*solver.card.hyperparameter_ranges["length_scale"], 2000)
     g = torch.cat([perimeters(1, length, noise=0.03, seed=i) for i, length in enumerate(lengths)])
@@ -39,19 +39,19 @@ def test_shipped_cards_state_the_range_and_training_data_are_in_it(name):
 
 @pytest.mark.parametrize("name", ["laplace", "laplace-sdnet"])
 def test_rougher_data_are_outside(name):
-    outside = load_local_solver(name).outside_range(**KIND)
+    outside = find_local_solver(name).as_trained().outside_range(**KIND)
     assert outside(perimeters(1000, 1.0, amplitude=0.0, noise=1.0)).float().mean() >= 0.3
 
 
 def test_what_the_lifting_describes_is_inside_whatever_rounding_leaves():
-    outside = load_local_solver("laplace").outside_range(**KIND)
+    outside = find_local_solver("laplace").as_trained().outside_range(**KIND)
     y, x = SQUARE.perimeter.T / SQUARE.cells
     g = torch.from_numpy(np.stack([np.ones_like(x), 3 * x - y, x**2 - y**2, 0 * x]))
     assert not outside(g).any()
 
 
 def test_limits_are_quantiles_of_the_training_shares():
-    lifting = Lifting(LAPLACE, SQUARE)
+    lifting = Lifting(LAPLACE.at(), SQUARE)
     g = perimeters(2000, 0.05)
     limits = SpectrumRange.of_perimeters(g, lifting)
     assert limits.frequencies == (8, 16, 32)
@@ -59,7 +59,10 @@ def test_limits_are_quantiles_of_the_training_shares():
 
 
 def test_a_guarded_network_is_exact_outside_and_the_network_inside():
-    network, exact = load_local_solver("laplace-sdnet"), ExactSolver(LAPLACE, SQUARE)
+    network, exact = (
+        find_local_solver("laplace-sdnet").as_trained(),
+        ExactSolver(LAPLACE.at(), SQUARE),
+    )
     guarded = GuardedSolver(network)
     g = torch.cat([perimeters(20, 0.3), perimeters(20, 1.0, amplitude=0.0, noise=1.0)])
     outside = network.outside_range(**KIND)(g)
@@ -76,7 +79,7 @@ def test_a_guarded_network_is_exact_outside_and_the_network_inside():
 
 
 def test_a_card_without_a_range_is_said_to_be_one():
-    network = load_local_solver("laplace")
+    network = find_local_solver("laplace").as_trained()
     network.training_range = None
     assert network.outside_range(**KIND) is None
     with pytest.raises(ValueError, match="states no range"):

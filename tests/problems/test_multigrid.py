@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.multigrid import MultigridSolver
 
 
 def random_problem(shape, seed=0):
-    system = DirichletSystem(LAPLACE, shape)
+    system = DirichletSystem(LAPLACE.at(), Grid(shape, 1.0))
     field = np.random.default_rng(seed).standard_normal((shape[0] + 1, shape[1] + 1))
     return system, system.right_hand_side(field)
 

@@ -18,12 +18,13 @@ class Changed:
     """
 
     name = "changed"
-    equation = LAPLACE
+    operator = LAPLACE.at()
+    source = None
 
     def __init__(self, subdomain, change, *, linear):
         self.subdomain = subdomain
         self.linear = linear
-        self._exact = ExactSolver(LAPLACE, subdomain)
+        self._exact = ExactSolver(LAPLACE.at(), subdomain)
         self._change = change
 
     def outside_range(self, *, device, dtype):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.boundary import Boundary
 
 RANKS = pytest.mark.ranks(1, 2, 4)
@@ -16,7 +16,7 @@ def test_the_sdnet_reaches_its_stationary_solution_in_fewer_iterations(
     lattice = make_lattice((5 + seed % 3, 6 + seed % 4), m=32)
     data = [{}, {"length": 0.2}, {"noise": 0.3}][seed % 3]
     boundary = Boundary.of_gaussian_process(lattice.grid, seed=seed, **data)
-    sdnet = load_local_solver("laplace-sdnet")
+    sdnet = find_local_solver("laplace-sdnet").as_trained()
     plain, fast = (
         make_solver(lattice, local_solver=sdnet, accelerate=name, rtol=1e-9).solve(boundary)
         for name in ("none", "anderson")

@@ -8,10 +8,11 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 
 RANKS = pytest.mark.ranks(1, 2, 4)
@@ -20,14 +21,14 @@ RTOL = 1e-10
 
 def independent_residual(field, boundary):
     """Return ``|A u - b| / |b|`` with the assembled matrix."""
-    system = DirichletSystem(LAPLACE, boundary.shape)
+    system = DirichletSystem(LAPLACE.at(), Grid(boundary.shape, 1.0))
     b = system.right_hand_side(field)
     return np.linalg.norm(system.matrix @ field[1:-1, 1:-1].ravel() - b) / np.linalg.norm(b)
 
 
 def network(change):
     """Return the shipped linear network with its weights changed."""
-    solver = load_local_solver("laplace")
+    solver = find_local_solver("laplace").as_trained()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weights in solver.network.parameters():
@@ -63,7 +64,7 @@ def test_any_network_ends_in_a_right_answer(name, kind, make_solver):
     assert solution.status == "converged_rtol"
     assert independent_residual(solution.field.numpy(), boundary) <= RTOL
     assert solution.certificate.iterations <= 20
-    truth = solve_by_sine_transform(LAPLACE, boundary)
+    truth = solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
     error = np.sqrt(np.mean((solution.field.numpy() - truth) ** 2))
     assert error <= 1e-8  # |A^-1| |b| / sqrt(n) RTOL; a field of size 1 on 512 x 512
 

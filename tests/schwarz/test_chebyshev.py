@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.acceleration import CHEBYSHEV, chebyshev_factors
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.acceleration import chebyshev_factors
+from mosaicdd.schwarz.scheme import scheme_of
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 
@@ -23,7 +26,7 @@ def test_the_factors_make_the_chebyshev_polynomial(degree):
 
 
 def test_they_converge_wherever_the_eigenvalues_lie_between_minus_0_8_and_1():
-    factors = np.array(CHEBYSHEV)[:, None]
+    factors = np.array(scheme_of(LAPLACE.at(), Subdomain()).factors)[:, None]
     eigenvalues = np.linspace(-0.8, 0.999, 1001)
     assert np.abs(np.prod(1 - factors * (1 - eigenvalues), axis=0)).max() < 1
 
@@ -33,7 +36,7 @@ def test_they_converge_wherever_the_eigenvalues_lie_between_minus_0_8_and_1():
 def test_they_save_a_sixth_of_the_iterations_at_least(name, data, make_lattice, make_solver):
     lattice = make_lattice((16, 17), m=32)
     boundary = Boundary.of_gaussian_process(lattice.grid, seed=1, **data)
-    solver = {} if name == "exact" else {"local_solver": load_local_solver(name)}
+    solver = {} if name == "exact" else {"local_solver": find_local_solver(name).as_trained()}
     plain, relaxed = (
         make_solver(lattice, accelerate=accelerate, rtol=1e-9, **solver).solve(boundary)
         for accelerate in ("none", "chebyshev")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.schwarz import coarse_space
+from mosaicdd.schwarz import coarse_solve
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 
@@ -17,7 +17,7 @@ def test_a_coarse_problem_too_large_for_one_rank_is_solved_by_all_to_the_same_fi
     boundary, _ = problem(lattice)
     settings = {"halo_depth": halo_depth, "rtol": 1e-9}
     replicated = make_solver(lattice, **settings).solve(boundary)
-    monkeypatch.setattr(coarse_space, "coarse_is_replicated", lambda nodes, ranks: ranks == 1)
+    monkeypatch.setattr(coarse_solve, "coarse_is_replicated", lambda nodes, ranks: ranks == 1)
     for ranks in map(make_ranks, all_dims):
         solution = make_solver(lattice, ranks=ranks, **settings).solve(boundary)
         assert solution.iterations == replicated.iterations

@@ -26,7 +26,7 @@ def _solver(device: str, **settings) -> Engine:
         device=torch.device(device), stopping=StoppingRule(rtol=1e-10), **settings
     )
     ranks = Ranks.alone()
-    return Engine(ranks, _LATTICE, ExactSolver(LAPLACE, Subdomain()), settings)
+    return Engine(ranks, _LATTICE, ExactSolver(LAPLACE.at(), Subdomain()), settings)
 
 
 @pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])

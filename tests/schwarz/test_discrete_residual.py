@@ -4,14 +4,19 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.equations import LAPLACE, Equation
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.discrete_residual import DiscreteResidual
 from mosaicdd.schwarz.fill import Strip
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
-NINE_POINT = Equation("nine", None, ((1.0, 2.0, 3.0), (4.0, -36.0, 5.0), (6.0, 7.0, 8.0)), None)
+LAPLACE = EllipticOperator()
+NINE_POINT = EllipticOperator(ayy=2.0, axx=3.0, axy=0.7, by=1.5, bx=-4.0, c=6.0)
 
 
 def strips_of(block, field, rows):
@@ -26,20 +31,20 @@ def strips_of(block, field, rows):
 
 
 @RANKS
-@pytest.mark.parametrize("equation", [LAPLACE, NINE_POINT])
+@pytest.mark.parametrize("operator", [LAPLACE, NINE_POINT])
 @pytest.mark.parametrize("cells", [(7, 7), (13, 8)])
 @pytest.mark.parametrize("rows", [1, 5, 1000])
 def test_it_is_the_residual_of_the_assembled_system(
-    rows, cells, equation, make_lattice, make_ranks, all_dims, block_of, random_field
+    rows, cells, operator, make_lattice, make_ranks, all_dims, block_of, random_field
 ):
     lattice = make_lattice(cells)
     field = random_field(lattice)
-    system = DirichletSystem(equation, lattice.grid.shape)
+    system = DirichletSystem(operator, lattice.grid)
     b = system.right_hand_side(field)
     inside = field[1:-1, 1:-1].ravel()
     expected = np.linalg.norm(system.matrix @ inside - b) / np.linalg.norm(b)
     for ranks in map(make_ranks, all_dims):
-        measure = DiscreteResidual(ranks, lattice.grid, equation)
+        measure = DiscreteResidual(ranks, lattice.grid, operator)
         for _ in range(2):  # it begins anew
             for strip in strips_of(block_of(ranks, lattice), field, rows):
                 measure.add(strip)
@@ -48,9 +53,30 @@ def test_it_is_the_residual_of_the_assembled_system(
             assert found == pytest.approx(expected, rel=2e-13)
 
 
-@pytest.mark.parametrize("equation", [LAPLACE, NINE_POINT])
-def test_the_norm_of_the_right_hand_side_needs_the_edges_alone(equation):
+@pytest.mark.parametrize("operator", [LAPLACE, NINE_POINT])
+def test_the_norm_of_the_right_hand_side_needs_the_edges_alone(operator):
     field = np.random.default_rng(0).standard_normal((8, 12))
-    system = DirichletSystem(equation, (7, 11))
+    system = DirichletSystem(operator, Grid((7, 11), 0.1))
     (norm,) = system.right_hand_side_norms([Boundary.of_field(field)])
     assert norm == pytest.approx(np.linalg.norm(system.right_hand_side(field)), rel=1e-14)
+
+
+@RANKS
+def test_sources_are_a_part_of_the_right_hand_side(make_lattice, make_ranks, all_dims, block_of):
+    lattice = make_lattice((9, 8))
+    rng = np.random.default_rng(1)
+    field, f = rng.standard_normal((2, *lattice.grid.nodes))
+    boundary = Boundary.of_field(field)
+    problem = Problem(lattice.grid.shape, "screened-poisson", {"c": 3.0, "f": 50 * f}, boundary)
+    system = DirichletSystem(problem.operator, lattice.grid)
+    b = system.right_hand_side(field, 50 * f)
+    inside = field[1:-1, 1:-1].ravel()
+    expected = np.linalg.norm(system.matrix @ inside - b) / np.linalg.norm(b)
+    source = Source(problem, lattice.grid, Subdomain(8))
+    for ranks in map(make_ranks, all_dims):
+        measure = DiscreteResidual(ranks, lattice.grid, problem.operator, source)
+        for _ in range(2):
+            for strip in strips_of(block_of(ranks, lattice), field, 3):
+                measure.add(strip)
+            (found,) = measure.relative([boundary])
+            assert found == pytest.approx(expected, rel=2e-13)

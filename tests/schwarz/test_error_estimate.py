@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from mosaicdd.local_solvers.loading import load_local_solver
+from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -78,8 +79,8 @@ def test_errors_between_the_lines_along_the_edge_are_in_it(
     nodes = np.arange(2 * sum(lattice.grid.shape))
     peak = np.exp(-np.minimum(nodes, len(nodes) - nodes) / 2.0)  # two cells wide, at a corner
     boundary = Boundary.of_perimeter(peak, lattice.grid)
-    truth = solve_by_sine_transform(LAPLACE, boundary)
-    network = load_local_solver("laplace")
+    truth = solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
+    network = find_local_solver("laplace").as_trained()
     alone, together = (
         make_solver(lattice, ranks=ranks, local_solver=network)
         for ranks in (make_ranks(alone=True), make_ranks())

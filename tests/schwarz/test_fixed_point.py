@@ -33,7 +33,7 @@ def plan_on(block_of):
     """Return a function that plans a method with the exact local solver on a process grid."""
 
     def make(lattice, ranks, **settings):
-        exact = ExactSolver(LAPLACE, lattice.subdomain)
+        exact = ExactSolver(LAPLACE.at(), lattice.subdomain)
         return Method(ranks, block_of(ranks, lattice), exact, SolveSettings(**settings))
 
     return make
@@ -123,7 +123,7 @@ def test_a_tile_is_filled_from_its_own_perimeter(
 def filled_tile_by_tile(field, lattice):
     """Keep a field's even lattice lines and solve inside of every tile; the last may be halved."""
     subdomain, s = lattice.subdomain, lattice.spacing
-    plan = ExactSolver(LAPLACE, subdomain).plan(
+    plan = ExactSolver(LAPLACE.at(), subdomain).plan(
         subdomain.interior, device=torch.device("cpu"), dtype=torch.float64
     )
     corners = [

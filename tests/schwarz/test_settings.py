@@ -41,20 +41,6 @@ def test_contradicting_settings_are_refused(settings):
         SolveSettings(**settings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, "chebyshev"),
-        ({"levels": 1}, "none"),
-        ({"dtype": torch.float32}, "none"),
-        ({"accelerate": "none"}, "none"),
-        ({"accelerate": "anderson"}, "anderson"),
-    ],
-)
-def test_the_acceleration_by_default_depends_on_the_method(settings, expected):
-    assert SolveSettings(**settings).acceleration == expected
-
-
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         SolveSettings().levels = 1

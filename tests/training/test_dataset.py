@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
@@ -45,7 +46,7 @@ def test_multigrid_and_factorisation_agree(dataset):
 @pytest.mark.parametrize("kind", ["", "window_"])
 def test_solutions_solve_the_discrete_equation_with_their_boundary(dataset, kind):
     boundary, solution = (getattr(dataset, kind + name) for name in ("boundary", "solution"))
-    residual = DirichletSystem(LAPLACE, (8, 8)).apply(np.moveaxis(solution, 0, -1))
+    residual = DirichletSystem(LAPLACE.at(), Grid((8, 8), 1.0)).apply(np.moveaxis(solution, 0, -1))
     assert np.abs(residual).max() < 1e-8  # 1e-10 |b|, with |b| about 20 for the larger problems
     nodes = SUBDOMAIN.perimeter
     np.testing.assert_array_equal(solution[:, nodes[:, 0], nodes[:, 1]], boundary)

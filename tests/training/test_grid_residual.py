@@ -19,7 +19,7 @@ class Exact(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        operator = ExactSolver(LAPLACE, SUBDOMAIN).operator
+        operator = ExactSolver(LAPLACE.at(), SUBDOMAIN).operator
         self.operator = torch.as_tensor(operator)
 
     def forward(self, g, points):

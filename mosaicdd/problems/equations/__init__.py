@@ -58,7 +58,7 @@ def find_equation(spec: str) -> Equation:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"the equation {spec} cannot be imported: {reason}") from error
     if not isinstance(found, Equation):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
             f"{spec} is no Equation of mosaicdd.problems.equations, but {type(found).__name__}"
         )
     return use_equation(found)
