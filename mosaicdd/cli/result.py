@@ -58,10 +58,10 @@ def report_of(
         "pde": local_solver.equation.name,
         "levels": settings.levels,
         "sweep": settings.sweep,
-        "accelerate": settings.acceleration,
-        "rtol": settings.stopping.rtol,
+        "accelerate": settings.accelerate,
+        "rtol": settings.rtol,
         "device": device,
-        "dtype": str(settings.dtype).removeprefix("torch."),
+        "dtype": settings.dtype,
         "layout": str(solution.layout),
     }
 

@@ -48,7 +48,7 @@ class CoarseSpace:
         problems: int,
         clock: Stopwatch,
     ):
-        kind = {"device": settings.device, "dtype": settings.dtype}
+        kind = settings.tensors
         self._block = block
         self._responses = self._respond(plan, equation, **kind)  # (8, 2 (m - 1))
         # The correction at the lattice nodes of the region; zero on the edge of the domain.
@@ -62,7 +62,7 @@ class CoarseSpace:
         if not coarse_is_replicated(math.prod(block.lattice.subdomains), ranks.size):
             self._solve = DistributedSolve(ranks, block, self._symbol(), **shared)
         else:
-            sums = {"sums": count_of_sums(problems), "device": settings.device}
+            sums = {"sums": count_of_sums(problems), "device": kind["device"]}
             self._solve = ReplicatedSolve(ranks, block, inside, self._symbol(), **sums, **shared)
         largest = problems * min(settings.batch_subdomains, math.prod(block.region_subdomains))
         self._around = torch.empty(largest, 8, **kind)  # the correction at the nodes around

@@ -87,19 +87,19 @@ class Engine:
         if settings.accelerate == "gmres" and not local_solver.linear:
             raise TypeError(
                 f"gmres needs a local solver that is linear in the boundary values; "
-                f"{local_solver.name} is not: use --accelerate none"
+                f"{local_solver.name} is not: use accelerate='none'"
             )
-        if problems > 1 and (not settings.takes_many or settings.stopping.mae is not None):
+        if problems > 1 and (not settings.takes_many or settings.until_mae is not None):
             raise TypeError(
                 f"{problems} problems at once need an iteration without inner products, a "
-                "certificate or an aim for the MAE: use --batch 1"
+                "certificate or an aim for the MAE: use batch=1"
             )
         self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
         self.settings = settings
         self.problems = problems
         self.clock = clock or Stopwatch()
         self._ranks = ranks
-        self._kind = {"device": settings.device, "dtype": settings.dtype}
+        self._kind = settings.tensors
         self._outside_range = local_solver.outside_range(**self._kind)
         self.method = self._plan(local_solver, settings)
         self._exact = self._exact_method(local_solver)
@@ -203,7 +203,7 @@ class Engine:
         monitor = Monitor(self._ranks, rule, v, reference=reference, **observers)
         if history is not None:
             monitor.history = history.followed_by(History())
-        drive = _DRIVERS[self.settings.acceleration]
+        drive = _DRIVERS[self.settings.accelerate]
         v, statuses = drive(self.method.iterate, v, monitor)
         histories, certificate = monitor.histories, None
         if self.settings.certify is not None and statuses != ["interrupted"]:
@@ -211,7 +211,7 @@ class Engine:
             certify = Certifier(
                 self._exact.iterate,
                 lambda v: self._residual_of_fill(v, boundaries),
-                CHEBYSHEV if self.settings.dtype == torch.float64 else (1.0,),
+                CHEBYSHEV if self.settings.dtype == "float64" else (1.0,),
             )
             v, status, certificate = certify(v, self.settings.certify, monitor)
             statuses = [status]
