@@ -40,8 +40,7 @@ def check_settings(settings: Any) -> None:
             continue
         choices, least = (entry.metadata.get(key) for key in ("choices", "least"))
         if choices and value not in choices:
-            known = ", ".join(map(str, choices))
-            raise ValueError(f"{name} must be one of {known}, got {value}")
+            raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, choices))}")
         if least is not None and not value >= least:
-            rule = "a number >= 0" if least == 0 else f"at least {least}"
+            rule = "0 or more" if least == 0 else f"at least {least}"
             raise ValueError(f"{name} must be {rule}, got {value}")

@@ -7,8 +7,8 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
+from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
-from mosaicdd.cli.train_options import collected, settings_options
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.training.settings import GenerationSettings
 

@@ -50,7 +50,7 @@ def solve_by_sine_transform(equation: Equation, boundary: Boundary) -> np.ndarra
     system, field = _problem(equation, boundary)
     stencil = system.stencil
     if not (np.array_equal(stencil, stencil[::-1]) and np.array_equal(stencil, stencil[:, ::-1])):
-        raise ValueError(f"the stencil of {equation.name} is not symmetric; use --reference pyamg")
+        raise ValueError(f"the stencil of {equation.name} is not symmetric; use reference='pyamg'")
     right = system.right_hand_side(field).reshape([cells - 1 for cells in boundary.shape])
     y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in boundary.shape)
     symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x

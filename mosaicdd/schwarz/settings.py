@@ -170,7 +170,7 @@ class SolveSettings:
         check_settings(self)
         where = self.device.partition(":")[0]
         if where not in DEVICES:
-            raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {self.device}")
+            raise ValueError(f"unknown device {self.device!r}; known: {', '.join(DEVICES)}")
         relaxed = self.levels == 2 and self.dtype == "float64"
         # Factors above 1 magnify rounding, too. In float32 that is what ends large solves, after few
         # iterations with or without them.

@@ -59,5 +59,5 @@ def test_a_stencil_without_symmetry_is_refused_with_the_way_out():
     advection = dataclasses.replace(
         LAPLACE, stencil=((0.0, 1.0, 0.0), (2.0, -4.0, 0.0), (0.0, 1.0, 0.0))
     )
-    with pytest.raises(ValueError, match="not symmetric; use --reference pyamg"):
+    with pytest.raises(ValueError, match="not symmetric; use reference='pyamg'"):
         solve_by_sine_transform(advection, Boundary.of_gaussian_process(GRID))
