@@ -42,7 +42,7 @@ def generate(
     from mosaicdd.training.generation import Generation
 
     ranks = world()
-    with bad_input(words={"set overwrite": "use --overwrite"}):
+    with bad_input():
         settings = collected(ctx, GenerationSettings, subdomain=Subdomain(cells, size))
         generation = Generation(out, settings, ranks, overwrite=overwrite)
     quiet = as_json or not ranks.is_root
