@@ -91,7 +91,9 @@ def threads_per_rank() -> int:
 
 
 def world() -> "Ranks":
-    """Return all ranks of the job; one rank alone needs no MPI library.
+    """Return all ranks of the job, always the same; one rank alone needs no MPI library.
+
+    They last as long as the process: what is to be freed earlier is made through ``Ranks.of`` them.
 
     Raises
     ------
@@ -99,9 +101,9 @@ def world() -> "Ranks":
         If the launcher started several ranks that have no MPI library, or do not see each other:
         each would solve the whole problem and write the same file.
     """
-    from mosaicdd.parallel.ranks import Ranks
-
     if under_torchrun():
+        from mosaicdd.parallel.ranks import Ranks
+
         return Ranks.alone()
     comm = communicator()
     if comm is None and (launcher().ranks > 1 or launcher_rank()):
@@ -110,7 +112,14 @@ def world() -> "Ranks":
         )
     if comm is not None and (advice := lonely_ranks(comm.size)):
         raise _bad_launch(advice)
-    return Ranks.of(comm)
+    return _everyone()
+
+
+@functools.cache
+def _everyone() -> "Ranks":
+    from mosaicdd.parallel.ranks import Ranks
+
+    return Ranks.of(communicator())
 
 
 def communicator() -> "MPI.Intracomm | None":
