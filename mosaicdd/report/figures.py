@@ -30,7 +30,9 @@ _TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar 
 _NARROW, _TICKS = 2.2, 0.4  # inches that a title needs, and between ticks
 _MARKED = 40  # iterations whose values are marked one by one
 
-plain = {"fontsize": 9}
+_SMALL = {"fontsize": 9}
+_ERRORS = {"validation_mse": "validation MSE", "window_mse": "windows MSE"}
+_LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
 
 
 def figure(
@@ -64,6 +66,30 @@ def save_figure(drawing: Figure, path: Path) -> None:
     """Write a figure to a file of the kind that its name ends in, whole or not at all."""
     with atomic_file(path) as temporary:
         drawing.savefig(temporary, format=path.suffix[1:])
+
+
+def learning_curve(rows: list[dict], title: str, path: Path) -> None:
+    """Draw the metrics of a training to a PNG file.
+
+    Parameters
+    ----------
+    rows
+        As `storage.metrics_file` reads them.
+    """
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, curves in zip(axes, (_ERRORS, _LOSSES), strict=True):
+        for name, label in curves.items():
+            points = [(row["step"], row[name]) for row in rows if row[name]]
+            if points:
+                ax.semilogy(*zip(*points, strict=True), ".-", label=label)
+        if ax.lines:
+            ax.legend()
+        ax.set(xlabel="step")
+        ax.grid(alpha=0.3)
+    figure.suptitle(title)
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
 
 
 @dataclass(frozen=True)
@@ -209,14 +235,14 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float
         image = axes.imshow(shown, **style)
         bar = drawing.colorbar(image, cax=beside, extend="neither" if norm is None else "min")
     axes.set_facecolor("0.85")  # where there is no value
-    bar.set_label(panel.label, **plain)
+    bar.set_label(panel.label, **_SMALL)
     bar.ax.tick_params(labelsize=8)
     if panel.peak is not None and _range(panel.values)[1] > 0:
         axes.plot(*panel.peak, "o", mfc="none", mec="lime", mew=1.0, ms=8, clip_on=False)
     narrow = inches[1] < _NARROW
-    axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, **plain)
-    axes.set_xlabel("x", **plain)
-    axes.set_ylabel("y", **plain)
+    axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, **_SMALL)
+    axes.set_xlabel("x", **_SMALL)
+    axes.set_ylabel("y", **_SMALL)
     axes.tick_params(labelsize=8)
     for axis, length in zip((axes.yaxis, axes.xaxis), inches, strict=True):
         count = max(1, min(6, int(length / _TICKS)))
@@ -258,7 +284,7 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
     limits = axes.axis()  # those of the field, which may be a window
     axes.plot(x, y, "c.", markersize=2)
     axes.axis(limits)
-    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)", **plain)
+    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)", **_SMALL)
 
 
 def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | None) -> None:
@@ -283,6 +309,6 @@ def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray |
     axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.tick_params(labelsize=8)
-    axes.set_title(f"{count} iterations\n{solution.status}", **plain)
-    axes.set_xlabel("iteration", **plain)
-    axes.set_ylabel("root mean square", **plain)
+    axes.set_title(f"{count} iterations\n{solution.status}", **_SMALL)
+    axes.set_xlabel("iteration", **_SMALL)
+    axes.set_ylabel("root mean square", **_SMALL)
