@@ -20,9 +20,9 @@ from tables import publish, table
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_multigrid, solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 _BATCHES = (8, 16, 32, 64)
 _AMG = 4  # problems that pyAMG solves: all take it the same time
@@ -79,10 +79,10 @@ def _in_batches(
     anew
         Whether to plan a solver for each batch instead, as separate calls of the command do.
     """
-    settings = SolveSettings(stopping=StoppingRule(rtol=1e-7), batch_subdomains=4096)
+    settings = SolveSettings(rtol=1e-7, batch_subdomains=4096)
     network, shape = local_solver("laplace"), boundaries[0].shape
     planned = schwarz_solver(network, shape, settings, problems=batch)
-    fields = torch.zeros(len(boundaries), *(n + 1 for n in shape), dtype=settings.dtype)
+    fields = torch.zeros(len(boundaries), *(n + 1 for n in shape), dtype=settings.tensors["dtype"])
 
     def run() -> np.ndarray:
         for first in range(0, len(boundaries), batch):
@@ -102,7 +102,9 @@ def _in_batches(
 
 
 def _one_by_one(solve: Callable, boundaries: list[Boundary]) -> Callable[[], list[np.ndarray]]:
-    return lambda: [solve(LAPLACE, boundary) for boundary in boundaries]
+    return lambda: [
+        solve(Problem(boundary.shape, LAPLACE, sides=boundary)) for boundary in boundaries
+    ]
 
 
 if __name__ == "__main__":

@@ -47,11 +47,9 @@ def _row(cells: tuple[int, int], device: torch.device, batch: int) -> list[str]:
 def _seconds(name: str, cells: tuple[int, int], device: torch.device, batch: int) -> float:
     """Return the seconds of an iteration."""
     solver = local_solver(name)
-    settings = SolveSettings(levels=1, sweep="phases", batch_subdomains=batch, device=device)
+    settings = SolveSettings(levels=1, sweep="phases", batch_subdomains=batch, device=str(device))
     schwarz = schwarz_solver(solver, cells, settings)
-    old, new = (
-        Interface(schwarz.block, problems=1, device=device, dtype=settings.dtype) for _ in range(2)
-    )
+    old, new = (Interface(schwarz.block, problems=1, **settings.tensors) for _ in range(2))
     boundary = Boundary.of_gaussian_process(Grid(cells, solver.subdomain.spacing), seed=0)
     for v in (old, new):
         v.impose([boundary])

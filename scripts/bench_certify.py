@@ -23,7 +23,6 @@ from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 _CERTIFY = 1e-10
 _JUMPS = 8
@@ -76,7 +75,7 @@ def main(sizes: list[int]) -> None:
 
 def _certified(name: str, boundary: Boundary, system: DirichletSystem) -> list[str]:
     start = time.perf_counter()
-    settings = SolveSettings(stopping=StoppingRule(rtol=1e-7), certify=_CERTIFY)
+    settings = SolveSettings(rtol=1e-7, certify=_CERTIFY)
     solution = schwarz_solver(_NETWORKS[name](), boundary.shape, settings).solve(boundary)
     seconds = time.perf_counter() - start
     certificate, residual = solution.certificate, _residual(solution.field.numpy(), system)

@@ -13,7 +13,6 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 _SIZES = (256, 512, 1024, 2048)
 _DATA = {
@@ -42,7 +41,7 @@ def _error(name: str, cells: int, data: dict) -> tuple[float, int]:
     boundary = Boundary.of_gaussian_process(
         Grid((cells, cells), solver.subdomain.spacing), seed=0, **data
     )
-    settings = SolveSettings(stopping=StoppingRule(rtol=_RTOL[name]))
+    settings = SolveSettings(rtol=_RTOL[name])
     solution = schwarz_solver(solver, (cells, cells), settings).solve(boundary)
     truth = solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
     return abs(solution.field.numpy() - truth).mean(), solution.iterations

@@ -19,7 +19,6 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 _SOLVERS = ("exact", "laplace", "laplace-sdnet")
 _PHASES = {"levels": 1, "sweep": "phases"}
@@ -49,8 +48,8 @@ def _to_mae(name: str, cells: int, mae: float, settings: dict) -> tuple[Outcome,
     solver = local_solver(name)
     grid = Grid((cells, cells), solver.subdomain.spacing)
     boundary = Boundary.of_gaussian_process(grid, seed=0)
-    rule = StoppingRule(mae=mae, max_iterations=100_000)
-    schwarz = schwarz_solver(solver, (cells, cells), SolveSettings(stopping=rule, **settings))
+    settings = SolveSettings(until_mae=mae, max_iterations=100_000, **settings)
+    schwarz = schwarz_solver(solver, (cells, cells), settings)
     reference = schwarz.reference(
         solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
     )

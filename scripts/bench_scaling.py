@@ -38,7 +38,6 @@ from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 
@@ -103,9 +102,11 @@ def _measure(everyone: Ranks, study: str, arguments: argparse.Namespace) -> dict
     settings = SolveSettings(
         levels=arguments.levels,
         sweep="additive" if arguments.levels == 2 else "phases",
-        stopping=StoppingRule(rtol=1e-7, mae=arguments.until_mae, max_iterations=100_000),
+        rtol=1e-7,
+        until_mae=arguments.until_mae,
+        max_iterations=100_000,
         batch_subdomains=BATCH[arguments.device],
-        device=device_of_rank(everyone, arguments.device),
+        device=str(device_of_rank(everyone, arguments.device)),
     )
     problem = _Problem(ranks, lattice, solver, settings, write=arguments.write)
     problem.run()
@@ -139,7 +140,7 @@ class _Problem:
         self._write = write
         self._boundary = ranks.on_root(lambda: Boundary.of_gaussian_process(lattice.grid, seed=0))
         self._truth = None
-        if settings.stopping.mae is not None and ranks.is_root:
+        if settings.until_mae is not None and ranks.is_root:
             self._truth = solve_by_sine_transform(
                 Problem(self._boundary.shape, LAPLACE, sides=self._boundary)
             )
@@ -151,7 +152,7 @@ class _Problem:
         ranks.barrier()
         with clock.part("setup"):
             schwarz = Engine(*self._parts, clock=clock)
-        if settings.stopping.mae is not None:
+        if settings.until_mae is not None:
             reference = schwarz.reference(self._truth)
         with tempfile.TemporaryDirectory() if ranks.is_root else nullcontext("") as folder:
             path = ranks.bcast(str(Path(folder) / "solution.h5"))

@@ -25,7 +25,6 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_multigrid, solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 _RUNS = 5
 _LARGEST_FOR_PYAMG = 4096
@@ -87,9 +86,7 @@ def main(cells: int) -> None:
 
 
 def _solve(name: str, boundary: Boundary) -> tuple[np.ndarray, int]:
-    solver = schwarz_solver(
-        local_solver(name), boundary.shape, SolveSettings(stopping=StoppingRule(rtol=1e-7))
-    )
+    solver = schwarz_solver(local_solver(name), boundary.shape, SolveSettings(rtol=1e-7))
     solution = solver.solve(boundary)
     return solution.field.numpy(), solution.iterations
 

@@ -23,7 +23,6 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 _RANKS = (1, 2, 4)
 _OPTIONS = ["--network", "linear", "--epochs", "12", "--validations", "12", "--optimizer", "adamw"]
@@ -64,7 +63,7 @@ def main() -> None:
 def _error(model: Path, size: int) -> float:
     """Solve on a square domain; return the mean absolute error."""
     solver = local_solver(str(model))
-    settings = SolveSettings(stopping=StoppingRule(rtol=1e-8))
+    settings = SolveSettings(rtol=1e-8)
     schwarz = schwarz_solver(solver, (size, size), settings)
     grid = Grid((size, size), solver.subdomain.spacing)
     (boundary,) = boundaries_of_spec("expr:sin(2*pi*x)", grid)

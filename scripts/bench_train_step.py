@@ -88,7 +88,7 @@ class _Step:
         self, network: torch.nn.Module, subdomain: Subdomain, way: str, passes: list[Pass]
     ):
         settings = TrainingSettings(pde_weight=1.0, laplacian=way)
-        self._objective = Objective(network, LAPLACE, subdomain, settings)
+        self._objective = Objective(network, LAPLACE.at(), subdomain, settings)
         samples = samples_per_pass(self._objective, passes)
         self._passes = [part for whole in passes for part in _split(whole, samples)]
         self._optimiser = build_optimiser(self._objective.weights(), settings)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from tables import table
 
-from mosaicdd.problems.equations import equation
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_and_count_by_multigrid, solve_by_sine_transform
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
@@ -20,9 +20,10 @@ from mosaicdd.storage.solution_writer import writing_solutions
 def main(folder: Path) -> None:
     """Solve by the baselines, compare, and print the table."""
     ours = [read_solution(folder / f"{name}.h5") for name in ("laplace", "exact")]
-    problem = equation(ours[0].attributes["pde"]), ours[0].boundary
-    (amg, amg_iterations), amg_seconds = _timed(solve_and_count_by_multigrid, *problem)
-    dst, dst_seconds = _timed(solve_by_sine_transform, *problem)
+    boundary = ours[0].boundary
+    problem = Problem(boundary.shape, ours[0].attributes["pde"], sides=boundary)
+    (amg, amg_iterations), amg_seconds = _timed(solve_and_count_by_multigrid, problem)
+    dst, dst_seconds = _timed(solve_by_sine_transform, problem)
     _store(folder / "pyamg.h5", ours[0], amg, amg_seconds)
     rows = [["the paper (SC'23), 1 A30 GPU", "3200", "880", "5e-2"]]
     for solution, name in zip(ours, ("shipped network", "exact local solver"), strict=True):

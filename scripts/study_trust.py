@@ -27,7 +27,6 @@ from mosaicdd.problems.problem import Problem as BoundaryValueProblem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 SOLVERS = ("exact", "laplace", "laplace-sdnet")
 DATA = ("smooth", "white noise", "discontinuous", "corner-peaked")
@@ -37,9 +36,9 @@ _ROUNDING = 1e-13  # of the solution's size: errors below it are rounding, whate
 _METHODS = (
     {"levels": 1, "sweep": "phases"},
     {"levels": 1, "sweep": "phases", "accelerate": "anderson"},
-    {"levels": 1},
-    {"levels": 1, "accelerate": "gmres"},
-    {"levels": 1, "accelerate": "anderson"},
+    {"levels": 1, "sweep": "additive"},
+    {"levels": 1, "sweep": "additive", "accelerate": "gmres"},
+    {"levels": 1, "sweep": "additive", "accelerate": "anderson"},
     {},
     {"accelerate": "gmres"},
     {"accelerate": "anderson"},
@@ -133,8 +132,7 @@ def solve(problem: Problem, ranks: Ranks) -> Outcome:
     solver = local_solver(problem.solver)
     lattice = Lattice(Grid(problem.cells, _SPACING), solver.subdomain)
     ranks = ranks.fitted(lattice.subdomains)
-    stopping = StoppingRule(rtol=problem.rtol, max_iterations=1000)
-    settings = SolveSettings(stopping=stopping, **problem.method)
+    settings = SolveSettings(rtol=problem.rtol, max_iterations=1000, **problem.method)
     boundary = problem.boundary()
     solution = Engine(ranks, lattice, solver, settings).solve(boundary)
     truth = solve_by_sine_transform(BoundaryValueProblem(boundary.shape, LAPLACE, sides=boundary))

@@ -33,9 +33,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
-_STOPPING = ("rtol", "atol", "max_iterations", "mae")
 _WATCHDOG_SECONDS = 120
 _GRACE_SECONDS = 10  # for the ranks that have not failed to come out of a test
 
@@ -171,12 +169,11 @@ def make_solver(make_ranks):
     """Return a factory of solvers on a lattice: exact local solver, this rank alone, rtol 1e-10."""
 
     def make(lattice, *, ranks=None, local_solver=None, window=None, **settings):
-        given = {name: settings.pop(name) for name in _STOPPING if name in settings}
         return Engine(
             ranks or make_ranks(alone=True),
             lattice,
             local_solver or ExactSolver(LAPLACE.at(), lattice.subdomain),
-            SolveSettings(stopping=StoppingRule(**{"rtol": 1e-10} | given), **settings),
+            SolveSettings(**{"rtol": 1e-10} | settings),
             window=window,
         )
 

@@ -1,29 +1,70 @@
-"""Turns what the package raises about its input into one line and exit code 2."""
+"""Turns what the package raises about its input into one line and exit code 2.
 
+The package speaks of arguments, people gave options. In its messages an argument is marked by its
+form: ``halo_depth`` by its underscore, others where they stand with a value, as ``batch=1``, or
+begin the message, as ``local_solver: ...``.
+"""
+
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
+_QUOTED = r"'(?P<quoted>[^']*)'"
+_WITH_VALUE = re.compile(rf"\b(?P<name>[a-z]\w*)=(?:{_QUOTED}|(?P<plain>[\w.+-]+))")
+_BEGIN = re.compile(r"(?P<name>[a-z]\w*)(?=: )")
+_UNDERSCORED = re.compile(r"(?<![\w/.-])(?P<name>[a-z]+(?:_[a-z]+)+)(?![\w/.=-])")
+
 
 @contextmanager
-def bad_input(option: str | None = None, words: dict[str, str] | None = None) -> Iterator[None]:
-    """Re-raise errors about the input, prefixed by the option that they belong to.
-
-    Parameters
-    ----------
-    words
-        What the library says of its arguments, and what the command line says instead.
+def bad_input(option: str | None = None) -> Iterator[None]:
+    """Re-raise errors about the input, in the words of the command line.
 
     Only checks and reading belong inside: an error of the same type in the work itself is a fault
     of the program and keeps its traceback.
+
+    Parameters
+    ----------
+    option
+        That they belong to, where the message itself does not begin with an argument.
     """
     try:
         yield
-    except (ValueError, TypeError, OSError) as error:
-        text = " ".join(str(error).split())
-        for argument, said in (words or {}).items():
-            text = text.replace(argument, said)
+    except (ValueError, TypeError, OSError, NotImplementedError) as error:
+        text = in_options(" ".join(str(error).split()), _options())
         exception = click.ClickException(f"{option}: {text}" if option else text)
         exception.exit_code = 2
         raise exception from error
+
+
+def in_options(text: str, options: dict[str, str]) -> str:
+    """Replace the arguments in a message by options.
+
+    Parameters
+    ----------
+    options
+        By the arguments' names.
+    """
+
+    def with_value(match: re.Match) -> str:
+        option = options.get(match["name"])
+        if option is None:
+            return match[0]
+        value = match["plain"] or match["quoted"]
+        return {"True": option, "False": option.replace("--", "--no-", 1)}.get(
+            value, f"{option} {value}"
+        )
+
+    def alone(match: re.Match) -> str:
+        return options.get(match["name"], match[0])
+
+    text = _BEGIN.sub(alone, text, count=1) if _BEGIN.match(text) else text
+    return _UNDERSCORED.sub(alone, _WITH_VALUE.sub(with_value, text))
+
+
+def _options() -> dict[str, str]:
+    """Return the options of the command at work by the names of their arguments."""
+    context = click.get_current_context(silent=True)
+    params = [] if context is None else context.command.params
+    return {param.name: param.opts[-1] for param in params if isinstance(param, click.Option)}

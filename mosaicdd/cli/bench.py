@@ -61,8 +61,7 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
     with bad_input("-o"):
         path = ranks.on_root(lambda: require_writable(output))
     with bad_input():
-        where = device_of_rank(ranks, device)
-        settings = SolveSettings(device=where, dtype=getattr(torch, dtype))
+        settings = SolveSettings(device=str(device_of_rank(ranks, device)), dtype=dtype)
     with bad_input("--local-solver"):
         measurement = ranks.agree(lambda: Measurement(load, settings))
     with stage("measuring", quiet=as_json or not ranks.is_root) as show:

@@ -47,7 +47,7 @@ class Checkpoints:
             "local solver": local_solver.name,
             "levels": settings.levels,
             "sweep": settings.sweep,
-            "dtype": str(settings.dtype).removeprefix("torch."),
+            "dtype": settings.dtype,
             "boundary": edges.hexdigest()[:16],
         }
 

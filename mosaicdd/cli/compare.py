@@ -1,29 +1,20 @@
 """``mosaicdd compare``: a solution file against a reference solution."""
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
-
 import click
 import numpy as np
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.json_line import json_line
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.reference import reference_of_spec
-from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.cli.reference import reference_option, waiting
+from mosaicdd.report.comparison import Comparison, compare_all
+from mosaicdd.report.comparison import compare as compare_one
+from mosaicdd.storage.solution_file import read_solution, read_solutions
 
 
 @click.command()
 @click.argument("solution_file", metavar="OUT.h5")
-@click.option(
-    "--reference",
-    default="pyamg",
-    show_default=True,
-    metavar="SPEC",
-    help="'pyamg', 'dst' (fast sine transform), 'expr:...' in x and y, or another solution file.",
-)
+@reference_option("pyamg")
 @click.option(
     "--problem",
     type=click.IntRange(min=0),
@@ -37,65 +28,29 @@ def compare(solution_file: str, reference: str, problem: int | None, as_json: bo
     Of a file with several problems, the errors are those over the nodes of all of them.
     """
     with bad_input():
-        problems = read_solution(solution_file).problems if problem is None else 1
-    numbers = range(problems) if problem is None else [problem]
-    errors, seconds = [], 0.0
-    for number in numbers:
-        with bad_input():
-            solution = read_solution(solution_file, number)
-            start = time.perf_counter()
-            truth, _ = reference_of_spec(reference, solution)
-            seconds += time.perf_counter() - start
-        errors.append(Errors.of(solution.field, truth))
-    report = Errors.of_all(errors).report() | {
-        "reference": reference,
-        "reference_seconds": seconds,
-        "solution_seconds": solution.seconds,
-    }
-    if problems > 1:
-        report["problems"] = [
-            {"problem": number} | one.report() for number, one in zip(numbers, errors, strict=True)
-        ]
+        solution = read_solution(solution_file, problem or 0)
+        problems = solution.problems if problem is None else 1
+        with waiting(reference, solution, problems, quiet=as_json):
+            if problems == 1:
+                comparison = compare_one(solution, reference)
+            else:
+                comparison = compare_all(read_solutions(solution_file), reference)
+    report = _report(comparison, reference)
     click.echo(json_line(report) if as_json else _for_people(report))
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Differences of a field from the truth, so that those of several fields can be put together."""
-
-    mae: float
-    max_error: float
-    norm: float
-    size: float
-
-    @classmethod
-    def of(cls, field: np.ndarray, truth: np.ndarray) -> Self:
-        """Measure one field."""
-        difference = np.abs(field - truth)
-        return cls(
-            float(difference.mean()),
-            float(difference.max()),
-            float(np.linalg.norm(difference)),
-            float(np.linalg.norm(truth)),
-        )
-
-    @classmethod
-    def of_all(cls, errors: Sequence[Self]) -> Self:
-        """Put together those of fields of the same number of nodes."""
-        return cls(
-            float(np.mean([one.mae for one in errors])),
-            float(np.max([one.max_error for one in errors])),
-            float(np.linalg.norm([one.norm for one in errors])),
-            float(np.linalg.norm([one.size for one in errors])),
-        )
-
-    def report(self) -> dict[str, float]:
-        """Return what ``--json`` prints."""
-        return {
-            "mae": self.mae,
-            "max_error": self.max_error,
-            "relative_l2": self.norm / self.size if self.size else np.nan,
-        }
+def _report(comparison: Comparison, reference: str) -> dict:
+    """Return what ``--json`` prints."""
+    report = comparison.errors | {
+        "reference": reference,
+        "reference_seconds": comparison.seconds,
+        "solution_seconds": comparison.solution_seconds,
+    }
+    if comparison.problems:
+        report["problems"] = [
+            {"problem": number} | one.errors for number, one in enumerate(comparison.problems)
+        ]
+    return report
 
 
 def _for_people(report: dict) -> str:

@@ -9,13 +9,12 @@ import mosaicdd
 from mosaicdd.cli.json_line import json_line
 from mosaicdd.cli.launch import (
     communicator,
-    launcher,
-    launcher_rank,
     lonely_ranks,
     mpi_vendor,
     needed_pmi,
     threads_per_rank,
 )
+from mosaicdd.parallel.launcher import launcher, launcher_rank
 
 
 @click.command()

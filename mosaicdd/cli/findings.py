@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import mosaicdd
-from mosaicdd.cli.launch import Launcher
+from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
 from mosaicdd.storage.hdf5 import built_with_mpi
 

@@ -7,8 +7,8 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
+from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
-from mosaicdd.cli.train_options import collected, settings_options
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.training.settings import GenerationSettings
 
@@ -42,7 +42,7 @@ def generate(
     from mosaicdd.training.generation import Generation
 
     ranks = world()
-    with bad_input(words={"set overwrite": "use --overwrite"}):
+    with bad_input():
         settings = collected(ctx, GenerationSettings, subdomain=Subdomain(cells, size))
         generation = Generation(out, settings, ranks, overwrite=overwrite)
     quiet = as_json or not ranks.is_root

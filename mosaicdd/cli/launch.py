@@ -1,87 +1,26 @@
-"""How this process was started: alone, or as one of several by mpiexec or srun.
+"""The ranks that a command works on, and how they end together.
 
-What can be said without MPI is read from the launcher's environment, so that messages about bad
-options appear once, and ``--help`` needs no MPI library.
+Of several ranks, the first by the launcher's environment speaks: so messages about bad options appear
+once, and ``--help`` needs no MPI library.
 """
 
 import functools
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from mosaicdd.parallel.launcher import launcher, launcher_rank, under_torchrun
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from mosaicdd.parallel.ranks import Ranks
 
-_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
-_SIZE_VARIABLES = {
-    "OMPI_COMM_WORLD_SIZE": "Open MPI's mpiexec",
-    "MV2_COMM_WORLD_SIZE": "MVAPICH's mpiexec",
-    "PMI_SIZE": "mpiexec",
-}
 _PMI_TYPES = {"MPICH": "pmi2", "MVAPICH": "pmi2", "Intel MPI": "pmi2", "Open MPI": "pmix"}
-# Slurm numbers the steps of srun from 0; a batch script and a shell of salloc are steps from here.
-_FIRST_STEP_WITHOUT_SRUN = 0xFFFFFFF0
-
-
-@dataclass(frozen=True)
-class Launcher:
-    """What started this process.
-
-    Parameters
-    ----------
-    name
-        ``"srun"``, an ``mpiexec``, ``"torchrun"``, or ``"none"``.
-    ranks
-        How many ranks it was asked for.
-    """
-
-    name: str = "none"
-    ranks: int = 1
-
-
-def launcher() -> Launcher:
-    """Return what started this process, by its environment."""
-    tasks = _number("SLURM_STEP_NUM_TASKS") if _in_srun() else None
-    if under_torchrun():
-        return Launcher("torchrun", _number("WORLD_SIZE") or 1)
-    for variable, name in _SIZE_VARIABLES.items():
-        if (ranks := _number(variable)) is not None:
-            # The innermost counts: mpiexec in a batch job starts one task of srun per machine.
-            return Launcher("srun" if ranks == tasks else name, ranks)
-    return Launcher() if tasks is None else Launcher("srun", tasks)
-
-
-def launcher_rank() -> int:
-    """Return the rank the launcher gave this process, 0 without one."""
-    if under_torchrun():
-        return _number("RANK") or 0
-    for name in _RANK_VARIABLES:
-        if (rank := _number(name)) is not None:
-            return rank
-    return (_number("SLURM_PROCID") or 0) if _in_srun() else 0
-
-
-def _in_srun() -> bool:
-    """Return whether srun started this process, and not only a batch script or salloc."""
-    step = _number("SLURM_STEP_ID")
-    return step is not None and step < _FIRST_STEP_WITHOUT_SRUN
-
-
-def _number(variable: str) -> int | None:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdecimal() else None
-
-
-def under_torchrun() -> bool:
-    """Return whether torchrun started this process: then its ranks are not MPI's."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def threads_per_rank() -> int:
@@ -91,7 +30,9 @@ def threads_per_rank() -> int:
 
 
 def world() -> "Ranks":
-    """Return all ranks of the job; one rank alone needs no MPI library.
+    """Return all ranks of the job, always the same; one rank alone needs no MPI library.
+
+    They last as long as the process: what is to be freed earlier is made through ``Ranks.of`` them.
 
     Raises
     ------
@@ -99,9 +40,9 @@ def world() -> "Ranks":
         If the launcher started several ranks that have no MPI library, or do not see each other:
         each would solve the whole problem and write the same file.
     """
-    from mosaicdd.parallel.ranks import Ranks
-
     if under_torchrun():
+        from mosaicdd.parallel.ranks import Ranks
+
         return Ranks.alone()
     comm = communicator()
     if comm is None and (launcher().ranks > 1 or launcher_rank()):
@@ -110,7 +51,14 @@ def world() -> "Ranks":
         )
     if comm is not None and (advice := lonely_ranks(comm.size)):
         raise _bad_launch(advice)
-    return Ranks.of(comm)
+    return _everyone()
+
+
+@functools.cache
+def _everyone() -> "Ranks":
+    from mosaicdd.parallel.ranks import Ranks
+
+    return Ranks.of(communicator())
 
 
 def communicator() -> "MPI.Intracomm | None":

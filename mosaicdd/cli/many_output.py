@@ -37,7 +37,7 @@ class ManyOutput:
     ):
         self._world = replicas.world
         self._maps_shape = tuple(n + 1 for n in lattice.cells)
-        self._dtype = str(settings.dtype).removeprefix("torch.")
+        self._dtype = settings.dtype
         self._writing = clock.part("write")
         self._new_file = writing_solutions(path, lattice.grid, boundaries, self._dtype)
         self._open = ExitStack()

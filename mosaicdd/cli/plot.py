@@ -7,7 +7,8 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.reference import reference_of_spec
+from mosaicdd.cli.reference import reference_option, waiting
+from mosaicdd.report.comparison import reference_field
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.solution_file import read_solution
 
@@ -17,13 +18,7 @@ from mosaicdd.storage.solution_file import read_solution
 @click.option(
     "-o", "--output", metavar="FILE.png", help="Picture to write. [default: OUT.png beside OUT.h5]"
 )
-@click.option(
-    "--reference",
-    default="dst",
-    show_default=True,
-    metavar="SPEC",
-    help="'pyamg', 'dst' (fast sine transform), 'expr:...' in x and y, or another solution file.",
-)
+@reference_option("dst", ", or 'none'")
 @click.option(
     "--problem",
     type=click.IntRange(min=0),
@@ -33,7 +28,7 @@ from mosaicdd.storage.solution_file import read_solution
 )
 @on_first_rank
 def plot(solution_file: str, output: str | None, reference: str, problem: int):
-    """Draw a solution, a reference, their difference, and the convergence history."""
+    """Draw a solution, its estimated error and its convergence; and how it differs from a reference."""
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
             raise ValueError("plots need matplotlib: pip install 'mosaicdd[plot]'")
@@ -41,8 +36,11 @@ def plot(solution_file: str, output: str | None, reference: str, problem: int):
         if path.suffix not in (".png", ".pdf", ".svg"):
             raise ValueError(f"{path}: the name of a picture ends in .png, .pdf or .svg")
         solution = read_solution(solution_file, problem)
-        truth, name = reference_of_spec(reference, solution)
-    from mosaicdd.report.figures import solution_figure
+        against = ()
+        if reference != "none":
+            with waiting(reference, solution, 1, quiet=False):
+                against = reference_field(reference, solution)
+    from mosaicdd.report.figures import figure, save_figure
 
-    solution_figure(solution, truth, name, path)
+    save_figure(figure(solution, *against), path)
     click.echo(f"wrote {path}")

@@ -3,7 +3,7 @@
 import math
 
 from mosaicdd.cli.show import Show
-from mosaicdd.schwarz.stopping import StoppingRule
+from mosaicdd.schwarz.settings import StoppingRule
 
 
 class IterationProgress:

@@ -1,58 +1,61 @@
-"""The text by which a command line asks for a reference solution."""
+"""What ``compare`` and ``plot`` share: the option for a reference, and progress while it is computed."""
 
-import numpy as np
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import REFERENCES
-from mosaicdd.storage.solution_file import StoredSolution, read_solution
+import click
+
+from mosaicdd.cli.show import stage
+from mosaicdd.storage.solution_file import StoredSolution
+
+# Of a core of 2024 for Laplace's equation; what takes longer is said to.
+_SECONDS_PER_NODE = {"pyamg": 2e-6, "direct": 1e-5}
+_SHOWN = 2.0  # seconds that are worth it
+_TICK = 0.5  # seconds
 
 
-def reference_of_spec(spec: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
-    """Return the reference for the nodes of a stored field, and its name.
+def reference_option(default: str, more: str = ""):
+    """Declare ``--reference``.
 
     Parameters
     ----------
-    spec
-        A name of `REFERENCES`, ``expr:...``, or a solution file on the same grid; of a file with
-        several problems, the one of the same number.
-
-    Raises
-    ------
-    ValueError
-        If an expression is not allowed or not finite on the grid, the grids differ, or the other
-        file does not hold all of the nodes.
+    more
+        What else it may be.
     """
-    if spec in REFERENCES:
-        grid, boundary = solution.grid, solution.boundary
-        problem = Problem(grid.shape, str(solution.attributes.get("pde")), sides=boundary)
-        return REFERENCES[spec](problem, grid)[solution.window.place], spec
-    if spec.startswith("expr:"):
-        return _evaluate(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
-    several = read_solution(spec).problems > 1
-    other = read_solution(spec, solution.problem if several else 0)
-    if other.grid != solution.grid:
-        (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
-        raise ValueError(
-            f"{spec} has {other_x}x{other_y} cells with a spacing of {other.grid.spacing:g}, the "
-            f"solution {nx}x{ny} with {solution.grid.spacing:g}; they must be equal"
-        )
-    if other.window.clip(solution.window.place) != solution.window.place:
-        raise ValueError(
-            f"{spec} holds another window of the domain, not all of the solution's nodes"
-        )
-    field = other.field[other.window.within(solution.window.place)]
-    return field, other.attributes.get("local_solver", spec)
-
-
-def _evaluate(text: str, solution: StoredSolution) -> np.ndarray:
-    grid = solution.grid
-    y, x = (
-        np.linspace(0.0, s, n)[part]
-        for s, n, part in zip(grid.size, grid.nodes, solution.window.place, strict=True)
+    return click.option(
+        "--reference",
+        default=default,
+        show_default=True,
+        metavar="SPEC",
+        help="'pyamg', 'dst' (fast sine transform), 'expr:...' in x and y, or another solution "
+        f"file{more}.",
     )
-    field = Expression(text)(y=y[:, None], x=x)
-    if not np.isfinite(field).all():
-        count = int((~np.isfinite(field)).sum())
-        raise ValueError(f"expression {text!r} is not finite at {count} of {field.size} nodes")
-    return field
+
+
+@contextmanager
+def waiting(
+    reference: str, solution: StoredSolution, problems: int, *, quiet: bool
+) -> Iterator[None]:
+    """Show on stderr how long the references of some problems like this take, if that is long."""
+    nodes = math.prod(solution.grid.nodes) * problems
+    expected = _SECONDS_PER_NODE.get(reference, 0.0) * nodes
+    with stage(f"reference by {reference}", quiet=quiet or expected < _SHOWN) as show:
+        done, start = threading.Event(), time.monotonic()
+
+        def tick() -> None:
+            while not done.wait(_TICK):
+                elapsed = time.monotonic() - start
+                show(min(elapsed / expected, 0.99), f"{elapsed:.0f} s of about {expected:.0f} s")
+
+        ticking = threading.Thread(target=tick, daemon=True)
+        if expected >= _SHOWN and not quiet:
+            ticking.start()
+        try:
+            yield
+        finally:
+            done.set()
+            if ticking.is_alive():
+                ticking.join()

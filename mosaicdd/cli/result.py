@@ -59,9 +59,9 @@ def report_of(
         "levels": settings.levels,
         "sweep": settings.sweep,
         "accelerate": settings.accelerate or "chebyshev",
-        "rtol": settings.stopping.rtol,
+        "rtol": settings.rtol,
         "device": device,
-        "dtype": str(settings.dtype).removeprefix("torch."),
+        "dtype": settings.dtype,
         "layout": str(solution.layout),
     }
 

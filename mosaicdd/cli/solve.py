@@ -31,10 +31,6 @@ from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.inputs import read_boundaries, read_points
 from mosaicdd.storage.shards import require_shard_folder
 
-_RTOL = {"float64": 1e-7, "float32": 1e-5}
-_MAX_ITERATIONS = {1: 100_000, 2: 100}
-_BATCH = {"cpu": 4096, "cuda": 65_536}
-
 
 @click.command()
 @solve_options
@@ -98,7 +94,7 @@ def solve(
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.schwarz.engine import Engine
     from mosaicdd.schwarz.settings import SolveSettings
-    from mosaicdd.schwarz.stopping import CONVERGED, StoppingRule
+    from mosaicdd.schwarz.stopping import CONVERGED
     from mosaicdd.schwarz.stopwatch import Stopwatch
 
     start = time.perf_counter()
@@ -130,29 +126,25 @@ def solve(
     with bad_input():
         settings = SolveSettings(
             levels=int(levels),
-            sweep=sweep or ("additive" if levels == "2" else "phases"),
+            sweep=sweep,
             sync=sync,
             accelerate=accelerate,
             certify=certify,
-            stopping=StoppingRule(
-                rtol=_RTOL[dtype] if rtol is None else rtol,
-                max_iterations=_MAX_ITERATIONS[int(levels)]
-                if max_iterations is None
-                else max_iterations,
-                mae=until_mae,
-            ),
-            batch_subdomains=_BATCH[device] if batch_subdomains is None else batch_subdomains,
+            rtol=rtol,
+            max_iterations=max_iterations,
+            until_mae=until_mae,
+            batch_subdomains=batch_subdomains,
             halo_depth=halo_depth,
-            halo_dtype=halo_dtype and getattr(torch, halo_dtype),
+            halo_dtype=halo_dtype,
             mpi_buffers=mpi_buffers,
-            device=device_of_rank(everyone, device),
-            dtype=getattr(torch, dtype),
+            device=str(device_of_rank(everyone, device)),
+            dtype=dtype,
         )
         groups = Replicas(everyone, replicas, dims)
         ranks = groups.ranks.fitted(lattice.subdomains)
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         filled = window or Window.whole(lattice.grid)
-        needed_bytes = _bytes_of_rank(lattice, settings.dtype, ranks.size)
+        needed_bytes = _bytes_of_rank(lattice, dtype, ranks.size)
         require_memory(everyone, needed_bytes)
     with bad_input("--boundary"):
         boundaries = everyone.on_root(lambda: _boundaries(boundary, lattice.grid))
@@ -268,10 +260,10 @@ def _extent_for_people(window: Window | None, grid: Grid) -> list[list[float]] |
     return window and [list(ends) for ends in window.extent(grid)[::-1]]
 
 
-def _bytes_of_rank(lattice: Lattice, dtype: torch.dtype, ranks: int) -> int:
+def _bytes_of_rank(lattice: Lattice, dtype: str, ranks: int) -> int:
     """Return what a rank needs at least: four interfaces; of the field it holds a strip only."""
     interface = 2 * math.prod(lattice.grid.nodes) // lattice.spacing
-    return 4 * interface * dtype.itemsize // ranks
+    return 4 * interface * np.dtype(dtype).itemsize // ranks
 
 
 def _local_solver(name: str, needed: Equation, *, tested: bool, guarded: bool) -> LocalSolver:

@@ -7,9 +7,9 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import threads_per_rank, world
+from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.train_config import network_settings, read_config
-from mosaicdd.cli.train_options import collected, settings_options
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.

@@ -27,7 +27,6 @@ from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sine_transform import sine_transform
-from mosaicdd.schwarz.stopping import StoppingRule
 from mosaicdd.storage.solution_writer import writing_solutions
 
 SIZES = (2, 4, 8, 16, 32, 64)
@@ -57,7 +56,8 @@ class Measurement:
         self.base_bytes = resident_bytes()
         self._load = load
         self._local_solver = load()
-        self._device, self._dtype = settings.device, settings.dtype
+        self._settings = settings
+        self._device, self._dtype = settings.tensors["device"], settings.tensors["dtype"]
 
     def __call__(self, ranks: Ranks, folder: Path, progress: Callable[[float], None]) -> Rates:
         """Measure everything.
@@ -100,11 +100,7 @@ class Measurement:
         """Return the seconds of the steps of a solve on a square of ``size`` subdomains' sides."""
         subdomain = self._local_solver.subdomain
         lattice = Lattice(Grid((size * subdomain.cells,) * 2, subdomain.spacing), subdomain)
-        settings = SolveSettings(
-            stopping=StoppingRule(rtol=0.0, max_iterations=_ITERATIONS),
-            device=self._device,
-            dtype=self._dtype,
-        )
+        settings = self._settings.with_changes(rtol=0.0, max_iterations=_ITERATIONS)
         transform = self._transform_seconds(lattice.subdomains)
         runs = []
         for _ in range(_RUNS):

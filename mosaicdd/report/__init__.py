@@ -1,1 +1,1 @@
-"""Plots for people."""
+"""What results are worth, and how they look: comparisons and pictures."""

@@ -1,53 +1,276 @@
-"""Figures of a solution, after Fig. 1 of the paper: prediction, reference, absolute difference."""
+"""Pictures of solutions, after Fig. 1 of the paper, and of trainings, after its Fig. 6.
 
+A picture never hides an error. Panels have fewer pixels than a large field has nodes: of a block of
+nodes, differences show the largest value, fields the mean. Differences have logarithmic colours, so
+that small ones are seen beside large ones, and every panel's title says its largest value.
+
+`figure` draws what a `StoredSolution` is, or anything with the same members.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
 
-_PIXELS = 1024  # a field is thinned to about this many nodes per axis
+_DPI = 200
+_BLOCKS = 120  # per inch; each has a pixel of its own
+_DECADES = 5  # of differences below the largest, at most
+_LONG = 2.2  # domains with a side this much longer than the other are stacked
+_TO_SCALE = 12  # beyond, the shorter side would be a line
+_SQUARE, _LENGTH, _TALL = 2.8, 8.5, 5.6  # inches of a panel's longer side
+_TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar and labels
+_NARROW, _TICKS = 2.2, 0.4  # inches that a title needs, and between ticks
+_MARKED = 40  # iterations whose values are marked one by one
+
+_SMALL = {"fontsize": 9}
+_ERRORS = {"validation_mse": "validation MSE", "window_mse": "windows MSE"}
+_LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
 
 
-def solution_figure(
-    solution: StoredSolution, reference: np.ndarray, reference_name: str, path: Path
-) -> None:
-    """Draw the fields, their difference and the history to a picture file.
+def figure(
+    solution: StoredSolution,
+    reference: np.ndarray | None = None,
+    reference_name: str = "reference",
+) -> Figure:
+    """Draw a solution, its estimated error and its history; and a reference and the difference.
 
     Parameters
     ----------
     reference
-        Of the same problem, at the nodes of the solution's field.
+        Of the same problem, at the nodes of the solution's field, ``(ny + 1, nx + 1)``; without one
+        its panels are left out.
     """
-    difference = np.abs(solution.field - reference)
-    figure = Figure(figsize=(15, 3.9), layout="constrained")
-    axes = figure.subplots(1, 4, width_ratios=(1, 1, 1, 1.1))
-    limits = {"vmin": float(reference.min()), "vmax": float(reference.max())}
-    solver = solution.attributes.get("local_solver", "solution")
-    _draw_field(figure, axes[0], solution, solution.field, f"mosaicdd ({solver})", **limits)
-    _draw_field(figure, axes[1], solution, reference, reference_name, **limits)
-    title = f"absolute difference, MAE {difference.mean():.1e}"
-    _draw_field(figure, axes[2], solution, difference, title, cmap="magma")
-    _mark_outside(axes[2], solution)
-    _draw_history(axes[3], solution)
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:], dpi=150)
-
-
-def _draw_field(
-    figure: Figure, axes: Axes, solution: StoredSolution, field: np.ndarray, title: str, **style
-) -> None:
-    step = max(1, max(field.shape) // _PIXELS)
+    panels = _panels(solution, reference, reference_name)
     (bottom, top), (left, right) = solution.window.extent(solution.grid)
-    image = axes.imshow(
-        field[::step, ::step], origin="lower", extent=(left, right, bottom, top), **style
-    )
-    figure.colorbar(image, ax=axes, shrink=0.8)
-    axes.set(title=title, xlabel="x", ylabel="y")
+    drawing, maps, history, inches = _layout(len(panels), top - bottom, right - left)
+    for axes, panel in zip(maps, panels, strict=True):
+        _draw(drawing, axes, panel, inches)
+        axes.set_xlim(left, right)
+        axes.set_ylim(bottom, top)
+    _mark_outside(maps[-1], solution)
+    difference = None if reference is None else panels[2].values
+    _draw_history(history, solution, difference)
+    drawing.suptitle(_heading(solution), fontsize=11)
+    return drawing
+
+
+def save_figure(drawing: Figure, path: Path) -> None:
+    """Write a figure to a file of the kind that its name ends in, whole or not at all."""
+    with atomic_file(path) as temporary:
+        drawing.savefig(temporary, format=path.suffix[1:])
+
+
+def learning_curve(rows: list[dict], title: str, path: Path) -> None:
+    """Draw the metrics of a training to a PNG file.
+
+    Parameters
+    ----------
+    rows
+        As `storage.metrics_file` reads them.
+    """
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, curves in zip(axes, (_ERRORS, _LOSSES), strict=True):
+        for name, label in curves.items():
+            points = [(row["step"], row[name]) for row in rows if row[name]]
+            if points:
+                ax.semilogy(*zip(*points, strict=True), ".-", label=label)
+        if ax.lines:
+            ax.legend()
+        ax.set(xlabel="step")
+        ax.grid(alpha=0.3)
+    figure.suptitle(title)
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One picture of values over the domain.
+
+    Parameters
+    ----------
+    values
+        ``(rows, columns)``.
+    extent
+        Left, right, bottom and top end of the picture.
+    label
+        Of its colours.
+    limits
+        Of linear colours; None for logarithmic ones of values that are not negative.
+    peak
+        Where the largest value is, (x, y), if that is to be seen.
+    """
+
+    title: str
+    values: np.ndarray
+    extent: tuple[float, float, float, float]
+    label: str
+    limits: tuple[float, float] | None = None
+    peak: tuple[float, float] | None = None
+
+
+def _panels(
+    solution: StoredSolution, reference: np.ndarray | None, reference_name: str
+) -> list[_Panel]:
+    field = np.asarray(solution.field)
+    (bottom, top), (left, right) = solution.window.extent(solution.grid)
+    extent = left, right, bottom, top
+    fields = {f"mosaicdd ({solution.attributes.get('local_solver', 'solution')})": field}
+    if reference is not None:
+        fields[reference_name] = reference
+    ranges = {name: _range(values) for name, values in fields.items()}
+    limits = ranges[reference_name] if reference is not None else _range(field)
+    panels = [
+        _Panel(f"{name}\n{low:.4g} to {high:.4g}", fields[name], extent, "u", limits)
+        for name, (low, high) in ranges.items()
+    ]
+    if reference is not None:
+        values = np.abs(field - reference)
+        numbers = f"largest {_number(np.max(values))}, mean {_number(np.mean(values))}"
+        row, column = np.unravel_index(np.argmax(values), values.shape)
+        peak = float(solution.x[column]), float(solution.y[row])
+        title = f"absolute difference\n{numbers}"
+        label = f"|u - {reference_name}|" if len(reference_name) < 20 else "|difference|"
+        panels.append(_Panel(title, values, extent, label, peak=peak))
+    if solution.error_map is not None:
+        panels.append(_estimate_panel(solution))
+    return panels
+
+
+def _estimate_panel(solution: StoredSolution) -> _Panel:
+    """Return the panel of the estimated error, which has a value for each lattice node."""
+    nodes = np.asarray(solution.error_map)
+    height, width = (s / (n - 1) for s, n in zip(solution.grid.size, nodes.shape, strict=True))
+    size_y, size_x = solution.grid.size
+    extent = width / 2, size_x - width / 2, height / 2, size_y - height / 2
+    values = nodes[1:-1, 1:-1]  # on the edge the solution is given
+    numbers = f"largest {_number(np.max(values))}, rms {_number(solution.error_estimate)}"
+    title = f"estimated error, lattice nodes\n{numbers}"
+    return _Panel(title, values, extent, "estimated error")
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    """Return the least and the largest finite value, (0, 0) if there is none."""
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2g}" if value == 0 else f"{value:.1e}"
+
+
+def _heading(solution: StoredSolution) -> str:
+    ny, nx = solution.grid.shape
+    parts = [f"{solution.attributes.get('pde', 'solution')}, {nx} x {ny} cells"]
+    if solution.window.shape != solution.grid.nodes:
+        rows, columns = solution.window.shape
+        parts.append(f"window of {columns} x {rows} nodes")
+    if solution.problems > 1:
+        parts.append(f"problem {solution.number} (0 to {solution.problems - 1})")
+    return ", ".join(parts)
+
+
+def _layout(
+    panels: int, height: float, width: float
+) -> tuple[Figure, list[Axes], Axes, tuple[float, float]]:
+    """Place the panels and the history: squares in rows, long domains stacked, tall ones side by side.
+
+    Returns
+    -------
+    tuple
+        The figure, the axes of the panels, those of the history, and the inches of a panel, (y, x).
+    """
+    long, tall = width > _LONG * height, height > _LONG * width
+    if long:
+        inches = _LENGTH * max(height / width, 1 / _TO_SCALE), _LENGTH
+        rows = [inches[0] + _TITLE] * panels + [2.6]
+        drawing = Figure((_LENGTH + _BAR, sum(rows) + 0.3), dpi=_DPI, layout="constrained")
+        cells = drawing.add_gridspec(panels + 1, 1, height_ratios=rows)
+        maps, history = [cells[row, 0] for row in range(panels)], cells[panels, 0]
+    elif tall:
+        inches = _TALL, _TALL * max(width / height, 1 / _TO_SCALE)
+        columns = [inches[1] + _BAR] * panels + [4.0]
+        drawing = Figure((sum(columns), _TALL + _TITLE + 0.5), dpi=_DPI, layout="constrained")
+        cells = drawing.add_gridspec(1, panels + 1, width_ratios=columns)
+        maps, history = [cells[0, column] for column in range(panels)], cells[0, panels]
+    else:
+        inches = tuple(_SQUARE * side / max(height, width) for side in (height, width))
+        columns = panels + 1 if panels < 4 else 3
+        rows = -(-(panels + 1) // columns)
+        size = columns * (inches[1] + _BAR), rows * (inches[0] + _TITLE) + 0.4
+        drawing = Figure(size, dpi=_DPI, layout="constrained")
+        cells = drawing.add_gridspec(rows, columns)
+        maps = [cells[divmod(number, columns)] for number in range(panels)]
+        history = cells[-1, panels % columns :]
+    drawn = [drawing.add_subplot(cell) for cell in maps]
+    for axes in drawn:
+        stretched = max(height, width) > _TO_SCALE * min(height, width)
+        axes.set_aspect("auto" if stretched else "equal")
+    return drawing, drawn, drawing.add_subplot(history), inches
+
+
+def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float]) -> None:
+    blocks = tuple(int(_BLOCKS * length) for length in inches)
+    style = {"origin": "lower", "extent": panel.extent, "aspect": axes.get_aspect()}
+    beside = axes.inset_axes((1 + 0.1 / inches[1], 0.0, 0.12 / inches[1], 1.0))
+    if panel.limits is not None:
+        low, high = panel.limits
+        shown = _in_blocks(panel.values, blocks, _mean)
+        image = axes.imshow(shown, vmin=low, vmax=high, cmap="viridis", **style)
+        bar = drawing.colorbar(image, cax=beside)
+    else:
+        norm = _logarithmic(panel.values)
+        shown = _in_blocks(panel.values, blocks, np.maximum.reduceat)
+        shown = shown if norm is None else np.maximum(shown, norm.vmin)
+        style |= {"interpolation": "nearest", "cmap": "magma", "norm": norm}
+        image = axes.imshow(shown, **style)
+        bar = drawing.colorbar(image, cax=beside, extend="neither" if norm is None else "min")
+    axes.set_facecolor("0.85")  # where there is no value
+    bar.set_label(panel.label, **_SMALL)
+    bar.ax.tick_params(labelsize=8)
+    if panel.peak is not None and _range(panel.values)[1] > 0:
+        axes.plot(*panel.peak, "o", mfc="none", mec="lime", mew=1.0, ms=8, clip_on=False)
+    narrow = inches[1] < _NARROW
+    axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, **_SMALL)
+    axes.set_xlabel("x", **_SMALL)
+    axes.set_ylabel("y", **_SMALL)
+    axes.tick_params(labelsize=8)
+    for axis, length in zip((axes.yaxis, axes.xaxis), inches, strict=True):
+        count = max(1, min(6, int(length / _TICKS)))
+        axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 4, 5, 10], min_n_ticks=2))
+
+
+def _logarithmic(values: np.ndarray) -> LogNorm | None:
+    """Return colours down to some decades below the largest value; None if there is nothing."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    if not positive.size:
+        return None
+    high = float(positive.max())
+    low = max(float(positive.min()), high * 10.0**-_DECADES)
+    return LogNorm(min(low, high / 10), high)
+
+
+def _in_blocks(values: np.ndarray, blocks: tuple[int, int], reduce: Callable) -> np.ndarray:
+    """Reduce values to at most as many blocks per axis."""
+    for axis, count in enumerate(blocks):
+        if values.shape[axis] > count:
+            starts = np.linspace(0, values.shape[axis], count, endpoint=False).astype(int)
+            values = reduce(values, starts, axis=axis)
+    return values
+
+
+def _mean(values: np.ndarray, starts: np.ndarray, axis: int) -> np.ndarray:
+    counts = np.diff(starts, append=values.shape[axis])
+    return np.add.reduceat(values, starts, axis=axis) / (counts if axis else counts[:, None])
 
 
 def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
@@ -61,18 +284,31 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
     limits = axes.axis()  # those of the field, which may be a window
     axes.plot(x, y, "c.", markersize=2)
     axes.axis(limits)
-    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)")
+    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)", **_SMALL)
 
 
-def _draw_history(axes: Axes, solution: StoredSolution) -> None:
-    for name, style in (("update", "o-"), ("residual", "s--"), ("mae", ":")):
-        values = solution.history.get(name, np.array([]))
+def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | None) -> None:
+    """Draw what each iteration said of itself, and beside it what the result is worth."""
+    count = len(solution.history["update"])
+    for name, style in (("update", "o-"), ("residual", "s--"), ("mae", "^:")):
+        values = np.asarray(solution.history.get(name, []), float)
         shown = np.isfinite(values) & (values > 0)
         if shown.any():
-            axes.semilogy(np.arange(1, len(values) + 1)[shown], values[shown], style, label=name)
+            style = style if count <= _MARKED else style[1:]
+            steps = np.arange(1, len(values) + 1)
+            axes.semilogy(steps[shown], values[shown], style, label=name, ms=4, lw=1)
+    lines = {"error estimate": solution.error_estimate}
+    if difference is not None:
+        lines["difference, rms"] = float(np.sqrt(np.mean(np.square(difference, dtype=float))))
+    for (name, value), colour in zip(lines.items(), ("crimson", "black"), strict=False):
+        if value is not None and np.isfinite(value) and value > 0:
+            axes.axhline(value, color=colour, lw=1.2, label=f"{name} {value:.1e}")
     if axes.lines:
-        axes.legend()
+        axes.set_yscale("log")
+        axes.legend(fontsize=8)
     axes.grid(alpha=0.3)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    status = solution.attributes.get("status", "")
-    axes.set(title=f"{len(solution.history['update'])} iterations, {status}", xlabel="iteration")
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.tick_params(labelsize=8)
+    axes.set_title(f"{count} iterations\n{solution.status}", **_SMALL)
+    axes.set_xlabel("iteration", **_SMALL)
+    axes.set_ylabel("root mean square", **_SMALL)

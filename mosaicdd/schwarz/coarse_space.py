@@ -46,7 +46,7 @@ class CoarseSpace:
         problems: int,
         clock: Stopwatch,
     ):
-        tensors = {"device": settings.device, "dtype": settings.dtype}
+        tensors = settings.tensors
         self._coarsening = Coarsening(block.lattice, points)
         self._responses = hat_responses(block, solver, plan, points, **tensors)  # (8 q, 2 (m - 1))
         coarse = self._coarsening.block(block)

@@ -82,19 +82,19 @@ class Engine:
         if settings.accelerate == "gmres" and not local_solver.linear:
             raise TypeError(
                 f"gmres needs a local solver that is linear in the boundary values; "
-                f"{local_solver.name} is not: use --accelerate none"
+                f"{local_solver.name} is not: use accelerate='none'"
             )
-        if problems > 1 and (not settings.takes_many or settings.stopping.mae is not None):
+        if problems > 1 and (not settings.takes_many or settings.until_mae is not None):
             raise TypeError(
                 f"{problems} problems at once need an iteration without inner products, a "
-                "certificate or an aim for the MAE: use --batch 1"
+                "certificate or an aim for the MAE: use batch=1"
             )
         self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
         self.settings = settings
         self.problems = problems
         self.clock = clock or Stopwatch()
         self._ranks = ranks
-        self._kind = {"device": settings.device, "dtype": settings.dtype}
+        self._kind = settings.tensors
         self._scheme = scheme_of(local_solver.operator, local_solver.subdomain)
         self.acceleration = settings.accelerate or self._default_acceleration(local_solver)
         self._outside_range = local_solver.outside_range(**self._kind)
@@ -135,7 +135,7 @@ class Engine:
             return "gmres"
         # Factors above 1 magnify rounding, too. In float32 that is what ends large solves, after few
         # iterations with or without them.
-        return "chebyshev" if settings.dtype == torch.float64 else "none"
+        return "chebyshev" if settings.dtype == "float64" else "none"
 
     def _driver(self, acceleration: str) -> Driver:
         relaxed = functools.partial(stationary, relaxation=self._scheme.factors)
@@ -227,7 +227,7 @@ class Engine:
         if self.settings.certify is not None and "interrupted" not in statuses:
             monitor = Monitor(self._ranks, rule, v, **observers)
             exactly = self._scheme.acceleration
-            if exactly == "chebyshev" and self.settings.dtype != torch.float64:
+            if exactly == "chebyshev" and self.settings.dtype != "float64":
                 exactly = "none"
             certify = Certifier(
                 self._exact.iterate,

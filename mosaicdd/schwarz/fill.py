@@ -74,7 +74,7 @@ class Fill:
         *,
         batch_subdomains: int,
     ):
-        kind = {"device": settings.device, "dtype": settings.dtype}
+        kind = settings.tensors
         self.block = block
         self._plan = plan
         self._problems = problems

@@ -124,7 +124,7 @@ class AdditiveIteration(Iteration):
         ]
         self._all = [self._sweep.batches(block.ring(ring)) for ring in range(block.halo)]
         self._rings = 0  # around the owned subdomains, which the values at hand suffice for
-        kind = {"device": settings.device, "dtype": settings.dtype}
+        kind = settings.tensors
         self._residual = torch.empty(problems, *block.subdomains, **kind)
         # Per family of lines: what is complete before halos arrive, and all around it; and of that
         # what is this rank's to start from, if it adds up its own subdomains only.

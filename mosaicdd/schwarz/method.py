@@ -46,7 +46,7 @@ class Method:
         self._settings = settings
         self._problems = problems
         self._clock = clock or Stopwatch()
-        kind = {"device": settings.device, "dtype": settings.dtype}
+        kind = settings.tensors
         points, shared = block.lattice.subdomain.centre_lines, (settings, problems, self._clock)
         if settings.sweep == "phases":
             plan = BlockPlan(local_solver, block, points, **kind, kept=True)
@@ -64,7 +64,7 @@ class Method:
     def plan_fill(self, part: Block | None = None) -> Fill:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
         settings = self._settings
-        kind = {"device": settings.device, "dtype": settings.dtype}
+        kind = settings.tensors
         batch = max(1, settings.batch_subdomains // _FILL_BATCH)
         wide = dataclasses.replace(part or self.block, halo=FILL_HALO)
         plan = BlockPlan(self.local_solver, wide, wide.lattice.subdomain.interior, **kind)

@@ -43,7 +43,7 @@ class PhaseIteration(Iteration):
         self._sweep = Sweep(block, plan, settings, problems, clock)
         self._sync = settings.sync
         self._communicating = clock.part("communication")
-        kind = {"device": settings.device, "dtype": settings.dtype}
+        kind = settings.tensors
         self._scratch = Interface(block, problems=problems, **kind)
         self._residual = torch.empty_like(self._scratch.nodes())
         self._phases = []

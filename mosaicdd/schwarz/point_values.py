@@ -48,7 +48,7 @@ class PointValues:
         if not isinstance(local_solver, NetworkSolver):
             raise TypeError(
                 "an exact local solver has values at grid nodes only; points between them need a "
-                "network, without --out-of-range exact and --certify"
+                "network, without out_of_range='exact' and certify"
             )
         self._ranks = ranks
         self._movement = movement

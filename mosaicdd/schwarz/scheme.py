@@ -116,7 +116,7 @@ def measure_spectrum(
     iterate = Method(
         Ranks.alone(), block, ExactSolver(operator, subdomain), settings, points
     ).iterate
-    image = Interface(block, device=settings.device, dtype=settings.dtype)
+    image = Interface(block, **settings.tensors)
     owned = image.ownership().flat
     generator = torch.Generator().manual_seed(0)
     vector = torch.randn(len(owned), generator=generator, dtype=owned.dtype) * owned

@@ -1,117 +1,248 @@
-"""The settings of a solve, validated once."""
+"""The settings of a solve: what each means and its default, said once and checked once.
 
-from dataclasses import dataclass, field
+The command line builds its options from the fields. Nothing slow is imported, so that ``--help`` is
+fast: devices and types are words here, and torch's own in `SolveSettings.tensors`.
+"""
 
-import torch
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from mosaicdd.parallel.halo import BUFFERS
-from mosaicdd.schwarz.stopping import StoppingRule
+from mosaicdd.settings import check_settings, setting
+
+if TYPE_CHECKING:
+    import torch
 
 _FLOAT32_HALOS = 1e-8  # relative update that is above what rounding on the way leaves of it
 _FLOAT32 = 1e-5  # relative discrete residual that is safely above float32 rounding
+_RTOL = {"float64": 1e-7, "float32": 1e-5}
+_MAX_ITERATIONS = {1: 100_000, 2: 100}
+_BATCH = {"cpu": 4096, "cuda": 65_536}  # subdomains
+DEVICES = ("cpu", "cuda")
+DTYPES = ("float64", "float32")
 
 
 @dataclass(frozen=True)
-class SolveSettings:
-    """How a problem is solved.
+class StoppingRule:
+    """Stop when the update is at most ``rtol`` times the size, or ``atol``.
 
-    Parameters
-    ----------
-    levels
-        1: subdomains only (the paper); 2: with the coarse space.
-    sweep
-        ``"additive"`` or ``"phases"`` (the paper; one level only).
-    sync
-        When ranks exchange within a sweep of phases: once per ``"iteration"`` or per ``"phase"``.
-    accelerate
-        ``"none"``: the iteration as it is; ``"chebyshev"``: relaxed by factors that take turns, for two
-        levels; ``"gmres"``: for linear local solvers; ``"anderson"``: for any. By default what the
-        spectrum of the problem's iteration asks for: ``"chebyshev"`` in float64 where it is real and
-        small, ``"gmres"`` where it is not, ``"none"`` for one level.
-    coarse_points
-        Coarse nodes per lattice cell along a line; by default as many as that spectrum asks for, 1 or
-        2.
-    certify
-        Relative discrete residual to which the answer is driven with the exact local solver.
-    batch_subdomains
-        Subdomains per call of the local solver; 1 is the paper's unbatched baseline.
-    halo_depth
-        Lattice cells of the neighbours that a rank keeps a copy of: halos are exchanged in every
-        ``halo_depth``-th iteration only, for more subdomains that several ranks compute.
-    halo_dtype
-        Of the values that are exchanged; by default that of the iteration.
-    mpi_buffers
-        ``"host"`` or ``"cuda"``: whose memory MPI is handed on a GPU.
+    With ``mae``, the only aim is a mean absolute error on the interface against a reference (the
+    paper's way to stop).
 
     Raises
     ------
     ValueError
-        If a value is not one of those listed.
+        If a tolerance is negative or the number of iterations not positive.
+    """
+
+    rtol: float = _RTOL["float64"]
+    atol: float = 0.0
+    max_iterations: int = _MAX_ITERATIONS[2]
+    mae: float | None = None
+
+    def __post_init__(self):
+        for name in ("rtol", "atol", "mae"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be a number >= 0, got {value}")
+        if self.max_iterations < 1:
+            raise ValueError(f"max_iterations must be at least 1, got {self.max_iterations}")
+
+    def reached(self, update: float, size: float, mae: float) -> str | None:
+        """Return the status of an iteration that has converged, else None."""
+        if self.mae is not None:
+            return "converged_atol" if mae <= self.mae else None
+        if update <= self.rtol * size < math.inf:
+            return "converged_rtol"
+        return "converged_atol" if update <= self.atol else None
+
+
+@dataclass(frozen=True)
+class SolveSettings:
+    """How a problem is solved; what depends on other fields by default is filled in.
+
+    Parameters
+    ----------
+    atol
+        Stop when the update is this small, whatever the solution.
+    dims
+        Ranks per axis, (y, x), of each group; by default those with the shortest block edges.
+
+    Raises
+    ------
+    ValueError
+        If a value is not allowed.
     TypeError
         If two settings contradict each other.
     """
 
-    levels: int = 2
-    sweep: str = "additive"
-    sync: str = "iteration"
-    accelerate: str | None = None
-    coarse_points: int | None = None
-    certify: float | None = None
-    stopping: StoppingRule = field(default_factory=StoppingRule)
-    batch_subdomains: int = 4096
-    halo_depth: int = 1
-    halo_dtype: torch.dtype | None = None
-    mpi_buffers: str = "host"
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    dtype: torch.dtype = torch.float64
+    levels: int = setting(
+        2, "2: with the coarse space; 1: subdomains only, as in the paper.", (1, 2)
+    )
+    sweep: str | None = setting(
+        None,
+        "All subdomains at once, or four phases of disjoint ones (one level only). "
+        "[default: additive with 2 levels or gmres, phases with 1]",
+        ("additive", "phases"),
+    )
+    sync: str = setting(
+        "iteration",
+        "With phases: halo exchange once per iteration (the paper) or after each phase.",
+        ("iteration", "phase"),
+    )
+    accelerate: str | None = setting(
+        None,
+        "chebyshev: relaxed by factors made for two levels, at no cost; gmres: for linear local "
+        "solvers, anderson: for any, both for more memory. [default: what the spectrum of the "
+        "equation's iteration asks for; with one level none]",
+        ("none", "chebyshev", "gmres", "anderson"),
+    )
+    coarse_points: int | None = setting(
+        None,
+        "Coarse nodes per lattice cell along a line, a divisor of half a subdomain. [default: 1, or 2 "
+        "where the spectrum asks for them]",
+        least=1,
+    )
+    certify: float | None = setting(
+        None,
+        "Go on with the exact local solver until the discrete residual, relative to the right-hand "
+        "side, is this small: a right answer from any network.",
+    )
+    out_of_range: str = setting(
+        "network",
+        "What solves subdomains with rougher data than the network was trained on.",
+        ("network", "exact"),
+    )
+    rtol: float | None = setting(
+        None,
+        "Stop when the update is this small, relative to the solution. "
+        "[default: 1e-7 in float64, 1e-5 in float32]",
+    )
+    atol: float = 0.0
+    max_iterations: int | None = setting(
+        None, "Give up after so many. [default: 100; one level: 100000]"
+    )
+    until_mae: float | None = setting(
+        None,
+        "Stop at this mean absolute error on the interface instead, against the reference (the "
+        "paper's way).",
+    )
+    reference: str = setting(
+        "dst",
+        "What the mean absolute error is measured against: fast sine transform, pyAMG or a sparse "
+        "factorisation.",
+        ("direct", "dst", "pyamg"),
+    )
+    batch_subdomains: int | None = setting(
+        None,
+        "Subdomains per call of the local solver; 1 is the paper's unbatched baseline. "
+        "[default: 4096; cuda: 65536]",
+        least=1,
+    )
+    batch: int | None = setting(
+        None,
+        "Problems that a group of ranks solves at once, of many. [default: up to 8192 subdomains "
+        "together; 1 with gmres, anderson or a certificate]",
+        least=1,
+    )
+    replicas: int = setting(
+        1,
+        "Groups of equal size that the ranks are split into; each solves its share of many problems.",
+        least=1,
+    )
+    dims: tuple[int, int] | None = None
+    halo_depth: int = setting(
+        1,
+        "Lattice cells of the neighbours that a rank keeps: halos are exchanged in every so many "
+        "iterations only (see mosaicdd plan).",
+        least=1,
+    )
+    halo_dtype: str | None = setting(
+        None,
+        "Precision of values on their way between ranks; float32 limits rtol to 1e-8. "
+        "[default: that of the iteration]",
+        DTYPES,
+    )
+    mpi_buffers: str = setting(
+        "host",
+        "Whose memory MPI is handed if the device is a GPU (see mosaicdd doctor).",
+        ("host", "cuda"),
+    )
+    device: str = setting("cpu", "cpu, or cuda: the GPU of the rank.")
+    dtype: str = setting("float64", "Precision of the iteration and of the file.", DTYPES)
 
     def __post_init__(self):
-        choices = {
-            "levels": (1, 2),
-            "sweep": ("additive", "phases"),
-            "sync": ("iteration", "phase"),
-            "accelerate": (None, "none", "chebyshev", "gmres", "anderson"),
-            "dtype": (torch.float32, torch.float64),
-            "halo_dtype": (None, torch.float32, torch.float64),
-            "mpi_buffers": BUFFERS,
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        if self.batch_subdomains < 1:
-            raise ValueError(f"batch_subdomains must be at least 1, got {self.batch_subdomains}")
-        single = self.halo_dtype == torch.float32 and self.dtype == torch.float64
-        if single and self.stopping.rtol < _FLOAT32_HALOS:
+        check_settings(self)
+        where = self.device.partition(":")[0]
+        if where not in DEVICES:
+            raise ValueError(f"unknown device {self.device!r}; known: {', '.join(DEVICES)}")
+        phases = self.levels == 1 and self.accelerate != "gmres"
+        self._default("sweep", "phases" if phases else "additive")
+        self._default("rtol", _RTOL[self.dtype])
+        self._default("max_iterations", _MAX_ITERATIONS[self.levels])
+        self._default("batch_subdomains", _BATCH[where])
+        self._default("halo_dtype", self.dtype)
+        self.stopping  # noqa: B018 - checks the tolerances
+        self._require_precision()
+        self._require_method()
+
+    def _default(self, name: str, value) -> None:
+        if getattr(self, name) is None:
+            object.__setattr__(self, name, value)
+
+    def _require_precision(self) -> None:
+        single = self.halo_dtype == "float32" and self.dtype == "float64"
+        if single and self.rtol < _FLOAT32_HALOS:
             raise ValueError(
-                f"rtol {self.stopping.rtol:g} is below what halos in float32 allow "
-                f"({_FLOAT32_HALOS:g}); use --halo-dtype float64"
+                f"rtol {self.rtol:g} is below what halos in float32 allow ({_FLOAT32_HALOS:g}); use "
+                "halo_dtype='float64'"
             )
-        if self.halo_depth < 1:
-            raise ValueError(f"halo_depth must be at least 1, got {self.halo_depth}")
-        if self.halo_depth > 1 and self.sweep == "phases":
-            raise TypeError("phases exchange in every iteration: they need --halo-depth 1")
         if self.certify is not None and not 0 < self.certify < 1:
             raise ValueError(f"certify must lie between 0 and 1, got {self.certify}")
-        if self.certify is not None and self.certify < _FLOAT32 and self.dtype == torch.float32:
+        if self.certify is not None and self.certify < _FLOAT32 and self.dtype == "float32":
             raise ValueError(
-                f"certify {self.certify:g} is below what float32 can reach ({_FLOAT32:g}); "
-                "use float64"
+                f"certify {self.certify:g} is below what float32 can reach ({_FLOAT32:g}); use "
+                "dtype='float64'"
             )
-        if self.certify is not None and self.stopping.mae is not None:
-            raise TypeError("an aim for the MAE and a certificate exclude each other")
-        if self.levels == 2 and self.sweep == "phases":
-            raise TypeError("two levels need the additive sweep; phases go with --levels 1")
-        if self.accelerate == "chebyshev" and self.levels == 1:
-            raise TypeError(
-                "the factors of --accelerate chebyshev are those of two levels; one level goes with "
-                "none, gmres or anderson"
-            )
-        if self.accelerate == "gmres" and self.sweep == "phases":
-            raise TypeError("gmres needs the additive sweep; phases go with --accelerate none")
-        if self.accelerate == "gmres" and self.stopping.mae is not None:
-            raise TypeError("an aim for the MAE needs --accelerate none, which measures it")
+
+    def _require_method(self) -> None:
+        phases, aims = self.sweep == "phases", self.until_mae is not None
+        contradictions = {
+            "phases exchange in every iteration: they need halo_depth=1": phases
+            and self.halo_depth > 1,
+            "an aim for the MAE and a certificate exclude each other": aims
+            and self.certify is not None,
+            "two levels need the additive sweep; phases go with levels=1": phases
+            and self.levels == 2,
+            "the factors of accelerate='chebyshev' are those of two levels; one level goes with "
+            "none, gmres or anderson": self.accelerate == "chebyshev" and self.levels == 1,
+            "gmres needs the additive sweep; phases go with accelerate='none'": phases
+            and self.accelerate == "gmres",
+            "an aim for the MAE needs accelerate='none', which measures it": aims
+            and self.accelerate == "gmres",
+        }
+        for message, contradicts in contradictions.items():
+            if contradicts:
+                raise TypeError(message)
+
+    @property
+    def stopping(self) -> StoppingRule:
+        """When an iteration stops."""
+        return StoppingRule(self.rtol, self.atol, self.max_iterations, self.until_mae)
 
     @property
     def takes_many(self) -> bool:
         """Whether several problems can be solved at once."""
-        return self.accelerate != "anderson" and self.stopping.mae is None
+        return self.accelerate != "anderson" and self.until_mae is None
+
+    @property
+    def tensors(self) -> "dict[str, torch.device | torch.dtype]":
+        """Device and type of the tensors of the iteration."""
+        import torch
+
+        return {"device": torch.device(self.device), "dtype": getattr(torch, self.dtype)}
+
+    def with_changes(self, **changes) -> "SolveSettings":
+        """Return the same settings but for some."""
+        return dataclasses.replace(self, **changes)

@@ -17,47 +17,13 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.norms import OwnedNorms
+from mosaicdd.schwarz.settings import StoppingRule
 
 CONVERGED = ("converged_rtol", "converged_atol")
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
 _CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
 _CALLS, _SUMS = 2, 4  # numbers: calls of the watch; update, size, residual and error per problem
 _BLOW_UP = 1e6  # growth of the update over the smallest so far that counts as divergence
-
-
-@dataclass(frozen=True)
-class StoppingRule:
-    """Stop when the update is at most ``rtol`` times the size, or ``atol``.
-
-    With ``mae``, the only aim is a mean absolute error on the interface against a reference (the
-    paper's way to stop).
-
-    Raises
-    ------
-    ValueError
-        If a tolerance is negative or the number of iterations not positive.
-    """
-
-    rtol: float = 1e-8
-    atol: float = 0.0
-    max_iterations: int = 100
-    mae: float | None = None
-
-    def __post_init__(self):
-        for name in ("rtol", "atol", "mae"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < np.inf:
-                raise ValueError(f"{name} must be a number >= 0, got {value}")
-        if self.max_iterations < 1:
-            raise ValueError(f"max_iterations must be at least 1, got {self.max_iterations}")
-
-    def reached(self, update: float, size: float, mae: float) -> str | None:
-        """Return the status of an iteration that has converged, else None."""
-        if self.mae is not None:
-            return "converged_atol" if mae <= self.mae else None
-        if update <= self.rtol * size < np.inf:
-            return "converged_rtol"
-        return "converged_atol" if update <= self.atol else None
 
 
 @dataclass

@@ -44,7 +44,7 @@ class Sweep:
         y, x = block.region_subdomains
         self.largest = max(1, min(settings.batch_subdomains // problems, y * x))
         m = block.lattice.subdomain.cells
-        kind = {"device": settings.device, "dtype": settings.dtype}
+        kind = settings.tensors
         self._plan = plan
         self._problems = problems
         self._transfer = Transfer(block, **kind)
@@ -120,10 +120,10 @@ def interface_exchange(
         if across > 1 and count // across < block.halo:
             raise ValueError(
                 f"a halo depth of {block.halo} needs as many subdomains per rank along each axis, "
-                f"{count} on {across} ranks leave {count // across}; use --halo-depth "
+                f"{count} on {across} ranks leave {count // across}; use halo_depth="
                 f"{count // across}"
             )
-    kind = {"device": settings.device, "dtype": settings.dtype}
+    kind = settings.tensors
     values = problems * sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
     shapes = Interface(block, problems=problems, flat=torch.empty(values, **kind), **kind)
     return HaloExchange(
@@ -131,6 +131,6 @@ def interface_exchange(
         shapes.lines,
         lambda direction: interface_sent(block, direction),
         lambda direction: interface_received(block, direction),
-        dtype=settings.halo_dtype,
+        dtype=getattr(torch, settings.halo_dtype),
         buffers=settings.mpi_buffers,
     )

@@ -64,7 +64,7 @@ def read_checkpoint(
         lines = tuple(file[line_name(axis)][()] for axis in (0, 1))
         history = {name: data[()].tolist() for name, data in file["history"].items()}
     if not all(np.isfinite(part).all() for part in lines):
-        raise ValueError(f"{path} holds values that are not finite; start without --resume")
+        raise ValueError(f"{path} holds values that are not finite; start without resume=True")
     return lines, history
 
 

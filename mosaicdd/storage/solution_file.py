@@ -46,7 +46,7 @@ class StoredSolution:
         Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``.
     attributes
         What ``solve --json`` printed, of this problem, and the equation's name as ``pde``.
-    problem, problems
+    number, problems
         Which of how many problems of its file this is.
     """
 
@@ -57,7 +57,7 @@ class StoredSolution:
     window: Window
     history: dict[str, np.ndarray]
     attributes: dict
-    problem: int = 0
+    number: int = 0
     problems: int = 1
 
     @cached_property
@@ -102,7 +102,7 @@ class StoredSolution:
     def fields(self) -> dict[str, float | np.ndarray]:
         """Coefficients and sources by name: numbers, or arrays on nodes or cells."""
         with self._open() as file:
-            return dict(_fields(file, self.problem)) if "fields" in file else {}
+            return dict(_fields(file, self.number)) if "fields" in file else {}
 
     @property
     def seconds(self) -> float:
@@ -115,7 +115,7 @@ class StoredSolution:
 
     def _read(self, name: str) -> np.ndarray | None:
         with self._open() as file:
-            return _OneProblem(file, self.problem).array(name) if name in file else None
+            return _OneProblem(file, self.number).array(name) if name in file else None
 
     def _open(self):
         if version_of(self.path) != self.version:
@@ -200,7 +200,7 @@ def _stored(file: h5py.File, problem: int) -> StoredSolution:
         window=_window(file, grid, nodes),
         history={name: one.array(f"history/{name}") for name in file["history"]},
         attributes=_attributes(file) | one.results(),
-        problem=problem,
+        number=problem,
         problems=one.problems,
     )
 

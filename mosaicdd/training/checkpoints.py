@@ -87,7 +87,7 @@ class Checkpoints:
         if damaged:
             raise ValueError(f"no checkpoint is whole: {'; '.join(damaged)}")
         raise FileNotFoundError(
-            f"{self._output}.checkpoint-*: there is no checkpoint; start without --resume"
+            f"{self._output}.checkpoint-*: there is no checkpoint; start without resume=True"
         )
 
     def remove(self) -> None:
@@ -101,5 +101,5 @@ class Checkpoints:
             if theirs != ours:
                 raise ValueError(
                     f"{path} belongs to another training: its {name} is {theirs}, not {ours}; give "
-                    "the same settings, or start without --resume"
+                    "the same settings, or start without resume=True"
                 )

@@ -101,7 +101,7 @@ class Generation:
             require_writable(path)
             if os.path.exists(path) and not overwrite:
                 raise FileExistsError(
-                    f"{path}: there is a file of this name; choose another, or set overwrite"
+                    f"{path}: there is a file of this name; choose another, or use overwrite=True"
                 )
             self._parts.open()
 

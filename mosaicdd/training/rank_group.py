@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
+from mosaicdd.parallel.launcher import under_torchrun
 from mosaicdd.parallel.machine import device_of_rank, gpu
 from mosaicdd.parallel.partition import share
 from mosaicdd.parallel.ranks import Ranks, agreed
@@ -63,11 +64,6 @@ class RankGroup:
         if self.size > 1:
             dist.all_gather_object(values, value)
         return values
-
-
-def under_torchrun() -> bool:
-    """Return whether torchrun started this process."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 @contextmanager

@@ -4,9 +4,10 @@ What a setting means and its default stand here once: the command line builds it
 fields. Nothing slow is imported, so that ``--help`` is fast.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.settings import check_settings, setting
 
 OPTIMIZERS = ("adamw", "lamb", "muon", "soap")
 LAPLACIANS = ("taylor", "autograd")
@@ -14,20 +15,6 @@ RESIDUALS = ("continuous", "discrete", "multilevel")
 PRECISIONS = ("float32", "float64", "bf16", "tf32")
 SHARDINGS = ("none", "zero1", "fsdp", "hybrid")
 METHODS = ("amg", "direct")
-
-
-def setting(default, text: str, choices: tuple[str, ...] = (), least: float | None = None):
-    """Declare a field with its meaning.
-
-    Parameters
-    ----------
-    choices
-        The values that it may have; any if empty.
-    least
-        The smallest value that it may have.
-    """
-    metadata = {"help": text, "choices": choices, "least": least}
-    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -60,7 +47,7 @@ class GenerationSettings:
     )
 
     def __post_init__(self):
-        _check_fields(self)
+        check_settings(self)
         if not 0 < self.validation < 1:
             raise ValueError(f"the validation fraction must be in (0, 1), got {self.validation}")
         held_out = round(self.samples * self.validation)
@@ -135,7 +122,7 @@ class TrainingSettings:
         for name, labelled, unlabelled in given:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, labelled if self.labels else unlabelled)
-        _check_fields(self)
+        check_settings(self)
         for name in ("lr", "decay_exponent"):
             if not 0 < getattr(self, name) < float("inf"):
                 what = "the learning rate" if name == "lr" else name
@@ -193,7 +180,7 @@ class ExecutionSettings:
     replicas: int = setting(1, "Number of groups for hybrid sharding.", least=1)
 
     def __post_init__(self):
-        _check_fields(self)
+        check_settings(self)
         if not self.bucket_cap_mb > 0:
             raise ValueError(f"bucket_cap_mb must be positive, got {self.bucket_cap_mb}")
 
@@ -238,16 +225,3 @@ _SHARDABLE = {
     "fsdp": ("adamw", "lamb"),
     "hybrid": ("adamw", "lamb"),
 }
-
-
-def _check_fields(settings) -> None:
-    """Check values against the choices and the least values of their fields."""
-    for entry in fields(settings):
-        name = entry.name
-        value, least = getattr(settings, name), entry.metadata.get("least")
-        if least is not None and not value >= least:
-            rule = "0 or more" if least == 0 else f"at least {least}"
-            raise ValueError(f"{name} must be {rule}, got {value}")
-        choices = entry.metadata.get("choices")
-        if choices and value not in choices:
-            raise ValueError(f"unknown {name} {value!r}; known: {', '.join(choices)}")

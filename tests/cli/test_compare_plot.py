@@ -1,8 +1,12 @@
 """``compare`` and ``plot``: what they say and write of a solution file."""
 
+import threading
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
+from mosaicdd.cli import reference
 from mosaicdd.storage.solution_file import read_solution
 
 CELLS = "192x128"  # 3 wide, 2 high, in units of domain length
@@ -98,6 +102,56 @@ def test_without_json_people_read_the_errors(mosaicdd, solved):
     ended = mosaicdd("compare", solved("gp:seed=0"), "--reference", "dst")
     assert ended.code == 0
     assert ended.out.startswith("against dst: MAE ")
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Return a list of what people are shown, and an event that is set when that begins."""
+    calls, begun = [], threading.Event()
+
+    @contextmanager
+    def stage(title, *, quiet):
+        calls.append((title, quiet))
+
+        def show(fraction, note=""):
+            calls.append((fraction, note))
+            begun.set()
+
+        yield show
+
+    monkeypatch.setattr(reference, "stage", stage)
+    monkeypatch.setattr(reference, "_TICK", 1e-3)
+    return calls, begun
+
+
+def test_while_a_long_reference_is_computed_people_see_how_long_it_takes(
+    solved, shown, monkeypatch
+):
+    calls, begun = shown
+    solution = read_solution(solved("gp:seed=0"))
+    nodes = solution.field.size
+    monkeypatch.setitem(reference._SECONDS_PER_NODE, "pyamg", 100.0 / (3 * nodes))
+    with reference.waiting("pyamg", solution, 3, quiet=False):
+        assert begun.wait(60)
+    assert calls[0] == ("reference by pyamg", False)
+    fraction, note = calls[1]
+    assert 0 <= fraction < 1
+    assert note.endswith("of about 100 s")
+
+
+@pytest.mark.parametrize(("spec", "quiet"), [("pyamg", True), ("dst", False), ("other.h5", False)])
+def test_scripts_see_nothing_and_short_work_is_not_shown(spec, quiet, solved, shown):
+    calls, _ = shown
+    with reference.waiting(spec, read_solution(solved("gp:seed=0")), 10**6, quiet=quiet):
+        pass
+    assert calls == [(f"reference by {spec}", True)]
+
+
+def test_a_plot_without_a_reference_shows_the_estimate(mosaicdd, solved, tmp_path):
+    target = tmp_path / "figure.svg"
+    path = solved("gp:seed=0")
+    assert mosaicdd("plot", path, "-o", target, "--reference", "none").code == 0
+    assert target.read_bytes().startswith(b"<?xml")
 
 
 def refused(ended):

@@ -10,7 +10,7 @@ import pytest
 
 from mosaicdd.cli import findings
 from mosaicdd.cli.buffer_probe import probe, verdict
-from mosaicdd.cli.launch import Launcher
+from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
 
 SUBJECTS = [

@@ -8,13 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from mosaicdd.cli.generate import generate
-from mosaicdd.cli.launch import (
-    Launcher,
-    launcher,
-    launcher_rank,
-    threads_per_rank,
-    world,
-)
+from mosaicdd.cli.launch import threads_per_rank, world
+from mosaicdd.parallel.launcher import Launcher, launcher, launcher_rank
 
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -154,5 +149,6 @@ def test_copies_without_a_pmi_say_one_line_together_and_write_nothing(
 def test_it_is_the_rank_of_mpi(comm):
     assert launcher_rank() == comm.rank
     assert launcher().ranks == comm.size
-    with world() as ranks:
-        assert (ranks.size, ranks.rank) == (comm.size, comm.rank)
+    ranks = world()
+    assert (ranks.size, ranks.rank) == (comm.size, comm.rank)
+    assert world() is ranks

@@ -14,7 +14,6 @@ from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 H = 0.5 / 32
@@ -143,7 +142,7 @@ def test_ranks_do_not_change_the_values(solver, solve, make_ranks, comm):
 def _alone(points, solver, make_ranks):
     """Solve on this rank alone."""
     network = find_local_solver(solver).as_trained()
-    settings = SolveSettings(stopping=StoppingRule(rtol=1e-7))
+    settings = SolveSettings(rtol=1e-7)
     lattice = Lattice(GRID, network.subdomain)
     alone = Engine(make_ranks(alone=True), lattice, network, settings)
     boundary = Boundary.of_gaussian_process(GRID, seed=1)

@@ -5,11 +5,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.layout import Layout, Window
 from mosaicdd.parallel.layouts.placements import Halo, On, PartialSum, Replicate, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.layouts.root import rows_from_root, rows_to_root
-from mosaicdd.parallel.layouts.window import Window
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 

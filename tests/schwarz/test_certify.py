@@ -100,7 +100,7 @@ def test_the_certificate_does_not_depend_on_the_ranks(make_lattice, make_solver,
 def test_what_cannot_be_reached_is_refused_or_said(make_lattice, make_solver):
     lattice = make_lattice((8, 8), m=32)
     with pytest.raises(ValueError, match="float32"):
-        make_solver(lattice, certify=1e-10, dtype=torch.float32)
+        make_solver(lattice, certify=1e-10, dtype="float32")
     with pytest.raises(ValueError, match="between 0 and 1"):
         make_solver(lattice, certify=-1.0)
     solution = make_solver(lattice, certify=1e-15, rtol=1e-7).solve(data("smooth", lattice.grid))

@@ -14,7 +14,6 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import StoppingRule
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
@@ -22,9 +21,7 @@ _LATTICE = Lattice(Grid((208, 480), 0.5 / 32), Subdomain())
 
 
 def _solver(device: str, **settings) -> Engine:
-    settings = SolveSettings(
-        device=torch.device(device), stopping=StoppingRule(rtol=1e-10), **settings
-    )
+    settings = SolveSettings(device=device, rtol=1e-10, **settings)
     ranks = Ranks.alone()
     return Engine(ranks, _LATTICE, ExactSolver(LAPLACE.at(), Subdomain()), settings)
 

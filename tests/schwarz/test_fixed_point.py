@@ -21,7 +21,7 @@ ROUNDING = 1e-13
 
 TWO_LEVEL = {"levels": 2}
 METHODS = {
-    "additive": {"levels": 1},
+    "additive": {"levels": 1, "sweep": "additive"},
     "phases in step": {"levels": 1, "sweep": "phases", "sync": "phase"},
     "phases relaxed": {"levels": 1, "sweep": "phases", "sync": "iteration"},
     "two levels": TWO_LEVEL,
@@ -146,7 +146,7 @@ def test_the_residual_of_the_fill_is_that_of_the_sweep_at_the_centres_of_the_til
     lattice, all_dims, make_ranks, plan, interface_of, random_field
 ):
     for ranks in map(make_ranks, all_dims):
-        method = plan(ranks, levels=1)
+        method = plan(ranks, levels=1, sweep="additive")
         field = random_field(lattice)
         v = interface_of(method.block, field)
         residual, fill = NodeResidual(ranks, v), method.plan_fill()

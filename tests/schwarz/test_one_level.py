@@ -27,7 +27,7 @@ def iterations_for_four_decimals(k, sweep, make_lattice, make_solver):
     # Smooth: what is left after the first iterations is the slowest mode alone.
     boundary = Boundary.of_field(np.sin(np.pi * x) * np.sinh(np.pi * y)[:, None])
     truth = make_solver(lattice, rtol=1e-12).solve(boundary).interface
-    solver = make_solver(lattice, levels=1, sweep=sweep, mae=1e-6, max_iterations=5000)
+    solver = make_solver(lattice, levels=1, sweep=sweep, until_mae=1e-6, max_iterations=5000)
     history = solver.solve(boundary, reference=truth).history
     return sum(mae <= 1e-2 for mae in history.mae)
 

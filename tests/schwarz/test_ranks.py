@@ -15,7 +15,7 @@ RELATIVE = 1e-12
 ADDITIVE = [
     {"levels": 2},
     {"levels": 2, "accelerate": "gmres"},
-    {"levels": 1, "max_iterations": 10},
+    {"levels": 1, "sweep": "additive", "max_iterations": 10},
     {"levels": 2, "accelerate": "none"},
 ]
 IN_STEP = {"levels": 1, "sweep": "phases", "sync": "phase", "max_iterations": 10}
@@ -70,7 +70,7 @@ def test_exchanging_once_per_iteration_reaches_the_same_solution(
     boundary, truth = problem(lattice)
     precise = {"rtol": 1e-6, "max_iterations": 1000}
     in_step = make_solver(lattice, **IN_STEP | precise).solve(boundary)
-    additive = make_solver(lattice, levels=1, **precise).solve(boundary)
+    additive = make_solver(lattice, levels=1, sweep="additive", **precise).solve(boundary)
     for ranks in map(make_ranks, all_dims):
         solution = make_solver(lattice, ranks=ranks, **RELAXED | precise).solve(boundary)
         assert solution.status == "converged_rtol"
@@ -99,7 +99,7 @@ def test_the_result_is_the_discrete_solution(
 def test_all_ranks_stop_at_the_same_mae_as_one(make_lattice, make_solver, make_ranks, problem):
     lattice = make_lattice((10, 9))
     boundary, truth = problem(lattice)
-    settings = {"levels": 1, "mae": 0.02, "max_iterations": 1000}
+    settings = {"levels": 1, "sweep": "additive", "until_mae": 0.02, "max_iterations": 1000}
     alone = make_solver(lattice, **settings)
     serial = alone.solve(boundary, reference=alone.reference(truth))
     ranks = make_ranks()

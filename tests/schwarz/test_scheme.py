@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
@@ -43,12 +42,12 @@ def test_slow_spectra_get_more_coarse_nodes_and_a_krylov_method(operator, points
     [
         (EllipticOperator(), {}, "chebyshev"),
         (EllipticOperator(), {"levels": 1}, "none"),
-        (EllipticOperator(), {"dtype": torch.float32, "rtol": 1e-5}, "none"),
+        (EllipticOperator(), {"dtype": "float32", "rtol": 1e-5}, "none"),
         (EllipticOperator(), {"accelerate": "none"}, "none"),
         (EllipticOperator(), {"accelerate": "anderson"}, "anderson"),
         (STRONG, {}, "gmres"),
         (STRONG, {"levels": 1}, "none"),
-        (STRONG, {"dtype": torch.float32, "rtol": 1e-5}, "gmres"),
+        (STRONG, {"dtype": "float32", "rtol": 1e-5}, "gmres"),
         (STRONG, {"accelerate": "none"}, "none"),
     ],
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.schwarz.stopping import StoppingRule
+from mosaicdd.schwarz.settings import StoppingRule
 
 ACCELERATE = ["none", "chebyshev", "gmres"]
 DRIVERS = pytest.mark.parametrize("accelerate", ACCELERATE)
@@ -87,13 +87,14 @@ def test_zero_boundary_data_give_zero_at_once(accelerate, lattice, make_solver, 
 
 
 @pytest.mark.parametrize(
-    "settings", [{"levels": 2}, {"levels": 1}, {"levels": 1, "sweep": "phases"}]
+    "settings",
+    [{"levels": 2}, {"levels": 1, "sweep": "additive"}, {"levels": 1, "sweep": "phases"}],
 )
 def test_with_an_aim_for_the_mae_the_first_iteration_that_meets_it_is_the_last(
     settings, lattice, make_solver, problem
 ):
     boundary, truth = problem(lattice)
-    solver = make_solver(lattice, mae=1e-3, rtol=0.5, max_iterations=1000, **settings)
+    solver = make_solver(lattice, until_mae=1e-3, rtol=0.5, max_iterations=1000, **settings)
     solution = solver.solve(boundary, reference=solver.reference(truth))
     assert solution.status == "converged_atol"
     assert solution.history.mae[-1] <= 1e-3 < min(solution.history.mae[:-1])

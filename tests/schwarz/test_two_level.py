@@ -40,7 +40,7 @@ def test_thin_and_tiny_domains_converge_to_the_discrete_solution(
 def test_one_subdomain_is_solved_at_once(make_lattice, make_solver, problem):
     lattice = make_lattice((2, 2))
     boundary, truth = problem(lattice)
-    solution = make_solver(lattice, max_iterations=1, levels=1).solve(boundary)
+    solution = make_solver(lattice, max_iterations=1, levels=1, sweep="additive").solve(boundary)
     np.testing.assert_allclose(solution.field, truth, rtol=0, atol=1e-13)  # 32 products
 
 
@@ -61,7 +61,7 @@ def test_the_result_does_not_depend_on_the_batches(accelerate, make_lattice, mak
 def test_single_precision_converges_to_its_rounding(accelerate, make_lattice, make_solver, problem):
     lattice = make_lattice((12, 12))
     boundary, truth = problem(lattice)
-    solver = make_solver(lattice, accelerate=accelerate, rtol=1e-5, dtype=torch.float32)
+    solver = make_solver(lattice, accelerate=accelerate, rtol=1e-5, dtype="float32")
     solution = solver.solve(boundary)
     assert solution.converged
     assert solution.field.dtype == torch.float32
@@ -121,7 +121,14 @@ def test_with_a_nonlinear_local_solver_the_two_levels_reach_the_fixed_point_of_o
     boundary, truth = problem(lattice)
     local_solver = bent(lattice, 0.01)
     two = make_solver(lattice, local_solver=local_solver, rtol=1e-11).solve(boundary)
-    one = make_solver(lattice, local_solver=local_solver, rtol=1e-12, levels=1, max_iterations=5000)
+    one = make_solver(
+        lattice,
+        local_solver=local_solver,
+        rtol=1e-12,
+        levels=1,
+        sweep="additive",
+        max_iterations=5000,
+    )
     one = one.solve(boundary)
     assert two.converged
     assert one.converged
@@ -146,5 +153,5 @@ def test_with_a_nonlinear_local_solver_the_iterations_do_not_grow_either(
 
 def test_gmres_refuses_a_nonlinear_local_solver(make_lattice, make_solver, bent):
     lattice = make_lattice((4, 4))
-    with pytest.raises(TypeError, match="changed is not: use --accelerate none"):
+    with pytest.raises(TypeError, match="changed is not: use accelerate='none'"):
         make_solver(lattice, local_solver=bent(lattice, 0.01), accelerate="gmres")

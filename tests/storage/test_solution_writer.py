@@ -58,7 +58,7 @@ def test_the_same_calls_write_one_and_many_problems(problems, tmp_path):
         assert file["solution"].shape == (GRID.nodes if problems == 1 else (problems, *GRID.nodes))
         assert ("problems" in file) == (problems > 1)
     solutions = list(read_solutions(path))
-    assert [(s.problem, s.problems) for s in solutions] == [(i, problems) for i in range(problems)]
+    assert [(s.number, s.problems) for s in solutions] == [(i, problems) for i in range(problems)]
     for i, solution in enumerate(solutions):
         np.testing.assert_array_equal(solution.field, u[i])
         np.testing.assert_array_equal(solution.boundary.top, u[i, -1])

@@ -19,7 +19,7 @@ class Exact(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        operator = ExactSolver(LAPLACE.at(), SUBDOMAIN).operator
+        operator = ExactSolver(LAPLACE.at(), SUBDOMAIN).matrix
         self.operator = torch.as_tensor(operator)
 
     def forward(self, g, points):
@@ -28,7 +28,7 @@ class Exact(torch.nn.Module):
 
 
 def residual(nodes=9, multilevel=False):
-    return GridResidual(LAPLACE, SUBDOMAIN, nodes, multilevel, LIKE)
+    return GridResidual(LAPLACE.at(), SUBDOMAIN, nodes, multilevel, LIKE)
 
 
 @pytest.mark.parametrize(("nodes", "width"), [(0, 7), (9, 3), (15, 3), (1000, 7)])

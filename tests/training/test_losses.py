@@ -8,13 +8,13 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import NETWORKS, build_network
 from mosaicdd.local_solvers.networks.taylor import Jet
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.losses import EllipticOperator, data_loss, pde_residual
+from mosaicdd.training.losses import UnitOperator, data_loss, pde_residual
 
 P = 32
 EPS = np.finfo(float).eps
 OPERATORS = {
-    "laplace": EllipticOperator.of_equation(LAPLACE),
-    "screened anisotropic": EllipticOperator((2.0, 1.0), (0.5, -0.25), -1.0),
+    "laplace": UnitOperator.of(LAPLACE.at(), Subdomain()),
+    "screened anisotropic": UnitOperator((2.0, 1.0), (0.5, -0.25), -1.0),
 }
 
 

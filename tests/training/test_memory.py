@@ -116,7 +116,7 @@ def test_passes_on_a_processor_keep_the_same_memory_for_any_batch(name, points):
     torch.manual_seed(0)
     network = build_network(name, {}, subdomain)
     settings = TrainingSettings(pde_weight=1e-3, collocation=points)
-    objective = Objective(network, LAPLACE, subdomain, settings)
+    objective = Objective(network, LAPLACE.at(), subdomain, settings)
     generator = torch.Generator().manual_seed(0)
     g, x = torch.randn(8, 128, generator=generator), torch.rand(points, 2, generator=generator)
     passes = [Pass(g, 1.0, x, torch.zeros(8, points)), Pass(g, 1.0, x)]

@@ -69,7 +69,7 @@ def test_an_error_of_multigrid_is_the_error_of_the_generation(tmp_path, monkeypa
 def test_a_dataset_that_is_there_is_replaced_only_if_that_is_asked_for(tmp_path):
     path = tmp_path / "data.h5"
     path.write_text("precious")
-    with pytest.raises(FileExistsError, match="set overwrite"):
+    with pytest.raises(FileExistsError, match="overwrite=True"):
         generate(path, SETTINGS)
     assert path.read_text() == "precious"
     assert [p.name for p in tmp_path.iterdir()] == ["data.h5"]

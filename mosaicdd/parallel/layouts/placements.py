@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
+from mosaicdd.parallel.partition import share
+
 
 class Merge(Enum):
     """What the local arrays along a mesh axis are to each other.
@@ -173,12 +175,6 @@ class On:
         return [whole if coordinate == self.coordinate else [] for coordinate in range(parts)]
 
 
-def even_sizes(length: int, parts: int) -> tuple[int, ...]:
-    """Return the most even split; the first parts get one item more where it does not divide."""
-    base, more = divmod(length, parts)
-    return tuple(base + (part < more) for part in range(parts))
-
-
 def _checked(sizes: Sequence[int] | None) -> tuple[int, ...] | None:
     if sizes is not None and min(sizes, default=0) < 0:
         raise ValueError(f"sizes must be >= 0 items, got {tuple(sizes)}")
@@ -188,7 +184,7 @@ def _checked(sizes: Sequence[int] | None) -> tuple[int, ...] | None:
 def _bounds(sizes: tuple[int, ...] | None, length: int, parts: int) -> list[int]:
     """Return where the parts begin and end, ``parts + 1`` numbers."""
     if sizes is None:
-        sizes = even_sizes(length, parts)
+        sizes = tuple(len(range(*share(length, parts, part))) for part in range(parts))
     if (len(sizes), sum(sizes)) != (parts, length):
         raise ValueError(
             f"sizes {sizes} are {len(sizes)} parts of {sum(sizes)} items in all; the mesh axis has "

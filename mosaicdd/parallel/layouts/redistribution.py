@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mosaicdd.parallel.layouts.axis_share import overlaps
-from mosaicdd.parallel.layouts.layout import Layout, Slices
+from mosaicdd.parallel.layouts.layout import Layout, Slices, Window
 from mosaicdd.parallel.layouts.placements import Merge
-from mosaicdd.parallel.layouts.window import Window
 from mosaicdd.parallel.ranks import Ranks
 
 _TAG = 200
@@ -83,16 +82,6 @@ class Redistribution:
         clears = self._adds or not _takes(target, rank)
         self._cleared = [box.local for box in target.held(rank)] if clears else []
 
-    @property
-    def message_bytes(self) -> int:
-        """Bytes of this rank's largest message, its only buffer."""
-        return self._message.nbytes
-
-    @property
-    def messages(self) -> int:
-        """Messages that this rank sends."""
-        return sum(bool(m.given) for m in self._meetings if m.peer != self._ranks.rank)
-
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return this rank's array in the target layout; called by all ranks.
 
@@ -144,6 +133,24 @@ class Redistribution:
             for piece in pieces:
                 part = out[piece.target]
                 self._merge(part, self._message[piece.message].reshape(part.shape))
+
+
+def norm(array: np.ndarray, layout: Layout, ranks: Ranks) -> float:
+    """Return the Euclidean norm of the whole array; copies in halos do not count.
+
+    Raises
+    ------
+    ValueError
+        If a value would count twice or not at all, with the placements that are the reason.
+    """
+    if not layout.is_partition:
+        raise ValueError(
+            f"a sum over {layout} would not count every value once: redistribute to a layout "
+            "without Replicate and PartialSum first"
+        )
+    owned = (array[box.local] for box in layout.owned(ranks.rank))
+    squares = sum(np.vdot(part, part).real for part in owned)
+    return float(np.sqrt(ranks.sum(np.array(squares, float))))
 
 
 class _Piece(NamedTuple):

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.layout import Layout, Window
 from mosaicdd.parallel.layouts.placements import On
 from mosaicdd.parallel.layouts.redistribution import Redistribution
-from mosaicdd.parallel.layouts.window import Window
 from mosaicdd.parallel.ranks import Ranks
 
 

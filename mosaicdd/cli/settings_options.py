@@ -14,7 +14,7 @@ def settings_options(*kinds: type) -> Callable:
     Parameters
     ----------
     kinds
-        Frozen dataclasses whose fields have the metadata of `mosaicdd.training.settings.setting`.
+        Frozen dataclasses whose fields have the metadata of `mosaicdd.settings.setting`.
     """
 
     def decorate(command: Callable) -> Callable:

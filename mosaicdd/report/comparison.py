@@ -1,0 +1,161 @@
+"""Solutions against references: errors, and what the reference cost.
+
+A reference is the name of a method (`mosaicdd.problems.references`), ``expr:...`` in x and y, a
+solution file on the same grid, or an array at the nodes of the solution's field.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.expressions import Expression
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import REFERENCES
+from mosaicdd.storage.solution_file import StoredSolution, read_solution
+
+Reference = str | Path | np.ndarray
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Differences of a solution from a reference, at all nodes of the solution's field.
+
+    Parameters
+    ----------
+    reference
+        Its name.
+    mae, max_error
+        Mean and largest absolute difference.
+    difference_norm, reference_norm
+        2-norms of the difference and of the reference, over the nodes.
+    seconds
+        That it took to compute or read the reference.
+    solution_seconds
+        That the solve took, without start-up and writing.
+    problems
+        Of several problems together: the comparison of each.
+    """
+
+    reference: str
+    mae: float
+    max_error: float
+    difference_norm: float
+    reference_norm: float
+    seconds: float
+    solution_seconds: float
+    problems: tuple["Comparison", ...] = ()
+
+    @property
+    def relative_l2(self) -> float:
+        """2-norm of the difference relative to that of the reference; NaN for one of zeros."""
+        return self.difference_norm / self.reference_norm if self.reference_norm else np.nan
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """The errors by name."""
+        return {name: getattr(self, name) for name in ("mae", "max_error", "relative_l2")}
+
+
+def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Comparison:
+    """Compare a solution with a reference.
+
+    Raises
+    ------
+    ValueError
+        As `reference_field`.
+    """
+    start = time.perf_counter()
+    truth, name = reference_field(reference, solution)
+    seconds = time.perf_counter() - start
+    difference = np.abs(np.asarray(solution.field) - truth)
+    return Comparison(
+        reference=name,
+        mae=float(difference.mean()),
+        max_error=float(difference.max()),
+        difference_norm=float(np.linalg.norm(difference)),
+        reference_norm=float(np.linalg.norm(truth)),
+        seconds=seconds,
+        solution_seconds=solution.seconds,
+    )
+
+
+def compare_all(solutions: Iterable[StoredSolution], reference: Reference = "pyamg") -> Comparison:
+    """Compare the solutions of several problems, solved together; errors are over all their nodes."""
+    each = tuple(compare(solution, reference) for solution in solutions)
+    return Comparison(
+        reference=each[0].reference,
+        mae=float(np.mean([one.mae for one in each])),
+        max_error=float(np.max([one.max_error for one in each])),
+        difference_norm=float(np.linalg.norm([one.difference_norm for one in each])),
+        reference_norm=float(np.linalg.norm([one.reference_norm for one in each])),
+        seconds=sum(one.seconds for one in each),
+        solution_seconds=each[0].solution_seconds,
+        problems=each,
+    )
+
+
+def reference_field(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, str]:
+    """Return a reference at the nodes of a solution's field, and its name.
+
+    Parameters
+    ----------
+    reference
+        Of a file with several problems, the one of the solution's number counts.
+
+    Raises
+    ------
+    ValueError
+        If an expression is not allowed or not finite on the grid, an array is of another shape, the
+        grids differ, or the other file does not hold all of the nodes.
+    """
+    if isinstance(reference, np.ndarray):
+        return _checked(reference, solution), "reference"
+    spec = str(reference)
+    if spec in REFERENCES:
+        grid = solution.grid
+        domain = Domain(grid.shape, grid.spacing)
+        pde = str(solution.attributes.get("pde"))
+        problem = Problem(domain, pde, solution.fields, solution.boundary)
+        return REFERENCES[spec](problem)[solution.window.place], spec
+    if spec.startswith("expr:"):
+        return _evaluated(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
+    return _read(spec, solution)
+
+
+def _checked(reference: np.ndarray, solution: StoredSolution) -> np.ndarray:
+    if reference.shape != solution.window.shape:
+        raise ValueError(
+            f"the reference has the shape {reference.shape}, the solution's field "
+            f"{solution.window.shape}; they must be equal"
+        )
+    return reference
+
+
+def _evaluated(text: str, solution: StoredSolution) -> np.ndarray:
+    field = Expression(text)(y=solution.y[:, None], x=solution.x)
+    if not np.isfinite(field).all():
+        count = int((~np.isfinite(field)).sum())
+        raise ValueError(f"expression {text!r} is not finite at {count} of {field.size} nodes")
+    return field
+
+
+def _read(path: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
+    other = read_solution(path)
+    if other.problems > 1:
+        other = read_solution(path, solution.number)
+    if other.grid != solution.grid:
+        (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
+        raise ValueError(
+            f"{path} has {other_x}x{other_y} cells with a spacing of {other.grid.spacing:g}, the "
+            f"solution {nx}x{ny} with {solution.grid.spacing:g}; they must be equal"
+        )
+    if other.window.clip(solution.window.place) != solution.window.place:
+        raise ValueError(
+            f"{path} holds another window of the domain, not all of the solution's nodes"
+        )
+    field = other.field[other.window.within(solution.window.place)]
+    return field, other.attributes.get("local_solver", path)

@@ -1,0 +1,46 @@
+"""How settings are declared: once, with their meaning, default and limits.
+
+Settings are frozen dataclasses; the command line makes an option of every field that is declared by
+`setting`. Nothing slow is imported here, nor in the modules that hold settings.
+"""
+
+from dataclasses import field, fields
+from typing import Any
+
+
+def setting(default: Any, text: str, choices: tuple = (), least: float | None = None) -> Any:
+    """Declare a field with its meaning.
+
+    Parameters
+    ----------
+    default
+        Its default; None where that depends on other fields.
+    text
+        What it means, in a sentence for people.
+    choices
+        The values that it may have; any if empty.
+    least
+        The smallest value that it may have.
+    """
+    metadata = {"help": text, "choices": choices, "least": least}
+    return field(default=default, metadata=metadata)
+
+
+def check_settings(settings: Any) -> None:
+    """Check the fields of a dataclass against their choices and smallest values.
+
+    Raises
+    ------
+    ValueError
+        If a value is not allowed; None is where it is the default.
+    """
+    for entry in fields(settings):
+        name, value = entry.name, getattr(settings, entry.name)
+        if value is None and entry.default is None:
+            continue
+        choices, least = (entry.metadata.get(key) for key in ("choices", "least"))
+        if choices and value not in choices:
+            raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, choices))}")
+        if least is not None and not value >= least:
+            rule = "0 or more" if least == 0 else f"at least {least}"
+            raise ValueError(f"{name} must be {rule}, got {value}")

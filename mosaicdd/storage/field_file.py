@@ -1,0 +1,82 @@
+"""Coefficients and sources in files of any size: a rank reads the part that it needs."""
+
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from mosaicdd.storage.atomic import version_of
+from mosaicdd.storage.hdf5 import open_any
+
+
+class FieldFile:
+    """An array in a file, which is read when it is sliced; in place of an array in a `Problem`.
+
+    Nothing stays open between two readings, so that it can be kept, copied and sent to other ranks.
+
+    Parameters
+    ----------
+    spec
+        ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file.
+
+    Attributes
+    ----------
+    shape, dtype
+        Of the whole array: ``(ny + 1, nx + 1)`` at the nodes, of several problems ``(n, ny + 1, nx +
+        1)``.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        If there is no such file, or it may not be read.
+    ValueError
+        If it is neither, is damaged, or the array is missing or does not hold real numbers.
+    """
+
+    def __init__(self, spec: str | PathLike):
+        self.name = str(spec)
+        path, colon, dataset = self.name.rpartition(":/")
+        self._path = Path(path if colon else self.name)
+        self._dataset = f"/{dataset}" if colon else None
+        if not colon and self._path.suffix != ".npy":
+            raise ValueError(f"{spec}: a field comes from FILE.npy or FILE.h5:/dataset")
+        if not self._path.is_file():
+            raise FileNotFoundError(f"{self._path}: the file of field values is missing")
+        self.shape, self.dtype = self._read(None)
+        if self.dtype.kind not in "fiu":
+            raise ValueError(f"{spec} must hold real numbers, got {self.dtype}")
+        self._version = version_of(self._path)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __getitem__(self, place) -> np.ndarray:
+        """Read a part.
+
+        Raises
+        ------
+        ValueError
+            If the file has changed since it was looked at first.
+        """
+        if version_of(self._path) != self._version:
+            raise ValueError(f"{self._path} has changed since it was opened; open it again")
+        return self._read(place)
+
+    def __repr__(self) -> str:
+        return f"FieldFile({self.name!r}, shape={self.shape})"
+
+    def _read(self, place) -> np.ndarray | tuple[tuple[int, ...], np.dtype]:
+        """Read a part; if that is None, return the shape and the type."""
+        if self._dataset is None:
+            try:
+                array = np.load(self._path, mmap_mode="r", allow_pickle=False)
+            except (ValueError, EOFError) as error:
+                raise ValueError(f"{self._path}: not an array of numpy's ({error})") from error
+            return (array.shape, array.dtype) if place is None else np.array(array[place])
+        with open_any(self._path, "field") as file:
+            array = file.get(self._dataset)
+            if not hasattr(array, "shape"):  # nothing, or a group
+                raise ValueError(f"{self._path} holds no array {self._dataset}")
+            return (array.shape, array.dtype) if place is None else array[place]

@@ -1,0 +1,131 @@
+"""Comparisons with references: the numbers, and how much is read for them."""
+
+import h5py
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.window import Window
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.report.comparison import compare, compare_all, reference_field
+from mosaicdd.storage import atomic
+from mosaicdd.storage.solution_file import read_solution, read_solutions
+from mosaicdd.storage.solution_writer import writing_solutions
+
+GRID = Grid((24, 32), 1 / 32)
+Y, X = (np.arange(n) * GRID.spacing for n in GRID.nodes)
+TRUTH = X**2 - Y[:, None] ** 2
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Return a function that stores fields ``(n, ny + 1, nx + 1)`` as solutions of n problems."""
+
+    def write(fields, name="out.h5", window=None, grid=GRID):
+        boundaries = [Boundary.of_field(TRUTH) for _ in fields]
+        place = (window or Window.whole(grid)).place
+        with writing_solutions(
+            tmp_path / name, grid, boundaries, "float64", window=window
+        ) as writer:
+            for number, field in enumerate(fields):
+                part = slice(number, number + 1), slice(None), slice(None)
+                writer.write("solution", field[place][None], part)
+            attributes = {"pde": "laplace", "seconds": {"iterate": 2.0, "assemble": 0.5}}
+            results = {"iterations": [1] * len(fields)}
+            writer.describe(attributes, [{"update": [1.0]}] * len(fields), results)
+        return tmp_path / name
+
+    return write
+
+
+def noisy(count=1, size=1e-3):
+    return TRUTH + size * np.random.default_rng(0).standard_normal((count, *GRID.nodes))
+
+
+# The five-point stencil is exact for this polynomial; pyAMG stops at a residual of 1e-10.
+@pytest.mark.parametrize("reference", ["dst", "pyamg", "expr:x**2 - y**2", TRUTH])
+def test_all_kinds_of_references_say_the_same(reference, store):
+    (field,) = noisy()
+    found = compare(read_solution(store([field])), reference)
+    difference = np.abs(field - TRUTH)
+    assert found.mae == pytest.approx(difference.mean(), rel=1e-5)
+    assert found.max_error == pytest.approx(difference.max(), rel=1e-5)
+    expected = np.linalg.norm(difference) / np.linalg.norm(TRUTH)
+    assert found.relative_l2 == pytest.approx(expected, rel=1e-5)
+    assert found.solution_seconds == 2.5
+    assert found.seconds >= 0
+
+
+def test_another_solution_is_a_reference_problem_by_problem(store):
+    one, other = noisy(3), noisy(3, 2e-3)
+    path = store(other, "other.h5")
+    for number, solution in enumerate(read_solutions(store(one))):
+        field, _ = reference_field(path, solution)
+        np.testing.assert_array_equal(field, other[number])
+
+
+def test_a_single_solution_is_the_reference_of_all(store):
+    path = store([TRUTH], "other.h5")
+    for solution in read_solutions(store(noisy(2))):
+        np.testing.assert_array_equal(reference_field(path, solution)[0], TRUTH)
+
+
+def test_errors_of_several_problems_are_those_over_all_nodes(store):
+    fields = noisy(3) * np.array([1.0, 1.1, 1.2])[:, None, None]
+    found = compare_all(read_solutions(store(fields)), "dst")
+    difference, truth = np.abs(fields - TRUTH), np.broadcast_to(TRUTH, fields.shape)
+    assert found.mae == pytest.approx(difference.mean())
+    assert found.max_error == pytest.approx(difference.max())
+    assert found.relative_l2 == pytest.approx(np.linalg.norm(difference) / np.linalg.norm(truth))
+    assert [one.mae for one in found.problems] == pytest.approx(difference.mean(axis=(1, 2)))
+
+
+def test_a_window_is_compared_where_it_lies(store):
+    window = Window((3, 5), (20, 30))
+    part = read_solution(store(noisy(), window=window))
+    whole = store(noisy(), "whole.h5")
+    assert compare(part, whole).max_error == 0
+    assert compare(part, "expr:x**2 - y**2").max_error == pytest.approx(
+        compare(part, "dst").max_error, rel=1e-5
+    )
+    with pytest.raises(ValueError, match="holds another window of the domain"):
+        compare(read_solution(whole), part.path)
+
+
+def test_an_array_of_another_shape_is_refused_with_both(store):
+    with pytest.raises(ValueError, match=r"\(25, 32\), the solution's field \(25, 33\)"):
+        compare(read_solution(store(noisy())), TRUTH[:, 1:])
+
+
+@pytest.fixture
+def traffic(monkeypatch):
+    """Return counts of the values that are read from files, and of the bytes that are checked."""
+    counts = {"read": 0, "checked": 0}
+    get, sealing = h5py.Dataset.__getitem__, atomic._sealing
+
+    def counted_get(self, place):
+        found = get(self, place)
+        counts["read"] += np.size(found)
+        return found
+
+    def counted_sealing(file, size):
+        counts["checked"] += size
+        return sealing(file, size)
+
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", counted_get)
+    monkeypatch.setattr(atomic, "_sealing", counted_sealing)
+    monkeypatch.setattr(atomic, "_TICK", -1)  # as if the files were of yesterday
+    return counts
+
+
+def test_what_is_read_grows_with_the_number_of_problems_not_with_its_square(store, traffic):
+    def spent(problems):
+        files = store(noisy(problems)), store(noisy(problems), "other.h5")
+        traffic.update(read=0, checked=0)
+        compare_all(read_solutions(files[0]), files[1])
+        return dict(traffic)
+
+    few, many = spent(4), spent(16)
+    for what in ("read", "checked"):
+        assert few[what] > 0
+        assert many[what] <= 4.2 * few[what]
