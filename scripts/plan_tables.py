@@ -11,10 +11,9 @@ from tables import publish, table
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.planning.assumed import completed
+from mosaicdd.planning.assumed import completed, rates_of_name
 from mosaicdd.planning.plan import Job, Plan, make_plan
 from mosaicdd.planning.rates import Rates
-from mosaicdd.planning.shipped import rates_of_name
 
 _GPUS = (1, 2, 4, 8, 16, 32)
 _RANKS = (1, 4, 16, 64, 256, 1024)

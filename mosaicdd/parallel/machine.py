@@ -77,7 +77,7 @@ def gpu(number: int) -> torch.device:
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
-        raise ValueError("device cuda: torch sees no CUDA device here; use cpu")
+        raise ValueError("device=cuda: torch sees no CUDA device here; use device=cpu")
     return torch.device("cuda", number % count)
 
 

@@ -40,11 +40,11 @@ class Replicas:
     def __init__(self, world: Ranks, count: int, dims: Dims | None = None):
         if count < 1 or world.size % count:
             raise ValueError(
-                f"replicas {count} must divide the number of ranks, there are {world.size}"
+                f"replicas={count} must divide the number of ranks, there are {world.size}"
             )
         if count > 1 and dims is not None and count * dims[0] * dims[1] != world.size:
             raise ValueError(
-                f"replicas {count} with dims {dims[1]}x{dims[0]} need "
+                f"replicas={count} with dims {dims[1]}x{dims[0]} need "
                 f"{count * dims[0] * dims[1]} ranks, there are {world.size}"
             )
         self.world = world

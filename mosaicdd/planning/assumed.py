@@ -1,15 +1,16 @@
-"""Rates that were not measured: derived from published figures, for machines one does not have.
+"""Rates by name: of files, shipped with the package, or derived from published figures.
 
-A sweep is one matrix product and copies, so a rank's time is the larger of its arithmetic and its
-memory traffic, plus the launches of its kernels. Every result of such rates says that they are
-assumed.
+The last are for machines that one does not have. A sweep is one matrix product and copies, so a
+rank's time is the larger of its arithmetic and its memory traffic, plus the launches of its kernels.
+Every result of such rates says that they are assumed.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from mosaicdd.planning.rates import Curve, Link, Rates
+from mosaicdd.planning.rates import Curve, Link, Rates, read_rates
 
 SHARED_MEMORY = Link(latency=1e-6, bandwidth=5e9)
 """Within a node: what MPI libraries reach between two cores of one processor."""
@@ -17,6 +18,7 @@ SHARED_MEMORY = Link(latency=1e-6, bandwidth=5e9)
 NETWORK = Link(latency=2e-6, bandwidth=25e9)
 """Between nodes: InfiniBand HDR, 200 Gbit/s per port (NVIDIA), with the usual latency of MPI."""
 
+_SHIPPED = Path(__file__).parent / "measured"
 _M = 32  # cells per side of the subdomains of the shipped networks
 _ACHIEVED = 0.7  # of the published memory bandwidth and arithmetic, by such kernels
 _LAUNCH = 5e-6  # seconds per kernel, called from Python
@@ -60,6 +62,40 @@ GPUS = {
     # both ways. Network: InfiniBand NDR, 400 Gbit/s.
     "h100": Gpu("NVIDIA H100 SXM", 3.35e12, 34e12, 67e12, 50e9, Link(2e-6, 50e9)),
 }
+
+
+def rates_of_name(name: str, dtype: str) -> Rates:
+    """Return rates for a precision.
+
+    Parameters
+    ----------
+    name
+        ``"default"``: measured on one core of the machine that the file names; a name in `GPUS`;
+        or a file that ``mosaicdd bench`` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is neither a name nor a file.
+    ValueError
+        If the file is no rates file, or was measured in another precision.
+    """
+    if name in GPUS:
+        return assumed_rates(name, dtype)
+    if name == "default":
+        return read_rates(_SHIPPED / f"cpu-{dtype}.json")
+    if not Path(name).is_file():
+        raise FileNotFoundError(
+            f"{name}: neither a file nor one of default, {', '.join(GPUS)}; "
+            "mosaicdd bench measures this machine"
+        )
+    rates = read_rates(name)
+    if rates.dtype != dtype:
+        raise ValueError(
+            f"{name} was measured in {rates.dtype}: use dtype={rates.dtype}, or rates that were "
+            f"measured in {dtype}"
+        )
+    return rates
 
 
 def assumed_rates(name: str, dtype: str) -> Rates:

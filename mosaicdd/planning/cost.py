@@ -1,4 +1,4 @@
-"""The seconds of a solve, from counts and rates.
+"""The seconds of a solve and the memory of a rank, from counts and rates.
 
 One iteration of the two-level method on the slowest rank: its subdomains swept, one all-gather of
 the lattice nodes, the coarse solve that every rank does, and the halo exchange, of which the
@@ -18,9 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.parallel.partition import coarse_is_replicated
-from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.planning.memory import coarse_workers
-from mosaicdd.planning.rank_order import RankOrder, traffic
+from mosaicdd.planning.decomposition import Decomposition, RankOrder, traffic
 from mosaicdd.planning.rates import Rates
 
 NORMS = 6
@@ -28,6 +26,11 @@ NORMS = 6
 
 _DOUBLE = 8
 _REDISTRIBUTIONS = 4
+_VECTORS = 3  # interfaces: the last two, whose difference is measured, and the next
+_WIDENED = 1  # interface of the fill, with a halo of its own, where there are neighbours
+_COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work in
+_BATCH = 4096  # subdomains per call of the local solver
+_FILL_BATCH = 512  # and of the fill, whose values are more
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,36 @@ class SolveCost:
     def total(self) -> float:
         """All of it."""
         return self.setup + self.iterate + self.estimate + self.fill + self.write
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of the rank that needs most.
+
+    Parameters
+    ----------
+    base
+        The process itself: interpreter and libraries.
+    interface
+        Interface vectors.
+    coarse
+        Arrays over the lattice nodes, replicated or this rank's share.
+    buffers
+        Perimeters and values of a batch of subdomains.
+    strip
+        The rows of the field that a batch of subdomains fills.
+    """
+
+    base: int
+    interface: int
+    coarse: int
+    buffers: int
+    strip: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.base + self.interface + self.coarse + self.buffers + self.strip
 
 
 def gathered_bytes(decomposition: Decomposition) -> int:
@@ -155,6 +188,33 @@ def solve_cost(
     )
 
 
+def memory_of_rank(decomposition: Decomposition, rates: Rates) -> Memory:
+    """Return the memory of the rank that needs most."""
+    lattice = decomposition.lattice
+    m, word = lattice.subdomain.cells, rates.word
+    owned = int(decomposition.subdomains.max())
+    coarse_nodes = math.prod(lattice.subdomains)
+    if not _is_replicated(decomposition):
+        coarse_nodes = max(owned, math.ceil(coarse_nodes / _coarse_workers(decomposition)))
+    vectors = _VECTORS + (_WIDENED if decomposition.ranks > 1 else 0)
+    swept = min(_BATCH, owned) * (4 * m + 2 * (m - 1))
+    filled = min(_FILL_BATCH, owned) * (4 * m + (m - 1) ** 2)
+    columns = int(decomposition.region[1].max())
+    rows = 2 + max(1, _FILL_BATCH * m // columns) * m
+    return Memory(
+        base=rates.base_bytes,
+        interface=vectors * int(decomposition.interface.max()) * word,
+        coarse=_COARSE_ARRAYS * coarse_nodes * _DOUBLE,
+        buffers=(swept + filled) * word,
+        strip=min(rows, int(decomposition.region[0].max())) * columns * word,
+    )
+
+
+def _coarse_workers(decomposition: Decomposition) -> int:
+    """Count the ranks that share a coarse solve: there are rows and columns for no more."""
+    return min(decomposition.ranks, *decomposition.lattice.subdomains)
+
+
 def _require_wide_blocks(decomposition: Decomposition, halo: int) -> None:
     for name, sides, dim in zip("yx", decomposition.sides, decomposition.dims, strict=True):
         if dim > 1 and sides.min() < halo:
@@ -209,7 +269,7 @@ def _coarse_seconds(
     if _is_replicated(decomposition):
         size = gathered_bytes(decomposition)
         return transform, stages * latency + size / bandwidth + _staged(rates, size)
-    workers = coarse_workers(decomposition)
+    workers = _coarse_workers(decomposition)
     share = math.ceil(nodes / workers) * _DOUBLE
     own = max(*(int(side.max()) for side in decomposition.sides), *decomposition.dims)
     messages = (_REDISTRIBUTIONS - 1) * min(own, workers) + workers - 1

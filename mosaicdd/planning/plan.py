@@ -9,14 +9,20 @@ from mosaicdd.lattice.sharing import DIRECTIONS
 from mosaicdd.parallel.partition import Dims, coarse_is_replicated, fitting_dims
 from mosaicdd.planning.cost import (
     IterationCost,
+    Memory,
     SolveCost,
     gathered_bytes,
     iteration_cost,
+    memory_of_rank,
     solve_cost,
 )
-from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.planning.memory import Memory, memory_of_rank
-from mosaicdd.planning.rank_order import RankOrder, best_bricks, row_wise, traffic
+from mosaicdd.planning.decomposition import (
+    Decomposition,
+    RankOrder,
+    best_bricks,
+    row_wise,
+    traffic,
+)
 from mosaicdd.planning.rates import Rates
 
 HALOS = (1, 2, 3, 4)

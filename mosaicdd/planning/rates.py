@@ -167,7 +167,7 @@ def read_rates(path: str | os.PathLike) -> Rates:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file; mosaicdd bench -o {path} makes it")
+        raise FileNotFoundError(f"{path}: there is no such file; mosaicdd bench makes one")
     try:
         content = json.loads(path.read_text())
         if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:

@@ -273,7 +273,7 @@ def test_gmres_with_a_network_that_is_not_linear(refused):
 @pytest.mark.ranks(*SIZES)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_where_there_is_none(refused):
-    assert "torch sees no CUDA device here; use cpu" in refused(*EXACT, "--device", "cuda")
+    assert "torch sees no CUDA device here; use --device cpu" in refused(*EXACT, "--device", "cuda")
 
 
 @pytest.mark.ranks(1, 2)

@@ -42,7 +42,7 @@ def test_a_plan_for_people_says_what_is_assumed(mosaicdd):
         (("--dims", "1x4", "--cells", "128x48"), "dims 1x4: 4 ranks along y"),
         (("--rates", "none.json"), "--rates: none.json: neither a file nor one of default, a30"),
         (("--rates", "bad.json"), "--rates: bad.json: not a rates file"),
-        (("--rates", "single.json"), "single.json was measured in float32, --dtype is float64"),
+        (("--rates", "single.json"), "single.json was measured in float32: use --dtype float32"),
     ],
 )
 def test_bad_input_gives_one_line(mosaicdd, tmp_path, monkeypatch, arguments, message):

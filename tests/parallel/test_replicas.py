@@ -23,7 +23,7 @@ def test_groups_are_of_equal_size_and_share_everything_once(ranks, items):
 
 @pytest.mark.ranks(4)
 def test_groups_that_the_ranks_do_not_make_up_are_refused(ranks):
-    with pytest.raises(ValueError, match=r"replicas 3 must divide .* there are 4"):
+    with pytest.raises(ValueError, match=r"replicas=3 must divide .* there are 4"):
         Replicas(ranks, 3)
-    with pytest.raises(ValueError, match="replicas 2 with dims 3x1 need 6 ranks, there are 4"):
+    with pytest.raises(ValueError, match="replicas=2 with dims 3x1 need 6 ranks, there are 4"):
         Replicas(ranks, 2, (1, 3))

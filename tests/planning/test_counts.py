@@ -12,8 +12,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import DIRECTIONS, interface_received, interface_sent
 from mosaicdd.parallel.halo import HaloExchange
-from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.planning.rank_order import best_bricks, bricks, row_wise, traffic
+from mosaicdd.planning.decomposition import Decomposition, best_bricks, bricks, row_wise, traffic
 
 SIZES = (1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.
