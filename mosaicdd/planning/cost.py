@@ -76,7 +76,7 @@ class SolveCost:
     estimate
         The error estimate.
     fill
-        The field at all nodes.
+        The field at all nodes, and its way to the first rank.
     write
         The solution file, by the first rank.
     """
@@ -183,8 +183,8 @@ def solve_cost(
         setup=float(rates.setup(most)),
         iterate=iterations * iteration.total,
         estimate=float(rates.estimate(most)) + iteration.coarse + iteration.gather,
-        fill=float(rates.fill(most)),
-        write=field / rates.write + foreign / rates.within_node.bandwidth,
+        fill=float(rates.fill(most)) + foreign / rates.within_node.bandwidth,
+        write=field / rates.write,
     )
 
 

@@ -5,6 +5,7 @@ does. All ranks do it together: they share the memory's bandwidth as in a solve.
 the fastest counts, and of the ranks the slowest: what other programs take is no rate.
 """
 
+import math
 import os
 import platform
 import time
@@ -36,7 +37,7 @@ _ITERATIONS = 9
 _RUNS = 3
 _VECTOR = 2**21  # values: larger than the caches of a core
 _LEAST = 0.1  # of an iteration is its sweep, whatever was measured of the transforms
-_STRIP = 16  # rows of nodes that are written at a time
+_STRIP = 224  # rows of nodes that are written at a time: what a batch of subdomains fills
 _WRITTEN = 2048  # cells per side of the field that is written
 _STEPS = ("setup", "sweep", "transform", "estimate", "fill")
 
@@ -53,7 +54,6 @@ class Measurement:
     """
 
     def __init__(self, load: Callable[[], LocalSolver], settings: SolveSettings):
-        self.base_bytes = resident_bytes()
         self._load = load
         self._local_solver = load()
         self._settings = settings
@@ -75,6 +75,8 @@ class Measurement:
         solves, total = [], sum(size**2 for size in SIZES)
         for number, size in enumerate(SIZES):
             solves.append(self._solve(size))
+            if number == 0:  # all is loaded that a solve needs, and nothing kept that grows with it
+                base_bytes = resident_bytes()
             progress(sum(size**2 for size in SIZES[: number + 1]) / total)
         nodes = [(2 * size - 1) ** 2 for size in SIZES]
         within, between = measure_links(ranks)
@@ -93,7 +95,7 @@ class Measurement:
             between_nodes=Link(*between) if between else None,
             gather=Link(*measure_gather(ranks)) if ranks.size > 1 else None,
             staging=self._staging(),
-            base_bytes=self.base_bytes,
+            base_bytes=base_bytes,
         )
 
     def _solve(self, size: int) -> dict[str, float]:
@@ -154,24 +156,28 @@ class Measurement:
         return Link(seconds[0], _VECTOR * self._dtype.itemsize / (seconds[1] - seconds[0]))
 
     def _write_rate(self, folder: Path) -> float:
-        """Return the bytes per second into a new solution file, as one rank writes its strips."""
+        """Return the bytes per second into an open solution file, as one rank writes its strips."""
         spacing = self._local_solver.subdomain.spacing
         grid = Grid((_WRITTEN, _WRITTEN), spacing)
-        field = np.ones(grid.nodes, dtype=str(self._dtype).removeprefix("torch."))
+        dtype = str(self._dtype).removeprefix("torch.")
+        strip = np.ones((_STRIP, grid.nodes[1]), dtype)  # filled again and again, as in a solve
+        columns = slice(0, grid.nodes[1])
         spent = []
         if self._ranks.is_root:
-            boundary, columns = Boundary.of_field(field), slice(0, grid.nodes[1])
+            boundary = Boundary.of_perimeter(np.ones(4 * _WRITTEN), grid)
             with TemporaryDirectory(dir=folder) as temporary:
                 for run in range(_RUNS):  # all are kept: the space of one would be quick to reuse
                     path = Path(temporary) / f"field-{run}.h5"
-                    start = time.perf_counter()
-                    with writing_solutions(path, grid, [boundary], str(field.dtype)) as writer:
-                        for row in range(0, len(field), _STRIP):
-                            strip = field[row : row + _STRIP]
-                            writer.write("solution", strip, (slice(row, row + len(strip)), columns))
-                    spent.append(time.perf_counter() - start)
+                    with writing_solutions(path, grid, [boundary], dtype) as writer:
+                        start = time.perf_counter()
+                        for row in range(0, grid.nodes[0], _STRIP):
+                            rows = slice(row, min(row + _STRIP, grid.nodes[0]))
+                            part = strip[: rows.stop - rows.start]
+                            writer.write("solution", part, (rows, columns))
+                        spent.append(time.perf_counter() - start)
         self._ranks.barrier()
-        return field.nbytes / self._ranks.bcast(float(np.median(spent)) if spent else None)
+        seconds = self._ranks.bcast(float(np.median(spent)) if spent else None)
+        return math.prod(grid.nodes) * strip.itemsize / seconds
 
     def _repeat(self, call: Callable[[], object]) -> float:
         """Return the seconds of a call, the fastest of several rounds."""
