@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage import atomic
 from mosaicdd.storage.atomic import append_seal
@@ -198,6 +199,15 @@ def test_a_file_of_no_use_is_refused_in_one_line_that_names_it(damage, path):
         read_solution(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+def test_files_of_the_first_format_are_read(path):
+    with h5py.File(path, "r+") as file:  # which takes the seal away
+        file.attrs["format_version"] = 1
+        del file["solution"].attrs["first_node"]
+    solution = read_solution(path)
+    np.testing.assert_array_equal(solution.field, FIELD)
+    assert solution.window == Window.whole(GRID)
 
 
 @pytest.fixture
