@@ -21,7 +21,7 @@ from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
 
 _DPI = 200
-_BLOCKS = 120  # per inch; each has a pixel of its own
+_BLOCKS = 0.6  # per pixel and axis: each is seen
 _DECADES = 5  # of differences below the largest, at most
 _LONG = 2.2  # domains with a side this much longer than the other are stacked
 _TO_SCALE = 12  # beyond, the shorter side would be a line
@@ -39,6 +39,8 @@ def figure(
     solution: StoredSolution,
     reference: np.ndarray | None = None,
     reference_name: str = "reference",
+    *,
+    dpi: int = _DPI,
 ) -> Figure:
     """Draw a solution, its estimated error and its history; and a reference and the difference.
 
@@ -47,10 +49,13 @@ def figure(
     reference
         Of the same problem, at the nodes of the solution's field, ``(ny + 1, nx + 1)``; without one
         its panels are left out.
+    dpi
+        Pixels per inch; pictures of fewer than that would lose what a single node has.
     """
     panels = _panels(solution, reference, reference_name)
     (bottom, top), (left, right) = solution.window.extent(solution.grid)
     drawing, maps, history, inches = _layout(len(panels), top - bottom, right - left)
+    drawing.set_dpi(dpi)
     for axes, panel in zip(maps, panels, strict=True):
         _draw(drawing, axes, panel, inches)
         axes.set_xlim(left, right)
@@ -193,13 +198,13 @@ def _layout(
     if long:
         inches = _LENGTH * max(height / width, 1 / _TO_SCALE), _LENGTH
         rows = [inches[0] + _TITLE] * panels + [2.6]
-        drawing = Figure((_LENGTH + _BAR, sum(rows) + 0.3), dpi=_DPI, layout="constrained")
+        drawing = Figure((_LENGTH + _BAR, sum(rows) + 0.3), layout="constrained")
         cells = drawing.add_gridspec(panels + 1, 1, height_ratios=rows)
         maps, history = [cells[row, 0] for row in range(panels)], cells[panels, 0]
     elif tall:
         inches = _TALL, _TALL * max(width / height, 1 / _TO_SCALE)
         columns = [inches[1] + _BAR] * panels + [4.0]
-        drawing = Figure((sum(columns), _TALL + _TITLE + 0.5), dpi=_DPI, layout="constrained")
+        drawing = Figure((sum(columns), _TALL + _TITLE + 0.5), layout="constrained")
         cells = drawing.add_gridspec(1, panels + 1, width_ratios=columns)
         maps, history = [cells[0, column] for column in range(panels)], cells[0, panels]
     else:
@@ -207,7 +212,7 @@ def _layout(
         columns = panels + 1 if panels < 4 else 3
         rows = -(-(panels + 1) // columns)
         size = columns * (inches[1] + _BAR), rows * (inches[0] + _TITLE) + 0.4
-        drawing = Figure(size, dpi=_DPI, layout="constrained")
+        drawing = Figure(size, layout="constrained")
         cells = drawing.add_gridspec(rows, columns)
         maps = [cells[divmod(number, columns)] for number in range(panels)]
         history = cells[-1, panels % columns :]
@@ -219,7 +224,7 @@ def _layout(
 
 
 def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float]) -> None:
-    blocks = tuple(int(_BLOCKS * length) for length in inches)
+    blocks = tuple(int(_BLOCKS * drawing.dpi * length) for length in inches)
     style = {"origin": "lower", "extent": panel.extent, "aspect": axes.get_aspect()}
     beside = axes.inset_axes((1 + 0.1 / inches[1], 0.0, 0.12 / inches[1], 1.0))
     if panel.limits is not None:

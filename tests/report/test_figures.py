@@ -77,12 +77,13 @@ def seen_in(drawing, axes):
     return image[top + 2 : bottom - 2, round(box.x0 * columns) + 2 : round(box.x1 * columns) - 2]
 
 
-@pytest.mark.parametrize("node", [(30, 30), (1500, 777), (1970, 30), (1023, 1411)])
-def test_the_error_of_a_single_node_of_four_million_is_seen(node, solved):
+@pytest.mark.parametrize("dpi", [60, 200])
+@pytest.mark.parametrize("node", [(60, 60), (1500, 777), (1940, 60), (1023, 1411)])
+def test_the_error_of_a_single_node_of_four_million_is_seen(node, dpi, solved):
     field = smooth(2000, 2000)
     reference = field - 1e-6
     reference[node] -= 1.0
-    drawing = figure(solved(field), reference)
+    drawing = figure(solved(field), reference, dpi=dpi)
     axes = panel(drawing, "absolute difference")
     assert "largest 1.0e+00" in axes.get_title()
     (image,) = axes.images
