@@ -17,7 +17,7 @@ from serial import local_solver, schwarz_solver
 from tables import publish, table
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE

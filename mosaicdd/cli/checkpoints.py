@@ -8,11 +8,11 @@ from pathlib import Path
 from mosaicdd.cli.parts import write_lines
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.movement import InterfaceMovement
+from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint

@@ -16,7 +16,7 @@ from mosaicdd.cli.result import parts_of_ranks, report_of
 from mosaicdd.cli.show import Show
 from mosaicdd.cli.signals import listening
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.parallel.watch import Watch

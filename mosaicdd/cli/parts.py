@@ -9,7 +9,7 @@ from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.movement import InterfaceMovement
+from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.storage.hdf5 import ArrayWriter, line_name
 from mosaicdd.storage.shards import (
     Shard,

@@ -15,13 +15,13 @@ from mosaicdd.lattice.block import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
-from mosaicdd.schwarz.movement import InterfaceMovement
+from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History

@@ -1,10 +1,29 @@
-"""A block: the rectangle of lattice nodes whose subdomains one rank owns, and its local arrays.
+r"""A block: the rectangle of lattice nodes whose subdomains one rank owns, and its local arrays.
 
-A block that owns the centres ``start..stop`` of an axis stores a *region*: the lattice lines
+A lattice of 6 x 4 lattice cells, ``K = (4, 6)``, has 5 x 3 subdomains, one around each lattice node
+inside the domain. Two ranks own the blocks A, columns 1 to 3, and B, columns 4 and 5:
+
+```
+  line 4 +-----+-----+-----+-----+-----+-----+  edge of the domain: boundary data
+         |     |     |     |     |     |     |
+       3 +-----A-----A-----A-----B-----B-----+     A, B  centres of the subdomains of each block
+         |     |     |     |     |     |     |     +     lattice nodes on the edge
+       2 +-----A-----A-----A-----B=====B=====+     ===   the nodes of line 2 that B owns, from its first
+         |     |  /##|##\  |     |     |     |           centre to the edge; the cell before is A's
+       1 +-----A--##-A-##--A-----B-----B-----+     ##    the subdomain of the centre (1, 2): the four
+         |     |  \##|##/  |     |     |     |           lattice cells around it; its perimeter are
+       0 +-----+-----+-----+-----+-----+-----+           the lines 0 and 2, and the columns 1 and 3
+         0     1     2     3     4     5     6
+         <------- region of A ------>              lines start - halo .. stop - 1 + halo: 0 .. 4
+                     <------ region of B ---->     3 .. 6; with a halo of 1 they share one lattice cell
+```
+
+A block that owns the centres ``start..stop`` of an axis stores its *region*: the lattice lines
 ``start - halo .. stop - 1 + halo``, closed, as far as the domain reaches. With a halo of one lattice
 cell these are the perimeters of the owned subdomains, and neighbouring regions share one cell; each
-cell more lets the block compute one more ring of subdomains around its own. Subdomains of the
-region are counted from its lower-left corner. Without ranks there is one block, the whole lattice.
+cell more lets the block compute one more ring of subdomains around its own. A lattice cell between
+two blocks belongs to the lower. Subdomains of the region are counted from its lower-left corner.
+Without ranks there is one block, the whole lattice.
 """
 
 from dataclasses import dataclass

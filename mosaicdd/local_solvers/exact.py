@@ -7,8 +7,8 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.base import Plan
-from mosaicdd.local_solvers.reflection_plan import linear_plan
+from mosaicdd.local_solvers.bound import Plan
+from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.elliptic import EllipticOperator

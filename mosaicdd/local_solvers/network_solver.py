@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.base import OutsideRange, Plan
+from mosaicdd.local_solvers.bound import OutsideRange, Plan
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
-from mosaicdd.local_solvers.point_plan import PointPlan
-from mosaicdd.local_solvers.reflection_plan import linear_plan
+from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.local_solvers.spectrum_range import SpectrumRange
+from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
 
@@ -82,7 +81,7 @@ class NetworkSolver:
             return linear_plan(rows, points, self.subdomain, **kind, weights=weights)
         return NetworkPlan(self, points, device=device, dtype=dtype, weights=weights)
 
-    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
+    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> "PointPlan":
         """Prepare the solve at points that are not fixed, one for each perimeter."""
         kind = {"device": device, "dtype": dtype}
         network = copy.deepcopy(self.network).to(**kind).eval()
@@ -160,3 +159,40 @@ class NetworkPlan:
             result.copy_(self._lifting.join(values, scale, coefficients, self._basis))
         if self._weights is not None:
             out *= self._weights
+
+
+_VALUES = 8  # per perimeter node and perimeter, as of an embedding in 8 channels
+
+
+class PointPlan:
+    """Evaluate a network, linear or not, where each perimeter has a query point of its own.
+
+    Parameters
+    ----------
+    network
+        On the device and in the precision of the lifting; it is not changed.
+    activation_bytes
+        What the activations of one call may take.
+
+    Attributes
+    ----------
+    chunk
+        Perimeters that one call should get at most.
+    """
+
+    def __init__(
+        self, network: torch.nn.Module, lifting: Lifting, dtype: torch.dtype, activation_bytes: int
+    ):
+        self._network = network
+        self._lifting = lifting
+        perimeter = _VALUES * 4 * lifting.subdomain.cells * dtype.itemsize
+        self.chunk = max(1, activation_bytes // perimeter)
+
+    @torch.inference_mode()
+    def __call__(self, g: torch.Tensor, points: np.ndarray) -> torch.Tensor:
+        """Return the values ``(B,)`` for perimeters ``(B, P)`` at points ``(B, 2)`` in cells."""
+        remainder, scale, coefficients = self._lifting.split(g)
+        scaled = torch.as_tensor(unit_points(points, self._lifting.subdomain)).to(g)
+        values = self._network(remainder, scaled[:, None])  # (B, 1)
+        basis = self._lifting.basis_tensor(points)  # (J, B)
+        return (values * scale).squeeze(1) + (coefficients * basis.T).sum(dim=1)

@@ -19,15 +19,15 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.base import LocalSolver
+from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.rates import Curve, Link, Rates
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.coarse_solve import sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.sine_transform import sine_transform
 from mosaicdd.storage.solution_writer import writing_solutions
 
 SIZES = (2, 4, 8, 16, 32, 64)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.schwarz.iteration import Iteration
+from mosaicdd.schwarz.fixed_point import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
 # With the exact local solver the residual of the field is far below the last update: 1e-2 of it.

@@ -14,7 +14,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch, Transfer
-from mosaicdd.local_solvers.base import BoundSolver, Plan
+from mosaicdd.local_solvers.bound import BoundSolver, Plan
 from mosaicdd.local_solvers.lifting import exact_solutions
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_solve import coarse_solver

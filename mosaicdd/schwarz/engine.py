@@ -11,30 +11,25 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.base import BoundSolver
+from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.acceleration import gmres, stationary
-from mosaicdd.schwarz.anderson import anderson
 from mosaicdd.schwarz.certify import Certifier, Driver
-from mosaicdd.schwarz.discrete_residual import DiscreteResidual
-from mosaicdd.schwarz.edge_error import EdgeError
-from mosaicdd.schwarz.error_estimate import ErrorEstimate, estimate_errors
+from mosaicdd.schwarz.drivers import anderson, gmres, stationary
+from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Strip
-from mosaicdd.schwarz.layouts import block_of, field_layout
-from mosaicdd.schwarz.method import Method
-from mosaicdd.schwarz.movement import InterfaceMovement
-from mosaicdd.schwarz.node_residual import NodeResidual
+from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
+from mosaicdd.schwarz.method import Method, WindowFill
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.point_values import PointValues
-from mosaicdd.schwarz.range_check import subdomains_outside
+from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.schwarz.window_fill import WindowFill
 
 _PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 

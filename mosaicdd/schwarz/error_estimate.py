@@ -4,17 +4,32 @@ One two-level iteration ``M`` with the *exact* local solver, from the result ``v
 It contracts the distance to the discrete solution ``u`` to a fraction ``rho``, so its update is
 ``(I - G) (u - v)`` and the error at most ``1 / (1 - rho)`` times as large. This sees everything that
 separates ``v`` from ``u`` on the lattice lines: iterations that were not done, and the network's own
-error. What is wrong between the lines comes on top (`EdgeError`).
+error.
+
+Inside, what is wrong between the lines is wrong on them, too; but rough boundary data fade before they
+reach the first line, and with them the error. So in the tiles along the edge, from which the field is
+filled there, the local solver is compared with the exact one at all nodes (`EdgeError`), and what it
+gets wrong comes on top.
 """
 
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.schwarz.edge_error import EdgeError
-from mosaicdd.schwarz.iteration import Iteration
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.tiles import Tiles, owned_tiles
+from mosaicdd.lattice.transfer import Transfer
+from mosaicdd.local_solvers.bound import BoundSolver, Plan
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.plans import linear_plan
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.fixed_point import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
 
@@ -37,6 +52,97 @@ class ErrorEstimate:
     interface: float
     nodes: torch.Tensor
     place: Slices
+
+
+_BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache
+
+
+class EdgeError:
+    """Compares a local solver with the exact one along the edge; planned once for a block."""
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        block: Block,
+        local_solver: BoundSolver,
+        exact: ExactSolver,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
+        tensors = {"device": device, "dtype": dtype}
+        subdomain = local_solver.subdomain
+        solvers = () if type(local_solver) is ExactSolver else (local_solver, exact)
+        self._plans = [solver.plan(subdomain.interior, **tensors) for solver in solvers]
+        if solvers and local_solver.linear:
+            self._plans = [self._difference(subdomain, **tensors)]
+        self._ranks = ranks
+        self._block = block
+        self._transfer = Transfer(block, **tensors)
+        self._tensors = tensors
+
+    def _difference(
+        self, subdomain: Subdomain, *, device: torch.device, dtype: torch.dtype
+    ) -> Plan:
+        """Plan what two linear local solvers differ by: half of the work of both."""
+        unit = torch.eye(4 * subdomain.cells, device=device, dtype=dtype)
+        values = unit.new_empty(len(unit), len(subdomain.interior))
+        operators = []
+        for plan in self._plans:
+            plan(unit, values)
+            operators.append(values.mT.cpu().numpy().copy())
+        difference = np.subtract(*operators)
+        return linear_plan(difference, subdomain.interior, subdomain, device=device, dtype=dtype)
+
+    def __call__(self, v: Interface) -> np.ndarray:
+        """Return the root mean square over the nodes inside the domain, ``(n,)``."""
+        total = np.zeros(v.problems)
+        if not self._plans:
+            return total
+        for rows, columns in self._batches(max(1, _BATCH // v.problems)):
+            total += self._square(v, rows, columns)
+        inside = math.prod(n - 1 for n in self._block.lattice.grid.shape)
+        return np.sqrt(self._ranks.sum(total) / inside)
+
+    def _batches(self, largest: int) -> Iterator[tuple[Tiles, Tiles]]:
+        """Yield the owned tiles along the edge of the domain: rows, then columns."""
+        (low, rows, high), (left, columns, right) = map(self._ends, (0, 1))
+        everything = left + columns + right
+        for down, across in ((low, everything), (high, everything), (rows, left), (rows, right)):
+            for some, others in itertools.product(down, across):
+                for part in some.split(largest):
+                    for other in others.split(max(1, largest // part.count)):
+                        yield part, other
+
+    def _ends(self, axis: int) -> tuple[list[Tiles], list[Tiles], list[Tiles]]:
+        """Return the owned tiles along an axis: the first of the domain, others, the last."""
+        low, inside, high = [], [], []
+        last = self._block.lattice.cells[axis]
+        for run in owned_tiles(self._block, axis):
+            at_low, at_high = run.line == 0, run.end == last and (run.line > 0 or run.count > 1)
+            count = run.count - at_low - at_high
+            if at_low:
+                low.append(Tiles(0, 1, run.cells))
+            if count:
+                inside.append(Tiles(run.line + at_low * run.cells, count, run.cells))
+            if at_high:
+                high.append(Tiles(last - run.cells, 1, run.cells))
+        return low, inside, high
+
+    def _square(self, v: Interface, rows: Tiles, columns: Tiles) -> np.ndarray:
+        """Return the sum of the squares of the differences inside tiles, ``(n,)``."""
+        m, s, count = self._transfer.m, self._transfer.s, v.problems * rows.count * columns.count
+        perimeters = torch.empty(count, 4 * m, **self._tensors)
+        batch = rows.subdomains(self._block, 0), columns.subdomains(self._block, 1)
+        self._transfer.restrict(v, batch, perimeters)
+        values = [torch.empty(count, (m - 1) ** 2, **self._tensors) for _ in self._plans]
+        for plan, out in zip(self._plans, values, strict=True):
+            plan(perimeters, out)
+        difference = values[0] if len(values) == 1 else torch.sub(*values, out=values[0])
+        filled = difference.view(v.problems, -1, m - 1, m - 1)[
+            ..., m - rows.cells * s :, m - columns.cells * s :
+        ]
+        return filled.square().sum(dim=(1, 2, 3)).double().cpu().numpy()
 
 
 def estimate_errors(

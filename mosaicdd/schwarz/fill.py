@@ -20,7 +20,7 @@ from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.tiles import Tiles, region_tiles
 from mosaicdd.lattice.transfer import Transfer
-from mosaicdd.local_solvers.block_plan import BlockPlan
+from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 

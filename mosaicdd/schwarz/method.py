@@ -1,16 +1,18 @@
-"""One local solver put to work on a block: the iteration, and the fill of its result."""
+"""One local solver put to work on a block: the iteration, and the fill of its result or of a window."""
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.local_solvers.base import BoundSolver
-from mosaicdd.local_solvers.block_plan import BlockPlan
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.bound import BlockPlan, BoundSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_space import CoarseSpace
-from mosaicdd.schwarz.fill import FILL_HALO, Fill
-from mosaicdd.schwarz.iteration import AdditiveIteration
+from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
+from mosaicdd.schwarz.fixed_point import FixedPoint
 from mosaicdd.schwarz.phases import PhaseIteration
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -59,7 +61,7 @@ class Method:
             coarse_space = CoarseSpace(
                 ranks, block, local_solver, plan.homogeneous, coarse_points, *shared
             )
-        self.iterate = AdditiveIteration(ranks, block, plan, *shared, coarse_space)
+        self.iterate = FixedPoint(ranks, block, plan, *shared, coarse_space)
 
     def plan_fill(self, part: Block | None = None) -> Fill:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
@@ -70,3 +72,31 @@ class Method:
         plan = BlockPlan(self.local_solver, wide, wide.lattice.subdomain.interior, **kind)
         shared = (settings, self._problems, self._clock)
         return Fill(wide, plan, *shared, batch_subdomains=batch)
+
+
+class WindowFill:
+    """Predicts the values at the nodes of a window that a block owns.
+
+    Parameters
+    ----------
+    method
+        Whose block and local solver are used.
+    """
+
+    def __init__(self, method: Method, window: Window):
+        part = window.part_of(method.block)
+        self._window = window
+        self._fill = None if part is None else method.plan_fill(part)
+
+    def strips(self, v: Interface) -> Iterator[Strip]:
+        """Yield the wanted part of the field, as `Fill.strips`; nothing on a rank without any."""
+        if self._fill is None:
+            return
+        for strip in self._fill.strips(v.part(self._fill.block)):
+            place = self._window.clip(strip.place)
+            if place[0].stop > 0:
+                inner = tuple(
+                    slice(own.start + part.start - whole.start, own.start + part.stop - whole.start)
+                    for own, part, whole in zip(strip.inner, place, strip.place, strict=True)
+                )
+                yield Strip(strip.values, inner, place)

@@ -12,9 +12,9 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.block_plan import BlockPlan
+from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.iteration import Iteration, Measure
+from mosaicdd.schwarz.fixed_point import Iteration, Measure
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import Sweep, interface_exchange

@@ -13,7 +13,7 @@ from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import interface_received, interface_sent
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
-from mosaicdd.local_solvers.block_plan import BlockPlan
+from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.settings import SolveSettings

@@ -16,7 +16,7 @@ import torch
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import extract_weights
 from mosaicdd.local_solvers.networks.registry import build_network, check_settings
-from mosaicdd.local_solvers.spectrum_range import SpectrumRange
+from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.storage.atomic import require_writable

@@ -6,9 +6,8 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.linear_plan import LinearPlan
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.local_solvers.reflection_plan import ReflectionPlan, linear_plan, reversed_lines
+from mosaicdd.local_solvers.plans import LinearPlan, ReflectionPlan, linear_plan, reversed_lines
 from mosaicdd.problems.equations import equation
 
 CPU = torch.device("cpu")

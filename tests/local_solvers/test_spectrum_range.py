@@ -6,10 +6,9 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.guarded import GuardedSolver
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.local_solvers.spectrum_range import SpectrumRange
+from mosaicdd.local_solvers.training_range import GuardedSolver, SpectrumRange
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.gaussian_process import sample_closed_curve
 

@@ -7,7 +7,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.schwarz.acceleration import chebyshev_factors
+from mosaicdd.schwarz.drivers import chebyshev_factors
 from mosaicdd.schwarz.scheme import scheme_of
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

@@ -11,8 +11,8 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.discrete_residual import DiscreteResidual
 from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.residuals import DiscreteResidual
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 LAPLACE = EllipticOperator()

@@ -10,7 +10,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.method import Method
-from mosaicdd.schwarz.node_residual import NodeResidual
+from mosaicdd.schwarz.residuals import NodeResidual
 from mosaicdd.schwarz.settings import SolveSettings
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

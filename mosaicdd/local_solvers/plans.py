@@ -1,4 +1,4 @@
-"""A plan of half the multiplications, for operators that commute with a reflection.
+"""Plans of local solvers that are linear in the perimeter values: one matrix product, or half of one.
 
 The reflection through the centre, ``(y, x) -> (m - y, m - x)``, shifts a perimeter by half its
 length, so that folding it reads whole rows, and reverses the query points line by line. Sums and
@@ -15,8 +15,26 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.base import Plan
-from mosaicdd.local_solvers.linear_plan import LinearPlan
+from mosaicdd.local_solvers.bound import Plan
+
+
+class LinearPlan:
+    """Apply a dense operator to perimeters: ``out = g A^T``.
+
+    Parameters
+    ----------
+    operator
+        ``(Q, P)`` values at the query points for unit values on each perimeter node.
+    """
+
+    def __init__(self, operator: np.ndarray, *, device: torch.device, dtype: torch.dtype):
+        columns = np.ascontiguousarray(np.asarray(operator).T)
+        self.operator = torch.as_tensor(columns).to(device=device, dtype=dtype)  # (P, Q)
+
+    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
+        torch.mm(g, self.operator, out=out)
+
 
 _ASYMMETRY = 1e-12  # of an operator, relative to its largest entry, that counts as rounding
 _CHUNK_VALUES = 300_000  # that a chunk of subdomains reads and writes; bounds the plan's memory

@@ -1,12 +1,22 @@
-"""The iteration ``v -> M v``: one sweep, with or without the coarse space, on any number of ranks.
+"""The fixed point ``v = T v`` and the iteration that leads there, ``M v = T v + T P A^-1 R (T v - v)``.
+
+| symbol | is | here |
+|---|---|---|
+| ``v`` | values on the lattice lines | `Interface` |
+| ``T v`` | all local solvers, blended by the partition of unity | `AdditiveSweep.contribute` |
+| ``R`` | injection at the coarse nodes | `Coarsening.sample` |
+| ``A c = R (T v - v)`` | the coarse problem | `coarse_solve` |
+| ``T P c`` | what hats of heights ``c`` become after a sweep | `CoarseSpace.sweep` |
+| ``omega`` | relaxation: ``v + omega (M v - v)`` | `drivers` |
+
+For a linear local solver ``M v = T (v + P c)`` (less what a source would add twice), so one sweep does
+the work of two. ``M v = v`` only where ``T v = v``, linear or not: then ``R r = -R T P c`` for ``r = T v -
+v``, which with ``A = R (I - T) P`` and ``A c = R r`` leaves ``c = 0``.
 
 Ranks wait for each other as little as the method allows. Halos travel while the subdomains that do
 not need them are solved; with a halo of depth ``k`` they travel in every ``k``-th iteration only, and
 in between each rank computes what its neighbours would have sent. The numbers by which an iteration
 is judged are added up in the one collective of the iteration after it.
-
-A step may be relaxed, ``v + omega (M v - v)``: the sweep adds ``omega T v`` to ``(1 - omega) v`` where
-it would have added to zero.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +27,7 @@ import torch
 
 from mosaicdd.lattice.block import Block, Slices, frame
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.block_plan import BlockPlan
+from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.settings import SolveSettings
@@ -85,12 +95,8 @@ class Iteration(ABC):
         return residual
 
 
-class AdditiveIteration(Iteration):
-    """A sweep and, with two levels, the coarse correction swept: ``v <- T v + T P c``.
-
-    With ``r = T v - v`` and ``c = A_c^-1 R r``, this is ``T (v + P c)`` for a linear local solver. It
-    stands still only where ``T v = v``, linear or not: then ``R r = -R T P c``, which with ``(I - R T
-    P) c = R r`` leaves ``c = 0``.
+class FixedPoint(Iteration):
+    """The additive sweep and, with two levels, the coarse correction swept.
 
     Parameters
     ----------
@@ -158,17 +164,19 @@ class AdditiveIteration(Iteration):
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write ``v + omega (M v - v)`` to ``out``; see `Iteration.advance`."""
         ring, kept = self._rings, 1.0 - relaxation
-        self._start_from(v, out, kept)
-        self._sweep.contribute(v, out, self._inner, relaxation)
-        self.finish()
+        self._start_from(v, out, kept)  # out = (1 - omega) v
+        self._sweep.contribute(
+            v, out, self._inner, relaxation
+        )  # out += omega T v, while halos of v
+        self.finish()  # .. travel
         mine = _NOTHING if measure is None else measure()
         if kept:
             self._add_late(v, out, kept, self._frame if ring else self._late)
         self._sweep.contribute(v, out, self._outer[ring], relaxation)
-        residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)
+        residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)  # omega R (T v - v)
         if self._coarse_space is not None:
-            totals = self._coarse_space.correct(v, out, mine, alone=ring == 0)
-            self._add_correction(out, ring)
+            totals = self._coarse_space.correct(v, out, mine, alone=ring == 0)  # A c = omega R (..)
+            self._add_correction(out, ring)  # out += T P c
         elif measure is not None:
             with self._communicating:
                 totals = self._ranks.sum(mine)
