@@ -105,16 +105,9 @@ def comm():
 
 @pytest.fixture
 def make_ranks(comm):
-    """Return a factory of `Ranks` that close after the test: all with any dims, or one alone."""
-    made = []
-
-    def make(dims=None, *, alone=False):
-        made.append(Ranks.alone() if alone else Ranks.of(comm, dims))
-        return made[-1]
-
-    yield make
-    for ranks in made:
-        ranks.close()
+    """Return a factory of `Ranks` for one test: all of them with any dims, or this one alone."""
+    with Ranks.of(comm) as everyone:
+        yield lambda dims=None, *, alone=False: Ranks.alone() if alone else Ranks.of(everyone, dims)
 
 
 @pytest.fixture

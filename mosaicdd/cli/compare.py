@@ -6,7 +6,7 @@ import numpy as np
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.json_line import json_line
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.reference import reference_option, waiting
+from mosaicdd.cli.reference import own_equation_option, reference_option, waiting
 from mosaicdd.report.comparison import Comparison, compare_all
 from mosaicdd.report.comparison import compare as compare_one
 from mosaicdd.storage.solution_file import read_solution, read_solutions
@@ -15,6 +15,7 @@ from mosaicdd.storage.solution_file import read_solution, read_solutions
 @click.command()
 @click.argument("solution_file", metavar="OUT.h5")
 @reference_option("pyamg")
+@own_equation_option()
 @click.option(
     "--problem",
     type=click.IntRange(min=0),
@@ -30,12 +31,12 @@ def compare(solution_file: str, reference: str, problem: int | None, as_json: bo
     with bad_input():
         solution = read_solution(solution_file, problem or 0)
         problems = solution.problems if problem is None else 1
-        with waiting(reference, solution, problems, quiet=as_json):
+        with waiting(reference, solution, problems, quiet=as_json) as method:
             if problems == 1:
-                comparison = compare_one(solution, reference)
+                comparison = compare_one(solution, method)
             else:
-                comparison = compare_all(read_solutions(solution_file), reference)
-    report = _report(comparison, reference)
+                comparison = compare_all(read_solutions(solution_file), method)
+    report = _report(comparison, method)
     click.echo(json_line(report) if as_json else _for_people(report))
 
 

@@ -7,7 +7,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.reference import reference_option, waiting
+from mosaicdd.cli.reference import own_equation_option, reference_option, waiting
 from mosaicdd.report.comparison import reference_field
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.solution_file import read_solution
@@ -18,7 +18,8 @@ from mosaicdd.storage.solution_file import read_solution
 @click.option(
     "-o", "--output", metavar="FILE.png", help="Picture to write. [default: OUT.png beside OUT.h5]"
 )
-@reference_option("dst", ", or 'none'")
+@reference_option("auto", ", or 'none'")
+@own_equation_option()
 @click.option(
     "--problem",
     type=click.IntRange(min=0),
@@ -38,8 +39,8 @@ def plot(solution_file: str, output: str | None, reference: str, problem: int):
         solution = read_solution(solution_file, problem)
         against = ()
         if reference != "none":
-            with waiting(reference, solution, 1, quiet=False):
-                against = reference_field(reference, solution)
+            with waiting(reference, solution, 1, quiet=False) as method:
+                against = reference_field(method, solution)
     from mosaicdd.report.figures import figure, save_figure
 
     save_figure(figure(solution, *against), path)

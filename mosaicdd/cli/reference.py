@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 import click
 
+from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.show import stage
+from mosaicdd.problems.equations import find_equation
+from mosaicdd.report.comparison import fastest_reference
 from mosaicdd.storage.solution_file import StoredSolution
 
 # Of a core of 2024 for Laplace's equation; what takes longer is said to.
@@ -30,16 +33,39 @@ def reference_option(default: str, more: str = ""):
         default=default,
         show_default=True,
         metavar="SPEC",
-        help="'pyamg', 'dst' (fast sine transform), 'expr:...' in x and y, or another solution "
-        f"file{more}.",
+        help="'pyamg', 'dst' (fast sine transform), 'direct' (sparse factorisation), 'auto' (dst or "
+        f"pyamg), 'expr:...' in x and y, or another solution file{more}.",
     )
+
+
+def own_equation_option():
+    """Declare ``--pde`` for files that know their equation by name only."""
+    return click.option(
+        "--pde",
+        metavar="FILE.py:NAME",
+        help="The equation, if it is one of your own. [default: the file's]",
+        callback=lambda context, option, spec: _find(spec),
+        expose_value=False,
+    )
+
+
+def _find(spec: str | None) -> None:
+    """Make an equation of the user's own known by its name."""
+    if spec is not None:
+        with bad_input("--pde"):
+            find_equation(spec)
 
 
 @contextmanager
 def waiting(
     reference: str, solution: StoredSolution, problems: int, *, quiet: bool
-) -> Iterator[None]:
-    """Show on stderr how long the references of some problems like this take, if that is long."""
+) -> Iterator[str]:
+    """Show on stderr how long the references of some problems like this take, if that is long.
+
+    What is yielded says which reference, where the fastest was asked for.
+    """
+    if reference == "auto":
+        reference = fastest_reference(solution)
     nodes = math.prod(solution.grid.nodes) * problems
     expected = _SECONDS_PER_NODE.get(reference, 0.0) * nodes
     with stage(f"reference by {reference}", quiet=quiet or expected < _SHOWN) as show:
@@ -54,7 +80,7 @@ def waiting(
         if expected >= _SHOWN and not quiet:
             ticking.start()
         try:
-            yield
+            yield reference
         finally:
             done.set()
             if ticking.is_alive():

@@ -5,14 +5,6 @@ The first ranks of an axis get one item more where it does not divide.
 
 Dims = tuple[int, int]
 
-_FEW = 8  # ranks, whose messages cost more than they would save by sharing the coarse problem
-_REPLICATED_ON_FEW, _REPLICATED_ON_MANY = 2**20, 2**17  # lattice nodes
-
-
-def coarse_is_replicated(nodes: int, ranks: int) -> bool:
-    """Say whether every rank solves the whole coarse problem, of so many lattice nodes."""
-    return ranks == 1 or nodes <= (_REPLICATED_ON_FEW if ranks <= _FEW else _REPLICATED_ON_MANY)
-
 
 def share(count: int, ranks: int, coordinate: int) -> tuple[int, int]:
     """Return start and stop of what one rank of an axis gets of ``count`` items."""

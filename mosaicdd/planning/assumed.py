@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.planning.rates import Curve, Link, Rates, read_rates
 
 SHARED_MEMORY = Link(latency=1e-6, bandwidth=5e9)
@@ -19,7 +20,7 @@ NETWORK = Link(latency=2e-6, bandwidth=25e9)
 """Between nodes: InfiniBand HDR, 200 Gbit/s per port (NVIDIA), with the usual latency of MPI."""
 
 _SHIPPED = Path(__file__).parent / "measured"
-_M = 32  # cells per side of the subdomains of the shipped networks
+_M = Subdomain().cells  # per side, of the shipped networks
 _ACHIEVED = 0.7  # of the published memory bandwidth and arithmetic, by such kernels
 _LAUNCH = 5e-6  # seconds per kernel, called from Python
 _SWEEP_KERNELS, _TRANSFORM_KERNELS = 30, 40

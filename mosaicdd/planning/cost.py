@@ -17,20 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.parallel.partition import coarse_is_replicated
 from mosaicdd.planning.decomposition import Decomposition, RankOrder, traffic
 from mosaicdd.planning.rates import Rates
-
-NORMS = 6
-"""Sums that travel with the lattice nodes: of update, size, residual and error, and two calls."""
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums, fill_batch
 
 _DOUBLE = 8
 _REDISTRIBUTIONS = 4
 _VECTORS = 3  # interfaces: the last two, whose difference is measured, and the next
 _WIDENED = 1  # interface of the fill, with a halo of its own, where there are neighbours
 _COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work in
-_BATCH = 4096  # subdomains per call of the local solver
-_FILL_BATCH = 512  # and of the fill, whose values are more
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,7 @@ def gathered_bytes(decomposition: Decomposition) -> int:
     """
     if decomposition.ranks == 1:
         return 0
-    norms = decomposition.ranks * NORMS * _DOUBLE
+    norms = decomposition.ranks * count_of_sums(1) * _DOUBLE
     if _is_replicated(decomposition):
         return math.prod(decomposition.lattice.subdomains) * _DOUBLE + norms
     return _REDISTRIBUTIONS * int(decomposition.subdomains.max()) * _DOUBLE + norms
@@ -197,10 +193,11 @@ def memory_of_rank(decomposition: Decomposition, rates: Rates) -> Memory:
     if not _is_replicated(decomposition):
         coarse_nodes = max(owned, math.ceil(coarse_nodes / _coarse_workers(decomposition)))
     vectors = _VECTORS + (_WIDENED if decomposition.ranks > 1 else 0)
-    swept = min(_BATCH, owned) * (4 * m + 2 * (m - 1))
-    filled = min(_FILL_BATCH, owned) * (4 * m + (m - 1) ** 2)
+    batch = SolveSettings(device=rates.device).batch_subdomains
+    swept = min(batch, owned) * (4 * m + 2 * (m - 1))
+    filled = min(fill_batch(batch), owned) * (4 * m + (m - 1) ** 2)
     columns = int(decomposition.region[1].max())
-    rows = 2 + max(1, _FILL_BATCH * m // columns) * m
+    rows = 2 + max(1, fill_batch(batch) * m // columns) * m
     return Memory(
         base=rates.base_bytes,
         interface=vectors * int(decomposition.interface.max()) * word,
@@ -277,7 +274,7 @@ def _coarse_seconds(
     sharing = np.bincount(order.node.ravel()).max() if several_nodes else 1
     seconds = one.latency * messages
     seconds += _REDISTRIBUTIONS * (sharing * share / one.bandwidth + _staged(rates, share))
-    norms = decomposition.ranks * NORMS * _DOUBLE
+    norms = decomposition.ranks * count_of_sums(1) * _DOUBLE
     return transform / workers, seconds + stages * latency + norms / bandwidth
 
 

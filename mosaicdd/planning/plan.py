@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import DIRECTIONS
-from mosaicdd.parallel.partition import Dims, coarse_is_replicated, fitting_dims
+from mosaicdd.parallel.partition import Dims, fitting_dims
 from mosaicdd.planning.cost import (
     IterationCost,
     Memory,
@@ -24,6 +24,7 @@ from mosaicdd.planning.decomposition import (
     traffic,
 )
 from mosaicdd.planning.rates import Rates
+from mosaicdd.schwarz.sizes import coarse_is_replicated
 
 HALOS = (1, 2, 3, 4)
 _DIMS_TRIED = 16  # the most compact ones

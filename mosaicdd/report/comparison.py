@@ -1,7 +1,8 @@
 """Solutions against references: errors, and what the reference cost.
 
-A reference is the name of a method (`mosaicdd.problems.references`), ``expr:...`` in x and y, a
-solution file on the same grid, or an array at the nodes of the solution's field.
+A reference is the name of a method (`mosaicdd.problems.references`), ``auto`` for the fastest one,
+``expr:...`` in x and y, a solution file on the same grid, or an array at the nodes of the solution's
+field.
 """
 
 import time
@@ -11,9 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
@@ -115,15 +114,19 @@ def reference_field(reference: Reference, solution: StoredSolution) -> tuple[np.
     if isinstance(reference, np.ndarray):
         return _checked(reference, solution), "reference"
     spec = str(reference)
+    if spec == "auto":
+        spec = fastest_reference(solution)
     if spec in REFERENCES:
-        grid = solution.grid
-        domain = Domain(grid.shape, grid.spacing)
-        pde = str(solution.attributes.get("pde"))
-        problem = Problem(domain, pde, solution.fields, solution.boundary)
-        return REFERENCES[spec](problem)[solution.window.place], spec
+        return REFERENCES[spec](solution.problem)[solution.window.place], spec
     if spec.startswith("expr:"):
         return _evaluated(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
     return _read(spec, solution)
+
+
+def fastest_reference(solution: StoredSolution) -> str:
+    """Return ``dst`` where a sine transform solves the equation, else ``pyamg``."""
+    operator = solution.problem.operator
+    return "dst" if operator.self_adjoint and operator.axy == 0.0 else "pyamg"
 
 
 def _checked(reference: np.ndarray, solution: StoredSolution) -> np.ndarray:

@@ -21,12 +21,11 @@ from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.node_gather import NodeGather
-from mosaicdd.parallel.partition import coarse_is_replicated
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.schwarz.layouts import block_of, nodes_layout
-from mosaicdd.schwarz.stopping import count_of_sums
+from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 Symbol = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -62,7 +61,7 @@ def coarse_solver(
     if not coarse_is_replicated(coarsening.size, ranks.size):
         return DistributedSolve(ranks, block, coarsening, symbol, problems, clock)
     y, x = (np.arange(1, n + 1) for n in block.lattice.subdomains)
-    solve = _by_sine_transforms(1.0 / symbol(y[:, None], x), responses.device)
+    solve = by_sine_transforms(1.0 / symbol(y[:, None], x), responses.device)
     return ReplicatedSolve(ranks, block, coarsening, solve, problems, clock, responses.device)
 
 
@@ -127,7 +126,7 @@ def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torc
     return lambda nodes: torch.from_numpy(factors.solve(nodes.cpu().numpy().T).T)
 
 
-def _by_sine_transforms(
+def by_sine_transforms(
     inverse: np.ndarray, device: torch.device
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Plan the solve by the inverse eigenvalues of the modes, ``(K_y - 1, K_x - 1)``."""

@@ -15,9 +15,8 @@ from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
 from mosaicdd.schwarz.fixed_point import FixedPoint
 from mosaicdd.schwarz.phases import PhaseIteration
 from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.sizes import fill_batch
 from mosaicdd.schwarz.stopwatch import Stopwatch
-
-_FILL_BATCH = 8  # a filled subdomain takes about 8 times the memory of a swept one
 
 
 class Method:
@@ -67,7 +66,7 @@ class Method:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
         settings = self._settings
         kind = settings.tensors
-        batch = max(1, settings.batch_subdomains // _FILL_BATCH)
+        batch = fill_batch(settings.batch_subdomains)
         wide = dataclasses.replace(part or self.block, halo=FILL_HALO)
         plan = BlockPlan(self.local_solver, wide, wide.lattice.subdomain.interior, **kind)
         shared = (settings, self._problems, self._clock)

@@ -18,11 +18,11 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.norms import OwnedNorms
 from mosaicdd.schwarz.settings import StoppingRule
+from mosaicdd.schwarz.sizes import CALLS, SUMS, count_of_sums
 
 CONVERGED = ("converged_rtol", "converged_atol")
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
 _CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
-_CALLS, _SUMS = 2, 4  # numbers: calls of the watch; update, size, residual and error per problem
 _BLOW_UP = 1e6  # growth of the update over the smallest so far that counts as divergence
 
 
@@ -58,11 +58,6 @@ class History:
             self.mae + other.mae,
             self.seconds + later,
         )
-
-
-def count_of_sums(problems: int) -> int:
-    """Return how many numbers `Monitor.measure` gives."""
-    return _CALLS + _SUMS * problems
 
 
 class Monitor:
@@ -178,8 +173,8 @@ class Monitor:
 
         It is a buffer that the next call overwrites.
         """
-        self._local[:_CALLS] = self._watch.calls()
-        sums = self._local[_CALLS:].reshape(_SUMS, -1)
+        self._local[:CALLS] = self._watch.calls()
+        sums = self._local[CALLS:].reshape(SUMS, -1)
         sums[0], sums[1] = self._norms.squares(new, old)
         squares = residual.double().square().sum(dim=(1, 2)).cpu().numpy()
         sums[2] = squares * (self._unknowns / self._nodes)
@@ -195,7 +190,7 @@ class Monitor:
         list of int
             The problems that have ended by it.
         """
-        called, means = totals[:_CALLS] > 0, totals[_CALLS:].reshape(_SUMS, -1) / self._unknowns
+        called, means = totals[:CALLS] > 0, totals[CALLS:].reshape(SUMS, -1) / self._unknowns
         # Python's numbers: one by one, numpy's are slow.
         updates, sizes, residuals = np.sqrt(means[:3]).tolist()
         maes = means[3].tolist() if self._reference is not None else [math.nan] * len(updates)

@@ -25,6 +25,8 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
 from mosaicdd.storage.inputs import boundary_of_file
@@ -103,6 +105,19 @@ class StoredSolution:
         """Coefficients and sources by name: numbers, or arrays on nodes or cells."""
         with self._open() as file:
             return dict(_fields(file, self.number)) if "fields" in file else {}
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The boundary value problem that was solved.
+
+        Raises
+        ------
+        ValueError
+            If its equation is unknown: one of the user's own that is not in use, see
+            `find_equation`.
+        """
+        domain = Domain(self.grid.shape, self.grid.spacing)
+        return Problem(domain, str(self.attributes.get("pde")), self.fields, self.boundary)
 
     @property
     def seconds(self) -> float:

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from mosaicdd.cli import reference
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
 from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.storage.solution_writer import writing_solutions
 
 CELLS = "192x128"  # 3 wide, 2 high, in units of domain length
 
@@ -145,6 +148,29 @@ def test_scripts_see_nothing_and_short_work_is_not_shown(spec, quiet, solved, sh
     with reference.waiting(spec, read_solution(solved("gp:seed=0")), 10**6, quiet=quiet):
         pass
     assert calls == [(f"reference by {spec}", True)]
+
+
+def test_an_equation_of_ones_own_is_given_by_its_file(mosaicdd, strict_json, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from mosaicdd.problems.elliptic import EllipticOperator\n"
+        "from mosaicdd.problems.equations.equation import Equation\n"
+        "OWN = Equation('my-own', '-2 lap u = f', lambda: EllipticOperator(axx=2.0, ayy=2.0))\n"
+    )
+    grid = Grid((8, 12), 0.25)
+    y, x = (np.arange(n) * 0.25 for n in grid.nodes)
+    field = x**2 - y[:, None] ** 2
+    with writing_solutions(
+        tmp_path / "out.h5", grid, [Boundary.of_field(field)], "float64"
+    ) as writer:
+        writer.write("solution", field, (slice(None), slice(None)))
+        writer.describe({"pde": "my-own"}, {"update": []})
+    arguments = ("compare", tmp_path / "out.h5", "--reference", "auto", "--json")
+    assert "unknown pde 'my-own'" in mosaicdd(*arguments).err
+    report = strict_json(mosaicdd(*arguments, "--pde", f"{own}:OWN").out)
+    assert report["reference"] == "dst"
+    assert report["max_error"] < 1e-12
+    assert "OWNER" in mosaicdd(*arguments, "--pde", f"{own}:OWNER").err
 
 
 def test_a_plot_without_a_reference_shows_the_estimate(mosaicdd, solved, tmp_path):

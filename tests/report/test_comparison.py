@@ -21,16 +21,16 @@ TRUTH = X**2 - Y[:, None] ** 2
 def store(tmp_path):
     """Return a function that stores fields ``(n, ny + 1, nx + 1)`` as solutions of n problems."""
 
-    def write(fields, name="out.h5", window=None, grid=GRID):
-        boundaries = [Boundary.of_field(TRUTH) for _ in fields]
+    def write(fields, name="out.h5", window=None, pde="laplace", given=None):
+        grid, boundaries = GRID, [Boundary.of_field(TRUTH) for _ in fields]
         place = (window or Window.whole(grid)).place
         with writing_solutions(
-            tmp_path / name, grid, boundaries, "float64", window=window
+            tmp_path / name, grid, boundaries, "float64", window=window, fields=given
         ) as writer:
             for number, field in enumerate(fields):
                 part = slice(number, number + 1), slice(None), slice(None)
                 writer.write("solution", field[place][None], part)
-            attributes = {"pde": "laplace", "seconds": {"iterate": 2.0, "assemble": 0.5}}
+            attributes = {"pde": pde, "seconds": {"iterate": 2.0, "assemble": 0.5}}
             results = {"iterations": [1] * len(fields)}
             writer.describe(attributes, [{"update": [1.0]}] * len(fields), results)
         return tmp_path / name
@@ -54,6 +54,56 @@ def test_all_kinds_of_references_say_the_same(reference, store):
     assert found.relative_l2 == pytest.approx(expected, rel=1e-5)
     assert found.solution_seconds == 2.5
     assert found.seconds >= 0
+
+
+# u = x^2 - y^2 in each equation, exactly: derivatives of degree 2 are those of the five points.
+SOURCES = {
+    "poisson": ({}, 0.0 * TRUTH),
+    "screened-poisson": ({"c": 3.0}, 3.0 * TRUTH),
+    "anisotropic-diffusion": ({"axx": 2.0, "ayy": 1.0, "axy": 0.5}, np.full(GRID.nodes, -2.0)),
+}
+
+
+@pytest.mark.parametrize("reference", ["auto", "pyamg", "direct"])
+@pytest.mark.parametrize("pde", SOURCES)
+def test_the_parameters_and_the_source_in_the_file_count(pde, reference, store):
+    parameters, source = SOURCES[pde]
+    path = store([TRUTH], pde=pde, given=parameters | {"f": source})
+    # pyAMG leaves a residual of 1e-10 |b|, with |b| <= 2 sqrt(112) by the edges' 112 nodes of at most
+    # 1; the least eigenvalue is at least pi**2 (1/24**2 + 1/32**2) = 0.027.
+    assert compare(read_solution(path), reference).max_error <= 8e-8
+
+
+def test_each_problem_has_its_own_source(store):
+    factors = np.array([1.0, 2.0, 4.0])[:, None, None]
+    boundary_part, interior = TRUTH, np.sin(np.pi * Y / Y[-1])[:, None] * np.sin(np.pi * X / X[-1])
+    h, (ly, lx) = GRID.spacing, (Y[-1], X[-1])
+    symbol = sum((2 - 2 * np.cos(np.pi * h / size)) / h**2 for size in (ly, lx))
+    path = store(
+        boundary_part + factors * interior, pde="poisson", given={"f": factors * symbol * interior}
+    )
+    # The sine is an eigenvector of the five points: rounding of 25 x 33 nodes is left.
+    assert compare_all(read_solutions(path), "dst").max_error <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("pde", "given", "fastest"),
+    [
+        ("laplace", {}, "dst"),
+        ("screened-poisson", {"c": 2.0}, "dst"),
+        ("anisotropic-diffusion", {"axx": 2.0}, "dst"),
+        ("anisotropic-diffusion", {"axy": 0.5}, "pyamg"),
+        ("advection-diffusion", {"bx": 2.0}, "pyamg"),
+    ],
+)
+def test_the_fastest_reference_is_the_sine_transform_where_there_is_one(pde, given, fastest, store):
+    solution = read_solution(store([TRUTH], pde=pde, given=given))
+    assert compare(solution, "auto").reference == fastest
+
+
+def test_an_unknown_equation_is_named(store):
+    with pytest.raises(ValueError, match=r"unknown pde 'of my own'.* as FILE.py:NAME"):
+        compare(read_solution(store([TRUTH], pde="of my own")), "dst")
 
 
 def test_another_solution_is_a_reference_problem_by_problem(store):

@@ -1,0 +1,51 @@
+"""What ``bench`` measures is what a solve does."""
+
+import numpy as np
+import pytest
+import scipy.fft
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.planning import measure
+from mosaicdd.planning.rates import read_rates, write_rates
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.schwarz.settings import SolveSettings
+
+
+@pytest.fixture
+def measured(ranks, common_path, monkeypatch):
+    """Return the rates of small solves, and the shapes that were transformed."""
+    shapes = []
+    transform = scipy.fft.dstn
+
+    def noting(values, *arguments, **named):
+        shapes.append(values.shape)
+        return transform(values, *arguments, **named)
+
+    monkeypatch.setattr(scipy.fft, "dstn", noting)
+    monkeypatch.setattr(measure, "SIZES", (2, 4))
+    measurement = measure.Measurement(
+        lambda: ExactSolver(LAPLACE.at(), Subdomain(cells=8)), SolveSettings()
+    )
+    return measurement(ranks, common_path, lambda fraction: None), shapes
+
+
+@pytest.mark.ranks(1, 2)
+def test_the_coarse_solve_is_timed_by_the_transforms_of_a_solve(measured):
+    rates, shapes = measured
+    # A solve makes one per iteration and one for the estimate; the clock many more.
+    assert set(shapes) == {(1, 3, 3), (1, 7, 7)}
+    solves = 3 * (measure.ITERATIONS + 1)
+    assert all(shapes.count(shape) > 2 * solves for shape in set(shapes))
+    assert np.all(np.array(rates.transform.seconds) > 0)
+
+
+@pytest.mark.ranks(1, 2)
+def test_all_that_these_ranks_can_show_is_measured(measured, ranks, common_path):
+    rates, _ = measured
+    assert rates.ranks == ranks.size
+    assert (rates.within_node is None) == (rates.gather is None) == (ranks.size == 1)
+    assert rates.between_nodes is rates.staging is None
+    if ranks.is_root:
+        write_rates(common_path / "rates.json", rates)
+        assert read_rates(common_path / "rates.json") == rates
