@@ -1,0 +1,76 @@
+"""Solve a system by PETSc, for `peers`: run by a Python that has petsc4py, Debian's for instance.
+
+Usage: petsc_solve.py SYSTEM.npz METHOD RTOL [RIGHT_HAND_SIDES], with METHOD ``cholmod`` (a Cholesky
+factorisation), ``lu`` (SuperLU or PETSc's own) or ``hypre`` (conjugate gradients or GMRES with
+BoomerAMG's defaults). SYSTEM holds ``data, indices, indptr`` of a CSR matrix, ``b`` and whether it is
+``symmetric``. Prints one JSON object; the last solution is left in SYSTEM.npz.solution.npy.
+"""
+
+import json
+import resource
+import sys
+import time
+
+import numpy as np
+import petsc4py
+
+petsc4py.init(["petsc_solve"])
+from petsc4py import PETSc
+
+
+def main(path: str, method: str, rtol: float, times: int) -> None:
+    """Set up, solve, and print seconds, iterations and memory."""
+    system = np.load(path)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    size = len(system["b"])
+    csr = (system["indptr"].astype(np.int32), system["indices"].astype(np.int32), system["data"])
+    start = time.perf_counter()
+    matrix = PETSc.Mat().createAIJ((size, size), csr=csr, comm=PETSc.COMM_SELF)
+    if method == "cholmod":
+        matrix.setOption(PETSc.Mat.Option.SPD, True)
+    b = PETSc.Vec().createWithArray(system["b"].copy(), comm=PETSc.COMM_SELF)
+    x = b.duplicate()
+    solver = PETSc.KSP().create(PETSc.COMM_SELF)
+    solver.setOperators(matrix)
+    preconditioner = solver.getPC()
+    if method == "hypre":
+        solver.setType("cg" if system["symmetric"] else "gmres")
+        solver.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
+        if not system["symmetric"]:
+            solver.setPCSide(PETSc.PC.Side.RIGHT)
+        preconditioner.setType("hypre")
+    else:
+        solver.setType("preonly")
+        preconditioner.setType("cholesky" if method == "cholmod" else "lu")
+        if method == "cholmod":
+            preconditioner.setFactorSolverType("cholmod")
+    solver.setTolerances(rtol=rtol, max_it=1000)
+    solver.setUp()
+    setup = time.perf_counter() - start
+    seconds = []
+    for _ in range(times):
+        x.set(0.0)
+        start = time.perf_counter()
+        solver.solve(b, x)
+        seconds.append(time.perf_counter() - start)
+    residual = b.duplicate()
+    matrix.mult(x, residual)
+    residual.aypx(-1.0, b)
+    np.save(f"{path}.solution.npy", x.getArray())
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(
+        json.dumps(
+            {
+                "setup": setup,
+                "solve": seconds[0],
+                "again": seconds[-1],
+                "iterations": solver.getIterationNumber(),
+                "residual": residual.norm() / b.norm(),
+                "megabytes": (after - before) / 1024,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int((sys.argv[4:] or ["1"])[0]))
