@@ -175,7 +175,9 @@ def _number(value: float | None) -> str:
 
 def _heading(solution: StoredSolution) -> str:
     ny, nx = solution.grid.shape
-    parts = [f"{solution.attributes.get('pde', 'solution')}, {nx} x {ny} cells"]
+    numbers = {name: value for name, value in solution.fields.items() if np.ndim(value) == 0}
+    known = "".join(f", {name} = {value:g}" for name, value in numbers.items())
+    parts = [f"{solution.attributes.get('pde', 'solution')}{known}, {nx} x {ny} cells"]
     if solution.window.shape != solution.grid.nodes:
         rows, columns = solution.window.shape
         parts.append(f"window of {columns} x {rows} nodes")

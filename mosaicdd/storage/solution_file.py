@@ -31,7 +31,7 @@ from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
 from mosaicdd.storage.inputs import boundary_of_file
 from mosaicdd.storage.shards import require_shards
-from mosaicdd.storage.solution_writer import FORMAT_VERSION, writing_solutions
+from mosaicdd.storage.solution_writer import FORMAT_VERSION
 
 
 @dataclass(frozen=True)
@@ -277,13 +277,3 @@ def _fields(file: h5py.File, problem: int) -> Iterator[tuple[str, float | np.nda
     for name, values in group.items():
         own = values[problem] if values.ndim % 2 else values[()]
         yield name, own if np.ndim(own) else float(own)
-
-
-def writing_solution(path, grid, boundary, dtype, window=None, shards=None):
-    """Open a solution file of one problem for writing, see `writing_solutions`."""
-    return writing_solutions(path, grid, [boundary], dtype, window=window, shards=shards)
-
-
-def writing_interface(path, grid, boundary):
-    """Open a solution file without a field for writing, see `writing_solutions`."""
-    return writing_solutions(path, grid, [boundary], "float64", lines=True)

@@ -24,12 +24,15 @@ HISTORY = {"update": [1.0, 0.1, 0.01], "residual": [1.0, 0.2, 0.02], "mae": [], 
 def solved(tmp_path):
     """Return a function that stores a field as a solution, and reads it."""
 
-    def make(field, *, problems=1, window=None, estimate=True, history=HISTORY, **attributes):
+    def make(
+        field, *, problems=1, window=None, estimate=True, history=HISTORY, fields=None, **attributes
+    ):
         grid = Grid((field.shape[0] - 1, field.shape[1] - 1), 1 / 16)
         path = tmp_path / "out.h5"
         boundaries = [Boundary.of_field(np.nan_to_num(field))] * problems
         place = (window or Window.whole(grid)).place
-        with writing_solutions(path, grid, boundaries, "float64", window=window) as writer:
+        given = {"window": window, "fields": fields}
+        with writing_solutions(path, grid, boundaries, "float64", **given) as writer:
             for number in range(problems):
                 part = slice(number, number + 1), slice(None), slice(None)
                 writer.write("solution", field[place][None], part)
@@ -150,6 +153,9 @@ def test_every_colour_bar_has_a_label(solved):
 def test_the_heading_says_which_problem_is_drawn(solved):
     heading = figure(solved(smooth(64, 96), problems=3)).get_suptitle()
     assert heading == "laplace, 96 x 64 cells, problem 2 (0 to 2)"
+    fields = {"c": 2.5, "f": np.ones((65, 97))}
+    solution = solved(smooth(64, 96), fields=fields, pde="screened-poisson")
+    assert figure(solution).get_suptitle() == "screened-poisson, c = 2.5, 96 x 64 cells"
     window = Window((0, 0), (33, 17))
     heading = figure(solved(smooth(64, 96), window=window)).get_suptitle()
     assert heading == "laplace, 96 x 64 cells, window of 17 x 33 nodes"
