@@ -28,6 +28,9 @@ from mosaicdd.schwarz.layouts import block_of, nodes_layout
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
+_MOST = 2**20  # unknowns of a factorisation: some 8 GB
+_NEGLIGIBLE = 1e-9  # response, beside the 1 of the diagonal: what a flow carries upstream
+
 Symbol = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """``symbol(ky, kx)``: eigenvalues of the coarse operator for the modes ``ky``, ``kx`` from 1."""
 
@@ -53,8 +56,18 @@ def coarse_solver(
         Weighted centre lines ``(8 q, 2 (m - 1))``, as `coarse_space.hat_responses`.
     operator
         Whose symmetries the coarse operator has.
+
+    Raises
+    ------
+    ValueError
+        If it is too large to be factorised.
     """
     if coarsening.points > 1 or not operator.reflective:
+        if coarsening.size > _MOST:
+            raise ValueError(
+                f"the coarse problem has {coarsening.size} unknowns, every rank would factorise it, up "
+                f"to {_MOST}; take fewer cells, or coarse_points=1"
+            )
         matrix = assemble(block, coarsening, responses)
         return ReplicatedSolve(ranks, block, coarsening, _factorised(matrix), problems, clock)
     symbol = sine_symbol(block, responses)
@@ -108,7 +121,7 @@ def assemble(
     r, c, w = torch.broadcast_tensors(
         rows[:, once, None], columns[:, None], weighted.permute(1, 2, 0)[:, once]
     )
-    inside = c >= 0
+    inside = (c >= 0) & (w.abs() > _NEGLIGIBLE)
     entries = (-w[inside].numpy(), (r[inside].long().numpy(), c[inside].long().numpy()))
     shape = (coarsening.size, coarsening.size)
     matrix = scipy.sparse.coo_array(entries, shape=shape).tocsc()
