@@ -42,6 +42,14 @@ HOMES = {
     "torch.utils.tensorboard": {"storage.metrics_file"},
 }
 FREE = {"numpy", "scipy", "torch"}
+# What a communicator of MPI does, and where it may be asked for it: everybody else asks `Ranks`.
+CALLS = {
+    *("Abort", "Allgather", "Allgatherv", "Allreduce", "Alltoall", "Alltoallv", "Alltoallw"),
+    *("Barrier", "Bcast", "Create_cart", "Dup", "Gather", "Gatherv", "Ibarrier", "Irecv", "Isend"),
+    *("Recv", "Recv_init", "Reduce", "Scatter", "Scatterv", "Send", "Send_init", "Sendrecv"),
+    *("Split", "Split_type", "allreduce", "alltoall", "sendrecv", "Startall", "Waitall"),
+}
+CALLERS = {"parallel", "cli.launch"}
 MODULES = sorted(ROOT.rglob("*.py"))
 
 
@@ -89,6 +97,18 @@ def test_an_outside_library_stays_in_its_home(path):
         else:
             top = imported.partition(".")[0]
             assert top in FREE | set(sys.stdlib_module_names), f"{name}: {imported} has no home"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_messages_are_sent_by_one_folder_only(path):
+    if within(name_of(path), CALLERS):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            assert node.func.attr not in CALLS, f"line {node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.Attribute):  # nor is a communicator taken, or asked for anything
+            known = node.attr == "comm" or ast.unparse(node.value).endswith("comm")
+            assert not known, f"line {node.lineno}: {ast.unparse(node)}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

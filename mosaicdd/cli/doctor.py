@@ -27,15 +27,15 @@ def doctor(as_json: bool) -> int:
 
     Example: srun --mpi=pmi2 -n 4 mosaicdd doctor
     """
-    comm = communicator()
-    lonely = "" if comm is None else lonely_ranks(comm.size)
-    if launcher_rank() and (comm is None or comm.size == 1):
-        return int(comm is None or bool(lonely))  # alone in its world: the first one speaks
     from mosaicdd.parallel.machine import Place
     from mosaicdd.parallel.ranks import Ranks
 
+    comm = communicator()
     vendor = None if comm is None else mpi_vendor()
     with Ranks.of(comm) as ranks:
+        lonely = "" if vendor is None else lonely_ranks(ranks.size)
+        if launcher_rank() and ranks.size == 1:
+            return int(vendor is None or bool(lonely))  # alone in its world: the first one speaks
         places = ranks.gather(Place.here())
         findings = ranks.bcast(places and _findings(vendor, places, lonely))
     wrong = any(finding.wrong for finding in findings)

@@ -68,7 +68,7 @@ class Ranks:
         comm
             A communicator, which is duplicated; of a Cartesian one with two axes the dims are
             taken, too. None: this process alone. `Ranks`: the same ones, without a duplicate; what
-            is made through the result is freed with it, the communicator stays.
+            is made through the result is freed when either is closed.
         dims
             Ranks per axis, (y, x). By default `fitted` chooses them for what they shall share.
 
@@ -96,10 +96,11 @@ class Ranks:
         dims = given if dims is None else tuple(dims)
         _require_dims(dims, comm.size)
         if isinstance(comm, Ranks):
-            return cls(_Life(comm.comm, owned=False), dims)
+            life = _Life(comm.comm, owned=False)
+            comm.keep(life)
+            return cls(life, dims)
         several = comm.size > 1
-        life = _Life(comm.Dup() if several else Alone(), owned=several)
-        return cls(life, dims)
+        return cls(_Life(comm.Dup() if several else Alone(), owned=several), dims)
 
     def _place(self, dims: Dims) -> None:
         self.dims = dims

@@ -54,8 +54,7 @@ def figure(
     """
     panels = _panels(solution, reference, reference_name)
     (bottom, top), (left, right) = solution.window.extent(solution.grid)
-    drawing, maps, history, inches = _layout(len(panels), top - bottom, right - left)
-    drawing.set_dpi(dpi)
+    drawing, maps, history, inches = _layout(len(panels), top - bottom, right - left, dpi)
     for axes, panel in zip(maps, panels, strict=True):
         _draw(drawing, axes, panel, inches)
         axes.set_xlim(left, right)
@@ -187,7 +186,7 @@ def _heading(solution: StoredSolution) -> str:
 
 
 def _layout(
-    panels: int, height: float, width: float
+    panels: int, height: float, width: float, dpi: int
 ) -> tuple[Figure, list[Axes], Axes, tuple[float, float]]:
     """Place the panels and the history: squares in rows, long domains stacked, tall ones side by side.
 
@@ -200,13 +199,13 @@ def _layout(
     if long:
         inches = _LENGTH * max(height / width, 1 / _TO_SCALE), _LENGTH
         rows = [inches[0] + _TITLE] * panels + [2.6]
-        drawing = Figure((_LENGTH + _BAR, sum(rows) + 0.3), layout="constrained")
+        drawing = Figure((_LENGTH + _BAR, sum(rows) + 0.3), dpi=dpi, layout="constrained")
         cells = drawing.add_gridspec(panels + 1, 1, height_ratios=rows)
         maps, history = [cells[row, 0] for row in range(panels)], cells[panels, 0]
     elif tall:
         inches = _TALL, _TALL * max(width / height, 1 / _TO_SCALE)
         columns = [inches[1] + _BAR] * panels + [4.0]
-        drawing = Figure((sum(columns), _TALL + _TITLE + 0.5), layout="constrained")
+        drawing = Figure((sum(columns), _TALL + _TITLE + 0.5), dpi=dpi, layout="constrained")
         cells = drawing.add_gridspec(1, panels + 1, width_ratios=columns)
         maps, history = [cells[0, column] for column in range(panels)], cells[0, panels]
     else:
@@ -214,7 +213,7 @@ def _layout(
         columns = panels + 1 if panels < 4 else 3
         rows = -(-(panels + 1) // columns)
         size = columns * (inches[1] + _BAR), rows * (inches[0] + _TITLE) + 0.4
-        drawing = Figure(size, layout="constrained")
+        drawing = Figure(size, dpi=dpi, layout="constrained")
         cells = drawing.add_gridspec(rows, columns)
         maps = [cells[divmod(number, columns)] for number in range(panels)]
         history = cells[-1, panels % columns :]

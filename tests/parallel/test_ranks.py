@@ -1,12 +1,17 @@
 """What the one object that knows ranks promises: shares, dims, sums, agreement, and its end."""
 
+import gc
 import itertools
 
 import numpy as np
 import pytest
+import torch
+from mpi4py import MPI
 
+from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.replicas import Replicas
 
 FEW = pytest.mark.ranks(1, 2, 3, 4)
 
@@ -147,3 +152,138 @@ def test_the_root_s_result_is_everyone_s_and_no_other_rank_computes_it(ranks):
 @FEW
 def test_without_an_exception_each_rank_keeps_its_own_result(ranks):
     assert ranks.agree(lambda: ranks.rank) == ranks.rank
+
+
+@pytest.mark.ranks(1, 4, 6)
+def test_a_cartesian_communicator_gives_its_dims_unless_others_are_given(comm):
+    dims = MPI.Compute_dims(comm.size, 2)[::-1]
+    cartesian = comm.Create_cart(dims, periods=(True, False))
+    with Ranks.of(cartesian) as ranks, Ranks.of(cartesian, (comm.size, 1)) as column:
+        if comm.size > 1:
+            assert ranks.dims == tuple(dims)
+            assert ranks.fitted((10, 90)).dims == tuple(dims)
+        assert column.dims == (comm.size, 1)
+        # The standard numbers the ranks of a Cartesian communicator rows first, as we do.
+        assert list(ranks.coords) == cartesian.Get_coords(comm.rank)
+    cartesian.Free()
+
+
+@pytest.mark.ranks(6)
+@pytest.mark.parametrize("axes", [(6,), (1, 2, 3)])
+def test_of_other_than_two_axes_only_the_ranks_are_taken(comm, axes):
+    cartesian = comm.Create_cart(axes)
+    with Ranks.of(cartesian) as ranks:
+        assert ranks.fitted((2, 90)).dims == (1, 6)
+        assert ranks.fitted((90, 2)).dims == (6, 1)
+    cartesian.Free()
+
+
+@pytest.mark.ranks(2, 4)
+def test_messages_of_the_program_around_do_not_arrive_here(comm):
+    theirs, ours, there = np.full(1, -1.0), np.full(1, float(comm.rank)), comm.rank ^ 1
+    sent = comm.Isend(theirs.copy(), there, tag=7)  # the first that is on its way
+    with Ranks.of(comm) as ranks:
+        ranks.comm.Sendrecv_replace(ours, there, 7, there, 7)
+    comm.Recv(theirs, there, tag=7)
+    sent.Wait()
+    assert (ours, theirs) == (there, -1)
+
+
+@pytest.mark.ranks(2)
+def test_thousands_of_ranks_and_exchanges_leave_no_communicator_behind(comm):
+    line = torch.zeros(1, 4, 4)
+
+    def use_and_close():
+        with Ranks.of(comm, (1, 2)) as ranks:
+            row = (slice(0, 1), slice(0, 4))
+            exchange = HaloExchange(ranks, [line], lambda _: [(0, row)], lambda _: [(0, row)])
+            exchange.add([line])
+            assert Replicas(ranks, 2).ranks.size == 1
+        return exchange  # kept longer than the ranks
+
+    # MPICH has 2048 communicators, of which each round makes two; 300 rounds are what is promised.
+    last = [use_and_close() for _ in range(300)]
+    for _ in range(2000):
+        use_and_close()
+    assert last[0].messages == 1
+
+
+@pytest.mark.ranks(2)
+def test_an_exchange_that_nobody_closes_frees_its_requests_when_it_is_dropped(comm):
+    line, row = torch.zeros(1, 4, 4), (slice(0, 1), slice(0, 4))
+    with Ranks.of(comm, (1, 2)) as ranks:
+        exchange = HaloExchange(ranks, [line], lambda _: [(0, row)], lambda _: [(0, row)])
+        requests = exchange._requests
+        assert len(requests) == 2
+        del exchange
+        gc.collect()
+        assert requests == []
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_made_through_parts_of_the_ranks_closes_with_them(comm, count):
+    line, row = torch.zeros(1, 4, 4), (slice(0, 1), slice(0, 4))
+    everyone = Ranks.of(comm)
+    replicas = Replicas(Ranks.of(everyone), count)
+    ranks = replicas.ranks.fitted((2, 2))
+    exchange = HaloExchange(ranks, [line], lambda _: [(0, row)], lambda _: [(0, row)])
+    assert len(exchange._requests) == (0 if count == 2 else 2)
+    everyone.close()
+    assert exchange._requests == []
+    for closed in (replicas.world, replicas.ranks, ranks):
+        with pytest.raises(RuntimeError, match="have been closed"):
+            closed.barrier()
+
+
+@FEW
+def test_closed_ranks_say_so(comm):
+    ranks = Ranks.of(comm)
+    fitted, other = ranks.fitted((9, 9)), Ranks.of(ranks)
+    other.close()
+    assert ranks.sum(np.ones(1)) == comm.size
+    ranks.close()
+    ranks.close()
+    for closed in (ranks, fitted, other):
+        with pytest.raises(RuntimeError, match="have been closed"):
+            closed.sum(np.ones(1))
+
+
+@pytest.mark.ranks(1, 3)
+def test_what_is_no_communicator_of_this_rank_is_refused(comm):
+    with pytest.raises(TypeError, match="intracommunicator of mpi4py, Ranks or None, got int"):
+        Ranks.of(4)
+    with pytest.raises(ValueError, match="this rank is not in the communicator"):
+        Ranks.of(MPI.COMM_NULL)
+
+
+@pytest.mark.ranks(1, 3)
+def test_one_rank_alone_is_the_same_whatever_communicator_is_around(comm):
+    for ranks in (
+        Ranks.alone(),
+        Ranks.of(),
+        Ranks.of(MPI.COMM_SELF),
+        Ranks.of(MPI.COMM_SELF.Dup()),
+    ):
+        assert (ranks.rank, ranks.size, ranks.dims, ranks.coords) == (0, 1, (1, 1), (0, 0))
+        assert ranks.is_root
+        assert ranks.share(5) == range(5)
+        assert ranks.any(True)
+        assert ranks.largest(2.0) == 2.0
+        assert ranks.allgather("x") == ranks.gather("x") == ["x"]
+        np.testing.assert_array_equal(ranks.sum(np.array([1.0, 2.0])), [1.0, 2.0])
+        ranks.barrier()
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("items", [0, 1, 5, 64])
+def test_the_shares_of_all_ranks_are_everything_once_and_even(ranks, items):
+    shares = [ranks.share(items, rank) for rank in range(ranks.size)]
+    assert [item for share in shares for item in share] == list(range(items))
+    lengths = list(map(len, shares))
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] - lengths[-1] <= 1
+    assert ranks.share(items) == shares[ranks.rank]
+    assert ranks.any(ranks.rank == ranks.size - 1)
+    assert not ranks.any(False)
+    assert ranks.largest(ranks.rank) == ranks.size - 1

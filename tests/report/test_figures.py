@@ -91,6 +91,7 @@ def test_the_error_of_a_single_node_of_four_million_is_seen(node, dpi, solved):
     assert "largest 1.0e+00" in axes.get_title()
     (image,) = axes.images
     assert image.get_array().max() == pytest.approx(1.0, rel=1e-5)
+    assert pixels(drawing).shape[1] == round(dpi * drawing.get_figwidth())
     # In the picture itself, too: the brightest colour, beside the ring that marks the place.
     brightest = np.array(image.cmap(1.0)[:3])
     distance = np.abs(seen_in(drawing, axes) - brightest).max(axis=-1)
