@@ -95,8 +95,9 @@ def test_every_command_works_on_one_rank(blocked, error, tmp_path):
         ("plot", out, "-o", image),
         ("info", out),
         ("plan", "--cells", "256x256", "--ranks", "4", "--json"),
-        ("bench", "-o", rates, "--local-solver", "exact"),
     ]
+    if error == "ImportError":  # it takes as long as all the others: once is enough
+        lines.append(("bench", "-o", rates, "--local-solver", "exact"))
     ended = without_mpi(blocked, error, *lines)
     assert ended.stdout.count("exit code 0\n") == len(lines), ended.stderr
 
