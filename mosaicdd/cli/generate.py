@@ -27,11 +27,25 @@ _SQUARE = Subdomain()
     show_default=True,
     help="Side of the subdomain, in domain length.",
 )
+@click.option(
+    "--field",
+    "fields",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Value of a parameter of the equation; may be repeated. Where none is given and the equation "
+    "says how, parameters are drawn: data for a network for the whole family.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace a file OUT that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.pass_context
 def generate(
-    ctx: click.Context, out: str, cells: int, size: float, overwrite: bool, as_json: bool
+    ctx: click.Context,
+    out: str,
+    cells: int,
+    size: float,
+    fields: tuple[str, ...],
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write a dataset of random boundary data and their solutions to OUT (HDF5).
 
@@ -43,7 +57,8 @@ def generate(
 
     ranks = world()
     with bad_input():
-        settings = collected(ctx, GenerationSettings, subdomain=Subdomain(cells, size))
+        given = {"subdomain": Subdomain(cells, size), "fields": tuple(map(_field, fields))}
+        settings = collected(ctx, GenerationSettings, **given)
         generation = Generation(out, settings, ranks, overwrite=overwrite)
     quiet = as_json or not ranks.is_root
     with stage("solving samples", quiet=quiet) as show:
@@ -66,3 +81,12 @@ def generate(
         "dataset_hash": dataset.content_hash,
     }
     click.echo(json.dumps(figures))
+
+
+def _field(text: str) -> tuple[str, float]:
+    """Parse ``NAME=NUMBER``."""
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise ValueError(f"--field {text}: needs NAME=NUMBER, e.g. c=3") from None

@@ -30,8 +30,8 @@ _INTERRUPTED = os.EX_TEMPFAIL
     "--network",
     default="linear",
     show_default=True,
-    help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, or your own as "
-    "module:Class.",
+    help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, family (for a range "
+    "of the equation's parameters), or your own as module:Class.",
 )
 @click.option(
     "--set",

@@ -17,6 +17,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.networks.family import invariants
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.elliptic import EllipticOperator
@@ -24,6 +25,7 @@ from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard, read_model
 
+_ROUNDING = 1e-6  # of limits to what operators are like
 SHIPPED = Path(__file__).parent / "shipped"
 
 
@@ -69,7 +71,7 @@ class NetworkModel:
 
     @property
     def _operator(self) -> EllipticOperator:
-        return equation(self.card.pde).at()
+        return equation(self.card.pde).at(**self.card.parameters)
 
     @property
     def cells(self) -> int:
@@ -78,8 +80,13 @@ class NetworkModel:
 
     @property
     def spacing(self) -> float | None:
-        """Of the grids that it can work on; None for any, if its equation is free of scales."""
-        return None if self._operator.scale_free else self.card.subdomain.spacing
+        """Of the grids that it can work on; None for any.
+
+        An equation that is free of scales is the same on all grids, and one of a family is another of
+        it on another grid.
+        """
+        free = self.card.ranges or self._operator.scale_free
+        return None if free else self.card.subdomain.spacing
 
     def bind(self, problem: Problem, grid: Grid) -> NetworkSolver:
         """Return the network as the solver of a problem's subdomains.
@@ -95,20 +102,36 @@ class NetworkModel:
                 f"{self.name} was trained for a spacing of {spacing:g}, the grid's is "
                 f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
             )
-        if needed != self._operator:
+        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        network = self.network
+        if self.card.ranges:
+            self._require_in_range(needed, subdomain)
+            network = network.at(needed, subdomain)
+        elif needed != self._operator:
             raise ValueError(
                 f"{self.name} is a model for {self.card.pde}, it does not solve "
                 f"{problem.equation.name} with {needed}; take 'exact', or a model that does"
             )
-        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
         source = None if problem.source is None else Source(problem, grid, subdomain)
-        return NetworkSolver(self.name, needed, subdomain, self.network, self.card, source)
+        return NetworkSolver(self.name, needed, subdomain, network, self.card, source)
+
+    def _require_in_range(self, operator: EllipticOperator, subdomain: Subdomain) -> None:
+        for name, value in invariants(operator, subdomain).items():
+            least, most = self.card.ranges[name]
+            if name == "c":  # what it was on the training's subdomains
+                scale = (self.card.size / subdomain.size) ** 2
+                least, most = least * scale, most * scale
+            if not least - _ROUNDING <= value <= most * (1 + _ROUNDING):
+                raise ValueError(
+                    f"{self.name} is a model for {self.card.pde} with {name} from {least:g} to "
+                    f"{most:g}, here it is {value:g}; take 'exact', or a model trained for it"
+                )
 
     def as_trained(self) -> NetworkSolver:
         """Return the network as a solver of what it was trained for, without a source."""
-        return NetworkSolver(
-            self.name, self._operator, self.card.subdomain, self.network, self.card
-        )
+        operator, subdomain = self._operator, self.card.subdomain
+        network = self.network.at(operator, subdomain) if self.card.ranges else self.network
+        return NetworkSolver(self.name, operator, subdomain, network, self.card)
 
 
 def find_local_solver(name_or_path: str) -> LocalSolver:

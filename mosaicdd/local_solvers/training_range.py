@@ -51,10 +51,10 @@ class SpectrumRange:
             )
 
     @classmethod
-    def of_perimeters(cls, g: torch.Tensor, lifting: Lifting) -> Self:
-        """Take the range of training perimeters ``(n, P)``: the 99.9 % quantile of each share."""
-        frequencies = tuple(g.shape[1] // part for part in _PARTS)
-        shares = _shares(lifting.split(g)[0], frequencies)
+    def of_remainders(cls, remainder: torch.Tensor) -> Self:
+        """Take the range of unit remainders ``(n, P)``: the 99.9 % quantile of each share."""
+        frequencies = tuple(remainder.shape[1] // part for part in _PARTS)
+        shares = _shares(remainder, frequencies)
         limits = torch.quantile(shares, _QUANTILE, dim=0)
         return cls(frequencies, tuple(limits.tolist()))
 

@@ -1,7 +1,8 @@
 """Dataset files: many small boundary value problems with their solutions.
 
 ``/boundary (n, 4m)``, ``/solution (n, m+1, m+1)`` and ``/hyperparameters (n, p)``; the same of the
-windows under ``/windows`` (subdomains cut out of larger solutions, for validation only).
+windows under ``/windows`` (subdomains cut out of larger solutions, for validation only). Where the
+equation's parameters differ between samples, ``/parameters (n, q)``.
 
 A dataset that is being made is a folder of small files, one per part. Each is written whole or not at
 all by the rank that made it, so a generation that is killed has lost the parts it was at, and
@@ -9,6 +10,7 @@ another number of ranks can continue it.
 """
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -20,6 +22,8 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations import equation
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.hdf5 import mark, open_to_read
 
@@ -40,6 +44,11 @@ class Dataset:
         ``(n, p)`` of the random boundary data, and their ``p`` names.
     window_boundary, window_solution
         The same of ``w`` windows of larger solutions.
+    parameter_names
+        Names of the equation's parameters that differ between samples; none if they are the
+        equation's defaults, the same for all.
+    parameters, window_parameters
+        Their values, ``(n, q)`` and ``(w, q)``; equal ones follow one another.
     validation
         Fraction of the samples that is held out; the last ones.
     seed
@@ -56,9 +65,24 @@ class Dataset:
     window_solution: np.ndarray
     validation: float
     seed: int
+    parameter_names: tuple[str, ...] = ()
+    parameters: np.ndarray | None = None
+    window_parameters: np.ndarray | None = None
 
     def __post_init__(self):
         m = self.subdomain.cells
+        for name, count in (
+            ("parameters", len(self.boundary)),
+            ("window_parameters", len(self.window_boundary)),
+        ):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.zeros((count, 0)))
+            values, needed = getattr(self, name), (count, len(self.parameter_names))
+            if values.shape != needed or not np.isfinite(values).all():
+                raise ValueError(
+                    f"the {name} of a dataset must be finite and of the shape {needed}, got "
+                    f"{values.shape}"
+                )
         pairs = (
             ("sample", self.boundary, self.solution),
             ("window", self.window_boundary, self.window_solution),
@@ -88,6 +112,28 @@ class Dataset:
         """Number of samples held out for validation."""
         return round(self.validation * len(self.boundary))
 
+    def operators(self, part: slice) -> list[tuple[EllipticOperator, slice]]:
+        """Return the operators of some samples, each with the samples that follow one another."""
+        return self._runs(self.parameters, part)
+
+    @property
+    def window_operators(self) -> list[tuple[EllipticOperator, slice]]:
+        """The operators of the windows, each with its windows."""
+        return self._runs(self.window_parameters, slice(0, len(self.window_boundary)))
+
+    def _runs(self, parameters: np.ndarray, part: slice) -> list[tuple[EllipticOperator, slice]]:
+        start, stop, _ = part.indices(len(parameters))
+        changes = np.flatnonzero((np.diff(parameters[start:stop], axis=0) != 0).any(axis=1))
+        ends = [start, *(start + 1 + changes), stop]
+        pde = equation(self.pde)
+        return [
+            (
+                pde.at(**dict(zip(self.parameter_names, parameters[a].tolist(), strict=True))),
+                slice(a, b),
+            )
+            for a, b in itertools.pairwise(map(int, ends))
+        ]
+
     @property
     def content_hash(self) -> str:
         """SHA-256 of the samples, independent of the file that holds them."""
@@ -112,6 +158,10 @@ def write_dataset(path: str | os.PathLike, dataset: Dataset) -> None:
         file["hyperparameters"] = dataset.hyperparameters
         file["windows/boundary"] = dataset.window_boundary
         file["windows/solution"] = dataset.window_solution
+        if dataset.parameter_names:
+            file.attrs["parameter_names"] = list(dataset.parameter_names)
+            file["parameters"] = dataset.parameters
+            file["windows/parameters"] = dataset.window_parameters
 
 
 def read_dataset(path: str | os.PathLike) -> Dataset:
@@ -136,6 +186,10 @@ def read_dataset(path: str | os.PathLike) -> Dataset:
             "window_boundary": file["windows/boundary"][()],
             "window_solution": file["windows/solution"][()],
         }
+        if "parameter_names" in file.attrs:
+            content["parameter_names"] = tuple(str(n) for n in file.attrs["parameter_names"])
+            content["parameters"] = file["parameters"][()]
+            content["window_parameters"] = file["windows/parameters"][()]
         square = int(file.attrs["cells"]), float(file.attrs["size"])
     try:
         return Dataset(subdomain=Subdomain(*square), **content)

@@ -35,6 +35,11 @@ class ModelCard:
         Least and greatest value of each hyperparameter of the training data.
     spectrum
         Limits to the roughness of the training perimeters, as `SpectrumRange`; empty if unknown.
+    parameters
+        Values of the equation's parameters, by name; those not named have their defaults.
+    ranges
+        Of a model for a family of operators: least and greatest value of what it is limited by, by
+        name (`local_solvers.networks.family.invariants`). Empty if the model is for one operator.
     validation
         Measured errors, by name.
     training
@@ -54,6 +59,8 @@ class ModelCard:
     boundary_range: list[float]
     hyperparameter_ranges: dict = field(default_factory=dict)
     spectrum: dict = field(default_factory=dict)
+    parameters: dict = field(default_factory=dict)
+    ranges: dict = field(default_factory=dict)
     validation: dict = field(default_factory=dict)
     training: dict = field(default_factory=dict)
     dataset_hash: str = ""
@@ -70,6 +77,8 @@ class ModelCard:
             ("boundary_range", list),
             ("hyperparameter_ranges", dict),
             ("spectrum", dict),
+            ("parameters", dict),
+            ("ranges", dict),
             ("validation", dict),
             ("training", dict),
             ("dataset_hash", str),

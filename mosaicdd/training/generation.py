@@ -5,6 +5,9 @@ scrambled Sobol sequence. Each sample has its own random numbers, seeded by (see
 does not depend on how many others are drawn, nor on which rank draws it. Windows are subdomains cut
 out of larger solutions at lattice positions: the perimeters that a Schwarz iteration really meets.
 
+For a network that serves a family of operators the equation's parameters are drawn, too, anew for
+every ``4 m`` samples, which determine the operator, and for each of the larger problems.
+
 A dataset is made part by part, by all ranks together; what a run that was ended has made is kept, and
 the next one continues from it.
 """
@@ -17,6 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.local_solvers.networks.family import coordinates
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import equation
@@ -28,7 +32,10 @@ from mosaicdd.training.settings import GenerationSettings
 
 _BATCH = 256
 _WINDOWS_ACROSS = 8  # subdomains, not overlapping, along a side of a larger problem
-_SAMPLES, _WINDOWS = 0, 1  # the two families of random numbers
+# The kinds of random numbers.
+_SAMPLES, _WINDOWS, _SAMPLE_OPERATORS, _WINDOW_OPERATORS = range(4)
+# A regression is worst at the rim of its data: every 4th operator is the farthest of 16 draws.
+_RIM_EVERY, _RIM_DRAWS = 4, 16
 
 
 def generate(
@@ -97,7 +104,7 @@ class Generation:
         self._parts = DatasetParts(path, {n: _plain(v) for n, v in asdict(settings).items()})
 
         def check() -> None:
-            equation(settings.pde)
+            equation(settings.pde).at(**dict(settings.fields))
             require_writable(path)
             if os.path.exists(path) and not overwrite:
                 raise FileExistsError(
@@ -140,17 +147,23 @@ class PartGenerator:
         across = _WINDOWS_ACROSS
         m = settings.subdomain.cells
         self._starts = range(0, (across - 1) * m + 1, m // 2)
+        pde = equation(settings.pde)
+        self._draw = None if settings.fields else pde.draw
+        self.parameter_names = tuple(pde.parameters) if self._draw or settings.fields else ()
+        self._solvers: dict[tuple, Callable[[np.ndarray], np.ndarray]] = {}
+        self._batch = 4 * m if self._draw else _BATCH
         self.window_parts = -(-settings.windows // len(self._starts) ** 2)
-        self.parts = self.window_parts + -(-settings.samples // _BATCH)
+        self.parts = self.window_parts + -(-settings.samples // self._batch)
 
     def part(self, number: int) -> dict[str, np.ndarray]:
         """Return the arrays of a part by the names that they have in a `Dataset`."""
         if number < self.window_parts:
             return self._windows(number)
-        start = (number - self.window_parts) * _BATCH
-        return self._samples(range(start, min(start + _BATCH, self.settings.samples)))
+        batch = number - self.window_parts
+        stop = min((batch + 1) * self._batch, self.settings.samples)
+        return self._samples(batch, range(batch * self._batch, stop))
 
-    def _samples(self, indices: range) -> dict[str, np.ndarray]:
+    def _samples(self, batch: int, indices: range) -> dict[str, np.ndarray]:
         settings, m = self.settings, self.settings.subdomain.cells
         hyperparameters = self._sample_hyperparameters[indices.start : indices.stop]
         boundary = np.stack(
@@ -159,8 +172,14 @@ class PartGenerator:
                 for index, values in zip(indices, hyperparameters, strict=True)
             ]
         )
-        solution = self._solve(_place(boundary, m))
-        return {"boundary": boundary, "solution": solution, "hyperparameters": hyperparameters}
+        parameters = self._parameters(_SAMPLE_OPERATORS, batch)
+        solution = self._solver(m, parameters)(_place(boundary, m))
+        return {
+            "boundary": boundary,
+            "solution": solution,
+            "hyperparameters": hyperparameters,
+            "parameters": self._rows(parameters, len(boundary)),
+        }
 
     def _windows(self, number: int) -> dict[str, np.ndarray]:
         """Cut windows out of a larger solution: perimeters ``(w, 4 m)``, solutions."""
@@ -168,12 +187,34 @@ class PartGenerator:
         m, starts = subdomain.cells, self._starts
         hyperparameters = self._window_hyperparameters[number]
         curve = _curve(self.settings, hyperparameters, (_WINDOWS, number), across)
-        field = self._solve_larger(_place(curve[None], across * m))[0]
+        parameters = self._parameters(_WINDOW_OPERATORS, number)
+        field = self._solver(across * m, parameters)(_place(curve[None], across * m))[0]
         windows = [field[y : y + m + 1, x : x + m + 1] for y in starts for x in starts]
         solution = np.stack(windows[: self.settings.windows - number * len(windows)])
         perimeter = subdomain.perimeter
         boundary = solution[:, perimeter[:, 0], perimeter[:, 1]]
-        return {"window_boundary": boundary, "window_solution": solution}
+        return {
+            "window_boundary": boundary,
+            "window_solution": solution,
+            "window_parameters": self._rows(parameters, len(boundary)),
+        }
+
+    def _parameters(self, kind: int, number: int) -> dict[str, float]:
+        """Return the parameters of a batch of samples or of a larger problem."""
+        settings = self.settings
+        if self._draw is None:
+            return dict(settings.fields)
+        rng = np.random.default_rng([settings.seed, kind, number])
+        if kind == _WINDOW_OPERATORS or number % _RIM_EVERY:
+            return self._draw(rng)
+        pde, size = equation(settings.pde), settings.subdomain.size
+        draws = [self._draw(rng) for _ in range(_RIM_DRAWS)]
+        return max(draws, key=lambda values: np.linalg.norm(coordinates(pde.at(**values), size)))
+
+    def _rows(self, parameters: dict[str, float], count: int) -> np.ndarray:
+        """Return parameters as rows of a dataset, ``(count, q)``."""
+        values = equation(self.settings.pde).parameters | parameters
+        return np.tile([float(values[name]) for name in self.parameter_names], (count, 1))
 
     @cached_property
     def _sample_hyperparameters(self) -> np.ndarray:
@@ -183,15 +224,19 @@ class PartGenerator:
     def _window_hyperparameters(self) -> np.ndarray:
         return _hyperparameters(self.settings, self.window_parts, self.settings.seed + 1)
 
-    @cached_property
-    def _solve(self) -> Callable[[np.ndarray], np.ndarray]:
-        m = self.settings.subdomain.cells
-        return _field_solver(self.settings, (m, m))
-
-    @cached_property
-    def _solve_larger(self) -> Callable[[np.ndarray], np.ndarray]:
-        cells = _WINDOWS_ACROSS * self.settings.subdomain.cells
-        return _field_solver(self.settings, (cells, cells))
+    def _solver(
+        self, cells: int, parameters: dict[str, float]
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """Return what fills fields; kept while the parameters are the same for all."""
+        key = (cells, *parameters.items())
+        if key not in self._solvers:
+            if self._draw:
+                self._solvers.clear()
+            method = self.settings.method or ("direct" if self._draw else "amg")
+            operator = equation(self.settings.pde).at(**parameters)
+            grid = Grid((cells, cells), self.settings.subdomain.spacing)
+            self._solvers[key] = _field_solver(DirichletSystem(operator, grid), method)
+        return self._solvers[key]
 
 
 def assemble_dataset(
@@ -206,6 +251,7 @@ def assemble_dataset(
         pde=settings.pde,
         subdomain=settings.subdomain,
         hyperparameter_names=("length_scale",),
+        parameter_names=PartGenerator(settings).parameter_names,
         validation=settings.validation,
         seed=settings.seed,
         **{name: np.concatenate(arrays) for name, arrays in columns.items()},
@@ -247,12 +293,10 @@ def _place(boundary: np.ndarray, cells: int) -> np.ndarray:
     return field
 
 
-def _field_solver(
-    settings: GenerationSettings, shape: tuple[int, int]
-) -> Callable[[np.ndarray], np.ndarray]:
+def _field_solver(system: DirichletSystem, method: str) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function that fills the interior of fields ``(n, ny + 1, nx + 1)``."""
-    system = DirichletSystem(equation(settings.pde).at(), Grid(shape, settings.subdomain.spacing))
-    multigrid = MultigridSolver(system) if settings.method == "amg" else None
+    multigrid = MultigridSolver(system) if method == "amg" else None
+    shape = system.shape
 
     def solve(fields: np.ndarray) -> np.ndarray:
         rhs = system.right_hand_side(np.moveaxis(fields, 0, -1))

@@ -15,7 +15,7 @@ import torch
 
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import extract_weights
-from mosaicdd.local_solvers.networks.registry import build_network, check_settings
+from mosaicdd.local_solvers.networks.registry import build_network, check_settings, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
@@ -24,6 +24,7 @@ from mosaicdd.storage.dataset_file import Dataset, read_dataset
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import ModelCard, write_model
 from mosaicdd.training.checkpoints import Checkpoints
+from mosaicdd.training.family import family_ranges
 from mosaicdd.training.memory_plan import MemoryLevel, memory_plan
 from mosaicdd.training.objective import require_trainable
 from mosaicdd.training.rank_group import RankGroup, rank_group
@@ -112,7 +113,7 @@ class Training:
         self.dataset = data if isinstance(data, Dataset) else read_dataset(data)
         equation(self.dataset.pde)
         self._built = build_network(network, self.network_settings, self.dataset.subdomain)
-        require_trainable(self._built, self.settings, self.execution)
+        require_trainable(self._built, self.settings, self.execution, self.dataset)
         identity = {"network": network, "network settings": asdict(checked)}
         identity |= asdict(self.settings) | {"dataset": self.dataset.content_hash}
         self.checkpoints = Checkpoints(output, identity | {"sharding": self.execution.sharding})
@@ -134,6 +135,8 @@ class Training:
             If there is no checkpoint.
         """
         samples = len(self.dataset.boundary) - self.dataset.held_out
+        if is_family(self._built):
+            samples //= self.dataset.boundary.shape[1]
         self.execution.require_ranks(ranks.size, self.settings, samples)
         if resume:
             self._state = ranks.agreed(self.checkpoints.read)
@@ -281,18 +284,20 @@ def _card(
 ) -> ModelCard:
     """Write down what the network is, was trained on, and reaches."""
     ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
-    perimeters = torch.from_numpy(dataset.boundary)
-    lifting = Lifting(
-        equation(dataset.pde).at(),
-        dataset.subdomain,
-        settings.lifting_degree,
-        dtype=perimeters.dtype,
-    )
     how = {"steps": trainer.step, "seconds": round(trainer.seconds, 1), "ranks": trainer.ranks.size}
     best = trainer.best
     errors = {"mse": best.validation_mse, "window_mse": best.window_mse}
     left = trainer.held_out.validation.left_by_lifting()
     errors["relative_error"] = (best.validation_mse / left) ** 0.5 if left else 0.0
+    remainders = [
+        Lifting(operator, dataset.subdomain, settings.lifting_degree).split(
+            torch.from_numpy(dataset.boundary[samples])
+        )[0]
+        for operator, samples in dataset.operators(slice(None))
+    ]
+    parameters = {}
+    if not is_family(network):
+        parameters = dict(zip(dataset.parameter_names, dataset.parameters[0].tolist(), strict=True))
     return ModelCard(
         pde=dataset.pde,
         cells=dataset.subdomain.cells,
@@ -302,7 +307,9 @@ def _card(
         lifting_degree=settings.lifting_degree,
         boundary_range=[float(dataset.boundary.min()), float(dataset.boundary.max())],
         hyperparameter_ranges={key: [float(v.min()), float(v.max())] for key, v in ranges},
-        spectrum=asdict(SpectrumRange.of_perimeters(perimeters, lifting)),
+        spectrum=asdict(SpectrumRange.of_remainders(torch.cat(remainders))),
+        parameters=parameters,
+        ranges=family_ranges(dataset) if is_family(network) else {},
         validation=errors,
         training={**asdict(settings), **asdict(trainer.execution), **how},
         dataset_hash=dataset.content_hash,

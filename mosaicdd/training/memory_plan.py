@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.memory import PROBES, KeptBytes
+from mosaicdd.training.objective import Objective
 from mosaicdd.training.optimisers import build_optimiser
+from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
@@ -100,6 +103,12 @@ def _activations(
     device: str,
 ) -> int:
     """Return the bytes that the largest pass of a rank keeps."""
+    if is_family(network):  # a pass is of operators, which few samples do not give
+        objective = Objective(network, None, dataset.subdomain, settings)
+        p, z = torch.zeros(max(PROBES), 5), torch.zeros(max(PROBES), network.settings.modes)
+        operators = (len(dataset.boundary) - dataset.held_out) // dataset.boundary.shape[1]
+        share = -(-min(settings.batch_size, operators) // ranks)
+        return KeptBytes.of_pass(objective, Pass(p, 1.0, target=z)).of(share)
     few = replace(
         dataset,
         boundary=dataset.boundary[:8],
@@ -107,6 +116,8 @@ def _activations(
         hyperparameters=dataset.hyperparameters[:8],
         window_boundary=dataset.window_boundary[:1],
         window_solution=dataset.window_solution[:1],
+        parameters=dataset.parameters[:8],
+        window_parameters=dataset.window_parameters[:1],
         validation=0.25,
     )
     trainer = Trainer(

@@ -6,7 +6,9 @@ Shape letters: ``B`` subdomains of this pass, ``P`` perimeter nodes, ``Q`` point
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
@@ -25,17 +27,20 @@ class Objective(torch.nn.Module):
     def __init__(
         self,
         network: torch.nn.Module,
-        operator: EllipticOperator,
+        operator: EllipticOperator | None,
         subdomain: Subdomain,
         settings: TrainingSettings,
     ):
         super().__init__()
         self.network = network
         self.signals = torch.nn.Parameter(next(network.parameters()).new_zeros(len(SIGNALS)))
-        self._operator = UnitOperator.of(operator, subdomain)
         self._settings = settings
         self.grid_residual = None
-        if settings.residual != "continuous":
+        if not settings.pde_weight:
+            return
+        if settings.residual == "continuous":
+            self._operator = UnitOperator.of(operator, subdomain)
+        else:
             # A linear network is evaluated on all nodes anyway.
             self.grid_residual = GridResidual(
                 operator,
@@ -59,6 +64,8 @@ class Objective(torch.nn.Module):
         return _Complete.apply(loss, tell, self.signals, *self.network.parameters())
 
     def _data_loss(self, part: Pass) -> torch.Tensor:
+        if part.points is None:
+            return torch.nn.functional.mse_loss(self.network(part.g), part.target)
         bf16 = self._settings.precision == "bf16"
         with torch.autocast(part.g.device.type, dtype=torch.bfloat16, enabled=bf16):
             return data_loss(self.network, part.g, part.points, part.target)
@@ -74,16 +81,30 @@ class Objective(torch.nn.Module):
 
 
 def require_trainable(
-    network: torch.nn.Module, settings: TrainingSettings, execution: ExecutionSettings
+    network: torch.nn.Module,
+    settings: TrainingSettings,
+    execution: ExecutionSettings,
+    dataset: Dataset,
 ) -> None:
-    """Check that a network can be trained as the settings ask.
+    """Check that a network can be trained on a dataset as the settings ask.
 
     Raises
     ------
     ValueError
-        If the losses cannot tell the solution from other functions of the network, or it cannot
-        recompute its layers.
+        If the losses cannot tell the solution from other functions of the network, it cannot recompute
+        its layers, or it cannot represent the solutions of the dataset's equation.
     """
+    operators = [operator for operator, _ in dataset.operators(slice(None))]
+    family = is_family(network)
+    if family and (settings.pde_weight or not settings.labels):
+        raise ValueError(
+            "a network for a family learns from solutions alone: leave labels on and pde_weight 0"
+        )
+    if len(operators) > 1 and not family:
+        raise ValueError(
+            f"the dataset is of {len(operators)} operators and this network learns one; train the "
+            "network family, or generate data for fixed parameters"
+        )
     if execution.recompute and not hasattr(network, "recompute"):
         raise ValueError(
             "this network cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); leave "
@@ -92,6 +113,11 @@ def require_trainable(
     if execution.recompute and settings.laplacian == "autograd":
         raise ValueError("double backward cannot recompute hidden layers; use laplacian taylor")
     folds = getattr(network, "symmetry", None) is not None
+    if folds and not operators[0].symmetric:
+        raise ValueError(
+            f"{dataset.pde} lacks the symmetries of the square that this network has; set its setting "
+            "symmetric to false"
+        )
     if folds and not settings.labels and settings.residual == "continuous":
         raise ValueError(
             "without labels a symmetric network has kinks where it folds points, which collocation "

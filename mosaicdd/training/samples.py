@@ -6,12 +6,15 @@ rank: a run that is resumed, or that runs on another number of ranks, makes the 
 Shape letters: ``n`` samples, ``B`` subdomains of a pass, ``P`` perimeter nodes, ``Q`` points.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.training.losses import GridResidual
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import TrainingSettings
@@ -29,11 +32,15 @@ class LiftedSamples:
         ``(n, P)`` and ``(n, Q)``.
     scale
         ``(n, 1)``: an error times the scale is one of the solution itself.
+    subdomain, operators
+        Where, and of which operators they are, each with its samples, which follow one another.
     """
 
     remainder: torch.Tensor
     target: torch.Tensor
     scale: torch.Tensor
+    subdomain: Subdomain
+    operators: tuple[tuple[EllipticOperator, slice], ...]
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -45,22 +52,40 @@ class LiftedSamples:
 
 
 def lift_samples(
-    lifting: Lifting,
+    operators: Sequence[tuple[EllipticOperator, slice]],
+    subdomain: Subdomain,
+    degree: int,
     boundary: np.ndarray,
     solution: np.ndarray,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> LiftedSamples:
-    """Lift boundaries ``(n, P)`` and the interior of solutions ``(n, m + 1, m + 1)``."""
-    basis = lifting.basis_tensor(lifting.subdomain.interior)
+    """Lift boundaries and the interior of solutions.
+
+    Parameters
+    ----------
+    operators
+        Each with its samples; together they are all that is lifted, in order.
+    degree
+        Of the lifting.
+    boundary, solution
+        Of the whole dataset, ``(., P)`` and ``(., m + 1, m + 1)``.
+    """
     parts = []
-    for start in range(0, len(boundary), _CHUNK):
-        g = torch.as_tensor(boundary[start : start + _CHUNK], dtype=torch.float64)
-        inner = solution[start : start + _CHUNK, 1:-1, 1:-1].reshape(len(g), -1)
-        remainder, scale, coefficients = lifting.split(g)
-        target = (torch.as_tensor(inner, dtype=torch.float64) - coefficients @ basis) / scale
-        parts.append([part.to(device, dtype) for part in (remainder, target, scale)])
-    return LiftedSamples(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    for operator, samples in operators:
+        lifting = Lifting(operator, subdomain, degree)
+        basis = lifting.basis_tensor(subdomain.interior)
+        for start in range(samples.start, samples.stop, _CHUNK):
+            chunk = slice(start, min(start + _CHUNK, samples.stop))
+            g = torch.as_tensor(boundary[chunk], dtype=torch.float64)
+            inner = solution[chunk, 1:-1, 1:-1].reshape(len(g), -1)
+            remainder, scale, coefficients = lifting.split(g)
+            target = (torch.as_tensor(inner, dtype=torch.float64) - coefficients @ basis) / scale
+            parts.append([part.to(device, dtype) for part in (remainder, target, scale)])
+    tensors = (torch.cat(column) for column in zip(*parts, strict=True))
+    first = operators[0][1].start
+    counted = ((a, slice(s.start - first, s.stop - first)) for a, s in operators)
+    return LiftedSamples(*tensors, subdomain, tuple(counted))
 
 
 @dataclass(frozen=True)
@@ -74,7 +99,8 @@ class Pass:
     share
         Factor of its mean loss in the mean over the ranks.
     points, target
-        ``(Q, 2)`` and ``(B, Q)`` for the data loss; for the PDE loss the target is None.
+        ``(Q, 2)`` and ``(B, Q)`` for the data loss; for the PDE loss the target is None. Where a
+        family is learned there are no points, and these are operators and their coordinates.
     corner
         The window of a discrete residual, instead of points.
     """

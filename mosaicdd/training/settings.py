@@ -25,6 +25,9 @@ class GenerationSettings:
     ----------
     subdomain
         The square that the problems are solved on.
+    fields
+        Values of the equation's parameters by name; where there are none and the equation says how
+        they are drawn, those of a family are, anew for every ``4 m`` samples.
     """
 
     pde: str = setting("laplace", "Equation to solve.")
@@ -42,11 +45,16 @@ class GenerationSettings:
     noise: float = setting(
         0.03, "Standard deviation of white noise on boundary data of unit amplitude.", least=0
     )
-    method: str = setting(
-        "amg", "pyAMG to a relative residual of 1e-10, or a sparse factorisation.", METHODS
+    method: str | None = setting(
+        None,
+        "pyAMG to a relative residual of 1e-10 (amg), or a sparse factorisation (direct). By default "
+        "amg for one operator, direct where each is for few problems.",
+        METHODS,
     )
+    fields: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self):
+        object.__setattr__(self, "fields", tuple(sorted(dict(self.fields).items())))
         check_settings(self)
         if not 0 < self.validation < 1:
             raise ValueError(f"the validation fraction must be in (0, 1), got {self.validation}")

@@ -11,18 +11,22 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
+import numpy as np
 import torch
 
-from mosaicdd.local_solvers.lifting import Lifting, unit_points
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.lifting import unit_points
+from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.equations import equation
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training.family import OperatorPasses, fit_family
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
 from mosaicdd.training.objective import Objective, require_trainable
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
 from mosaicdd.training.parallel_objective import ParallelObjective
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.samples import Batches, StepPasses, lift_samples
+from mosaicdd.training.samples import Batches, LiftedSamples, StepPasses, lift_samples
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.validation import HeldOut, Report
 
@@ -55,37 +59,39 @@ class Trainer:
         self.settings = settings
         self.execution = execution or ExecutionSettings()
         self.start = start
-        held_out = dataset.held_out
-        self.batches = Batches(len(dataset.boundary) - held_out, settings.batch_size, settings.seed)
-        self.execution.require_ranks(self.ranks.size, settings, self.batches.samples)
-        require_trainable(network, settings, self.execution)
+        require_trainable(network, settings, self.execution, dataset)
         if self.execution.recompute:
             network.recompute = True
         self._set_precision(network)
-        subdomain, pde = dataset.subdomain, equation(dataset.pde).at()
-        lifting = Lifting(pde, subdomain, settings.lifting_degree)
-        self.training, validation, windows = (
-            lift_samples(lifting, boundary, solution, self._dtype, self.ranks.device)
-            for boundary, solution in (
-                (dataset.boundary[:-held_out], dataset.solution[:-held_out]),
-                (dataset.boundary[-held_out:], dataset.solution[-held_out:]),
-                (dataset.window_boundary, dataset.window_solution),
-            )
-        )
+        subdomain = dataset.subdomain
+        learned = slice(0, len(dataset.boundary) - dataset.held_out)
+        held_out = slice(learned.stop, len(dataset.boundary))
+        samples = dataset.boundary, dataset.solution
+        windows = dataset.window_boundary, dataset.window_solution
         self.points = self._tensor(unit_points(subdomain.interior, subdomain))
+        self.network = network
+        if is_family(network):
+            self.training = fit_family(network, dataset, learned, settings.lifting_degree)
+            self.batches = Batches(len(self.training), settings.batch_size, settings.seed)
+            objective = Objective(network, None, subdomain, settings)
+            self.passes = OperatorPasses(self.training, self.batches)
+        else:
+            operators = dataset.operators(learned)
+            self.training = self._lifted(operators, subdomain, *samples)
+            self.batches = Batches(len(self.training), settings.batch_size, settings.seed)
+            objective = Objective(network, operators[0][0], subdomain, settings)
+            edge = self._tensor(unit_points(subdomain.perimeter, subdomain))
+            self.passes = StepPasses(
+                network,
+                self.training,
+                self.points if settings.labels else edge,
+                settings,
+                self.batches,
+                objective.grid_residual,
+            )
+        self.execution.require_ranks(self.ranks.size, settings, len(self.training))
         self.steps = settings.epochs * self.batches.per_epoch
         self.step = 0
-        self.network = network
-        objective = Objective(network, pde, subdomain, settings)
-        edge = self._tensor(unit_points(subdomain.perimeter, subdomain))
-        self.passes = StepPasses(
-            network,
-            self.training,
-            self.points if settings.labels else edge,
-            settings,
-            self.batches,
-            objective.grid_residual,
-        )
         self.micro_batch = self.execution.micro_batch or self._samples_per_pass(objective)
         self.parallel = ParallelObjective(objective, self.ranks, self.execution)
         self.optimiser = build_optimiser(
@@ -93,7 +99,12 @@ class Trainer:
         )
         generator = self.batches.generator(self.steps)
         sampled = HeldOut.sampled_nodes(network, self.points, generator)
-        self.held_out = HeldOut(validation, windows, self.points, sampled)
+        self.held_out = HeldOut(
+            self._lifted(dataset.operators(held_out), subdomain, *samples),
+            self._lifted(dataset.window_operators, subdomain, *windows),
+            self.points,
+            sampled,
+        )
         self._validation_seconds = 0.0
         self._elapsed = 0.0  # of rank 0, as all ranks heard last
         self._before = 0.0  # seconds of the runs that this one continues
@@ -256,6 +267,16 @@ class Trainer:
     @property
     def _dtype(self) -> torch.dtype:
         return torch.float64 if self.settings.precision == "float64" else torch.float32
+
+    def _lifted(
+        self,
+        operators: list[tuple[EllipticOperator, slice]],
+        subdomain: Subdomain,
+        boundary: np.ndarray,
+        solution: np.ndarray,
+    ) -> LiftedSamples:
+        degree, device = self.settings.lifting_degree, self.ranks.device
+        return lift_samples(operators, subdomain, degree, boundary, solution, self._dtype, device)
 
     def _tensor(self, values) -> torch.Tensor:
         return torch.as_tensor(values, dtype=self._dtype, device=self.ranks.device)

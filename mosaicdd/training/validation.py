@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.samples import LiftedSamples
 
@@ -127,13 +128,18 @@ def _squared_errors(
 ) -> float:
     """Return the sum of squared errors of some samples' solutions at some interior nodes."""
     total = 0.0
-    prepared = network.prepare(points[nodes])
     # Activations that stay in a processor's cache; a linear network has none.
     width = getattr(network.settings, "width", 64)
     chunk = _CHUNK if network.linear else max(1, 2**20 // (len(nodes) * width))
-    for start in range(part.start, part.stop, chunk):
-        some = slice(start, min(start + chunk, part.stop))
-        values = network.apply_prepared(samples.remainder[some], prepared)
-        error = (values - samples.target[some][:, nodes]) * samples.scale[some]
-        total += error.double().square().sum().item()
+    for operator, run in samples.operators:
+        first, last = max(run.start, part.start), min(run.stop, part.stop)
+        if first >= last:
+            continue
+        bound = network.at(operator, samples.subdomain) if is_family(network) else network
+        prepared = bound.prepare(points[nodes])
+        for start in range(first, last, chunk):
+            some = slice(start, min(start + chunk, last))
+            values = bound.apply_prepared(samples.remainder[some], prepared)
+            error = (values - samples.target[some][:, nodes]) * samples.scale[some]
+            total += error.double().square().sum().item()
     return total

@@ -139,7 +139,7 @@ def test_a_module_that_does_not_exist_is_named():
         network_class("no_such_module:Net")
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", sorted(NETWORKS.keys() - {"family"}))
 def test_the_shipped_networks_behave_as_is_asked_of_others(name):
     network = build_network(name, {"width": 8}, SUBDOMAIN)
     own.check_behaviour(name, network, 32)

@@ -52,7 +52,7 @@ def test_what_the_lifting_describes_is_inside_whatever_rounding_leaves():
 def test_limits_are_quantiles_of_the_training_shares():
     lifting = Lifting(LAPLACE.at(), SQUARE)
     g = perimeters(2000, 0.05)
-    limits = SpectrumRange.of_perimeters(g, lifting)
+    limits = SpectrumRange.of_remainders(lifting.split(g)[0])
     assert limits.frequencies == (8, 16, 32)
     assert limits.outside(g, lifting).sum() <= 3 * 2  # 0.1 % of 2000 above each of three
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import interface_received, interface_sent
 from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.schwarz.layouts import block_of
 
 SIZES = (1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.
@@ -31,9 +31,7 @@ def cases(all_dims, make_ranks, make_lattice):
         for more, halo in itertools.product(MORE, DEPTHS):
             counts = [max(d * halo, d + m) for d, m in zip(dims, more, strict=True)]
             lattice = make_lattice([count + 1 for count in counts])
-            start, stop = ranks.partition(lattice.subdomains)
-            block = Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
-            found.append((ranks, block))
+            found.append((ranks, block_of(ranks, lattice, ranks.rank, halo)))
     return found
 
 

@@ -1,6 +1,5 @@
 """What a plan counts, against what the ranks of a process grid really plan and own."""
 
-import dataclasses
 import itertools
 import math
 
@@ -8,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import DIRECTIONS, interface_received, interface_sent
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.planning.decomposition import Decomposition, best_bricks, bricks, row_wise, traffic
+from mosaicdd.schwarz.layouts import block_of
 
 SIZES = (1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.
@@ -29,16 +28,11 @@ def cases(all_dims, make_ranks, make_lattice):
     ]
 
 
-def block_of(ranks, lattice):
-    start, stop = ranks.partition(lattice.subdomains)
-    return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop))
-
-
 @pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize("halo", [1, 2, 3])
 def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
     for ranks, lattice in cases:
-        block = dataclasses.replace(block_of(ranks, lattice), halo=halo)
+        block = block_of(ranks, lattice, ranks.rank, halo)
         if min(block.subdomains) < halo:
             continue
         like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
@@ -58,7 +52,7 @@ def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
 @pytest.mark.ranks(*SIZES)
 def test_blocks_are_those_of_the_process_grid(cases):
     for ranks, lattice in cases:
-        block, planned = block_of(ranks, lattice), Decomposition(lattice, ranks.dims)
+        block, planned = block_of(ranks, lattice, ranks.rank), Decomposition(lattice, ranks.dims)
         like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
         assert tuple(side[ranks.coords] for side in planned.sides) == block.subdomains
         assert planned.interface[ranks.coords] == len(like.flat)

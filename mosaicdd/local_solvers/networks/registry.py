@@ -10,6 +10,9 @@ Every network is a `torch.nn.Module` with
   that depends on the points only. For a linear network it is the operator ``(Q, P)``;
 - if it can, ``jet(g, points, a, second_only)``: values and derivatives, as `networks.taylor`.
 
+The network ``family`` serves a family of operators: ``network.at(operator, subdomain)`` is the network
+for one of them.
+
 A name with a colon, ``module:Class``, is a network of the user's own.
 """
 
@@ -19,6 +22,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.deeponet import DeepONet
+from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.linear import LinearNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP
 from mosaicdd.local_solvers.networks.own import check_behaviour, find_class
@@ -31,7 +35,13 @@ NETWORKS: dict[str, type[torch.nn.Module]] = {
     "sdnet-concat": SDNetConcat,
     "deeponet": DeepONet,
     "mlp": MLP,
+    "family": FamilyNetwork,
 }
+
+
+def is_family(network: torch.nn.Module) -> bool:
+    """Return whether a network serves a family of operators."""
+    return isinstance(network, FamilyNetwork)
 
 
 def network_class(name: str) -> type[torch.nn.Module]:

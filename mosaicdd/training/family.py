@@ -1,0 +1,233 @@
+"""Regression on operators: what the network for a family of them is trained on.
+
+The ``4 m`` problems that a dataset holds for each operator determine it: solutions ``U`` for boundary
+data ``G`` are ``U = G A^T``. The operators, each turned to its canonical image, are weighted by the
+covariance of the remainders that a network is given, so that the Frobenius norm of an operator's error
+is the root mean square error of solutions. In that norm the modes of the family are its principal
+components, and the perceptron learns the coordinates of the operators in them: a mean squared error
+of coordinates is one of solutions, at all nodes and for all boundary data at once.
+
+Shape letters: ``n`` operators, ``P = 4 m`` perimeter nodes, ``N`` interior nodes, ``D`` width, ``K``
+modes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mosaicdd.local_solvers.lifting import Lifting
+from mosaicdd.local_solvers.networks.family import (
+    SAME,
+    FamilyNetwork,
+    canonical,
+    compressed,
+    coordinates,
+    images,
+    interior_images,
+    invariants,
+)
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations import equation
+from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.samples import Batches, Pass
+
+_NEAR = 0.4  # distance of images, in the perceptron's inputs, below which both are learned
+# Variance of white noise added to unit remainders, for the directions that the lifting takes out: it
+# takes out others where a stencil never reads the corners.
+_NOISE = 1e-3
+_RANGE_DRAWS = 4096
+_NEAR_ZERO = 1e-3  # of the largest draw: a range that begins there begins at 0
+_COLUMNS = 2**14  # of operators that are taken to float64 at a time
+
+
+@dataclass(frozen=True)
+class OperatorSamples:
+    """The canonical operators of a dataset, and their coordinates in a network's modes.
+
+    Parameters
+    ----------
+    p, z
+        ``(n, 5)``, what a network is given, and ``(n, K)``, what it should answer.
+    """
+
+    p: torch.Tensor
+    z: torch.Tensor
+
+    def __len__(self) -> int:
+        """Return the number of operators."""
+        return len(self.p)
+
+
+class OperatorPasses:
+    """Draws the forward passes of a step: one, over this rank's share of a batch of operators."""
+
+    def __init__(self, samples: OperatorSamples, batches: Batches):
+        self._samples = samples
+        self._batches = batches
+
+    def draw(self, step: int, ranks: RankGroup, micro_batch: int) -> list[Pass]:
+        """Draw the passes of a step on one rank."""
+        chosen = self._batches.indices(step)[ranks.share(self._batches.size)]
+        chosen = chosen.to(self._samples.p.device)
+        share = len(chosen) * ranks.size / self._batches.size
+        # The sum over K coordinates: the squared error at all nodes together. Their mean would be
+        # lost, for the last modes, in the optimiser's guard against divisions by zero.
+        share *= self._samples.z.shape[1]
+        return [Pass(self._samples.p[chosen], share, target=self._samples.z[chosen])]
+
+
+def fit_family(
+    network: FamilyNetwork, dataset: Dataset, part: slice, lifting_degree: int
+) -> OperatorSamples:
+    """Put the modes of a dataset's operators into a network, and return what is left to learn.
+
+    Parameters
+    ----------
+    part
+        Of the samples: those to train on.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer operators than modes, each with ``4 m`` samples.
+    """
+    m = dataset.subdomain.cells
+    runs = [run for run in dataset.operators(part) if run[1].stop - run[1].start >= 4 * m]
+    modes = network.settings.modes
+    if len(runs) <= modes:
+        raise ValueError(
+            f"{modes} modes need the operators of more than {modes} parameter values with {4 * m} "
+            f"samples each; the dataset has {len(runs)}: draw more samples, or set modes lower"
+        )
+    views = [_views(coordinates(operator, dataset.subdomain.size)) for operator, _ in runs]
+    root = _covariance_root(network, dataset, runs, views, lifting_degree)
+    operators = _weighted_operators(network, dataset, runs, views, root)  # (n, N, P)
+    z = _set_modes(network, operators, np.linalg.inv(root))
+    p = torch.as_tensor(np.array([p for view in views for _, p in view]))
+    network.amplitudes.copy_(torch.as_tensor(np.sqrt((z**2).mean(axis=0))))
+    ends = torch.stack([compressed(p).amin(dim=0), compressed(p).amax(dim=0)])
+    network.centre.copy_(ends.mean(dim=0))
+    reach = (ends[1] - ends[0]) / 2
+    network.reach.copy_(torch.where(reach > 0, reach, 1.0))
+    like = network.centre
+    return OperatorSamples(p.to(like), torch.as_tensor(z).to(like))
+
+
+def family_ranges(dataset: Dataset) -> dict[str, list[float]]:
+    """Return between which values what limits a dataset's family was drawn, to two digits."""
+    pde, rng = equation(dataset.pde), np.random.default_rng(dataset.seed)
+    draws = [invariants(pde.at(**pde.draw(rng)), dataset.subdomain) for _ in range(_RANGE_DRAWS)]
+    ranges = {}
+    for name in draws[0]:
+        least, most = (end(draw[name] for draw in draws) for end in (min, max))
+        least = 0.0 if least < _NEAR_ZERO * most else least
+        ranges[name] = [float(f"{least:.2g}"), float(f"{most:.2g}")]
+    return ranges
+
+
+def _views(p: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """Return the images of an operator that are learned, with their symmetries.
+
+    The canonical one, first, and those near it, so that no regression ends where the images meet.
+    """
+    first = canonical(p)
+    views = [first]
+    here = _compressed(first[1])
+    for element, image in enumerate(images(p)):
+        near = np.linalg.norm(_compressed(image) - here) <= _NEAR
+        if near and all(np.abs(image - other).max() > SAME for _, other in views):
+            views.append((element, image))
+    return views
+
+
+def _compressed(p: np.ndarray) -> np.ndarray:
+    return compressed(torch.as_tensor(p)).numpy()
+
+
+def _covariance_root(
+    network: FamilyNetwork,
+    dataset: Dataset,
+    runs: list[tuple[EllipticOperator, slice]],
+    views: list[list[tuple[int, np.ndarray]]],
+    lifting_degree: int,
+) -> np.ndarray:
+    """Return a root ``(P, P)`` of the covariance of unit remainders, turned as their operators."""
+    m = dataset.subdomain.cells
+    perimeter = network.square.images.cpu().numpy()
+    covariance = _NOISE * np.eye(4 * m)
+    for (operator, samples), ((element, _), *_) in zip(runs, views, strict=True):
+        lifting = Lifting(operator, dataset.subdomain, lifting_degree)
+        remainder = lifting.split(torch.from_numpy(dataset.boundary[samples]))[0].numpy()
+        turned = np.empty_like(remainder)
+        turned[:, perimeter[element]] = remainder
+        covariance += turned.T @ turned / (len(turned) * len(runs))
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(values) @ vectors.T
+
+
+def _weighted_operators(
+    network: FamilyNetwork,
+    dataset: Dataset,
+    runs: list[tuple[EllipticOperator, slice]],
+    views: list[list[tuple[int, np.ndarray]]],
+    root: np.ndarray,
+) -> np.ndarray:
+    """Return the operators of all views times a root of the covariance, ``(n, N, P)``."""
+    m = dataset.subdomain.cells
+    nodes = interior_images(network.square, m).numpy()
+    perimeter = network.square.images.cpu().numpy()
+    operators = np.empty((sum(map(len, views)), (m - 1) ** 2, 4 * m), dtype=np.float32)
+    out = iter(operators)
+    for (_, samples), view in zip(runs, views, strict=True):
+        inside = dataset.solution[samples, 1:-1, 1:-1].reshape(-1, (m - 1) ** 2)
+        rows = np.linalg.lstsq(dataset.boundary[samples], inside, rcond=None)[0].T  # (N, P)
+        for element, _ in view:
+            turned = np.empty_like(rows)
+            turned[np.ix_(nodes[element], perimeter[element])] = rows
+            next(out)[:] = turned @ root
+    return operators
+
+
+def _set_modes(network: FamilyNetwork, weighted: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+    """Set trunk and branches by the principal components of weighted operators ``(n, N, P)``.
+
+    Those are overwritten by their deviations from the mean.
+
+    Parameters
+    ----------
+    inverse
+        ``(P, P)``, undoes the weights.
+
+    Returns
+    -------
+    ndarray
+        The coordinates of the operators, ``(n, K)``.
+    """
+    count, shape = len(weighted), weighted.shape[1:]
+    mean = weighted.mean(axis=0)
+    weighted -= mean
+    deviation = weighted.reshape(count, -1)
+    gram = sum(
+        part @ part.T
+        for part in (
+            deviation[:, start : start + _COLUMNS].astype(float)
+            for start in range(0, deviation.shape[1], _COLUMNS)
+        )
+    )
+    values, vectors = np.linalg.eigh(gram)
+    order = np.argsort(values)[::-1][: network.settings.modes]
+    modes = deviation.T @ vectors[:, order].astype(np.float32)  # (N P, K)
+    # Orthonormal to rounding, also where the last of them are rounding.
+    modes = np.linalg.qr(modes)[0].T
+    z = deviation @ modes.T
+    modes = np.concatenate([mean[None], modes.reshape(-1, *shape)])  # (1 + K, N, P)
+    # The trunk spans what the modes span at the nodes, each as far as it occurs.
+    scales = np.concatenate([[1.0], np.sqrt((z**2).mean(axis=0))])
+    outer = sum(s**2 * (mode @ mode.T).astype(float) for s, mode in zip(scales, modes, strict=True))
+    trunk = np.linalg.eigh(outer)[1][:, ::-1][:, : network.trunk.shape[1]].astype(np.float32)
+    network.trunk.copy_(torch.as_tensor(trunk.copy()))
+    branches = np.einsum("nd,knp->kdp", trunk, modes, optimize=True) @ inverse
+    network.branches.copy_(torch.as_tensor(branches))
+    return z

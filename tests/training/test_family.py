@@ -1,0 +1,181 @@
+"""Regression on operators: a family's network solves for parameters that it has never seen."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.lifting import Lifting
+from mosaicdd.local_solvers.loading import NetworkModel
+from mosaicdd.local_solvers.networks.family import canonical, coordinates
+from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.problems.equations import equation
+from mosaicdd.problems.problem import Problem
+from mosaicdd.storage.dataset_file import read_dataset, write_dataset
+from mosaicdd.training.family import family_ranges, fit_family
+from mosaicdd.training.generation import generate_dataset
+from mosaicdd.training.loop import train_network
+from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
+
+SUBDOMAIN = Subdomain(8, 0.125)
+FAMILIES = ("screened-poisson", "anisotropic-diffusion", "advection-diffusion")
+NETWORK = {"modes": 6, "hidden": 32, "depth": 2}
+
+
+def generate(pde, operators=32, **changes):
+    given = {"samples": 32 * operators, "windows": 300, "subdomain": SUBDOMAIN}
+    return generate_dataset(GenerationSettings(pde=pde, **given | changes))
+
+
+@pytest.fixture(scope="module")
+def datasets():
+    return {pde: generate(pde) for pde in FAMILIES}
+
+
+def train(dataset, name="family", settings=NETWORK, **changes):
+    chosen = {"epochs": 600, "batch_size": 10**6, "validations": 4}
+    return train_network(name, settings, dataset, TrainingSettings(**chosen | changes))
+
+
+@pytest.fixture(scope="module")
+def trained(datasets):
+    return {pde: train(dataset) for pde, dataset in datasets.items()}
+
+
+@pytest.mark.parametrize("pde", FAMILIES)
+def test_each_operator_has_its_samples_and_the_held_out_ones_are_unseen(datasets, pde):
+    dataset = datasets[pde]
+    runs = dataset.operators(slice(None))
+    assert [run.stop - run.start for _, run in runs] == [32] * 32
+    learned = len(dataset.boundary) - dataset.held_out
+    seen = {operator for operator, _ in dataset.operators(slice(0, learned - 32))}
+    unseen = {operator for operator, _ in dataset.operators(slice(learned, None))}
+    assert seen
+    assert not seen & unseen
+    for operator, samples in (runs[3], runs[17]):
+        rows = ExactSolver(operator, SUBDOMAIN).matrix
+        expected = np.einsum("yxp,np->nyx", rows, dataset.boundary[samples])
+        # Two factorisations of 49 unknowns, of values of order 3.
+        np.testing.assert_allclose(dataset.solution[samples], expected, atol=1e-11)
+    assert len(dataset.window_operators) == 2
+
+
+def test_a_family_comes_back_from_its_file(datasets, tmp_path):
+    dataset = datasets["anisotropic-diffusion"]
+    write_dataset(tmp_path / "data.h5", dataset)
+    back = read_dataset(tmp_path / "data.h5")
+    assert back.parameter_names == ("axx", "ayy", "axy")
+    assert back.operators(slice(None)) == dataset.operators(slice(None))
+    assert back.window_operators == dataset.window_operators
+
+
+@pytest.mark.parametrize("pde", FAMILIES)
+def test_with_all_modes_the_operators_of_the_data_are_reproduced(datasets, pde):
+    dataset = datasets[pde]
+    network = build_network("family", {"modes": 28, "width": 49}, SUBDOMAIN)
+    samples = fit_family(network, dataset, slice(0, 29 * 32), 2)
+    operator, run = dataset.operators(slice(None))[5]
+    _, p = canonical(coordinates(operator, SUBDOMAIN.size))
+    number = int((samples.p.double() - torch.as_tensor(p)).abs().sum(dim=1).argmin())
+    # In place of the perceptron's answer for this operator, that of the data.
+    network.forward = lambda p: samples.z[number][None]
+    rows = network.at(operator, SUBDOMAIN).operator[1:-1, 1:-1].reshape(49, 32).double().numpy()
+    matrix = Lifting(operator, SUBDOMAIN, 2).compile(rows, SUBDOMAIN.interior)
+    error = dataset.boundary[run] @ matrix.T - dataset.solution[run, 1:-1, 1:-1].reshape(32, 49)
+    # 28 of some 40 components (images near to each other count twice), in float32.
+    assert np.sqrt(np.mean(error**2)) < 1e-3
+
+
+@pytest.mark.parametrize(("pde", "greatest"), list(zip(FAMILIES, (1e-8, 1e-4, 1e-4), strict=True)))
+def test_a_trained_family_solves_for_held_out_parameters(trained, pde, greatest):
+    result = trained[pde]
+    assert result.best.validation_mse < greatest
+    assert result.best.window_mse < greatest
+    assert not result.far_off
+    assert result.card.network == "family"
+
+
+def test_the_card_says_which_parameters_the_network_serves(trained):
+    ranges = trained["screened-poisson"].card.ranges
+    assert ranges["c"] == [0.0, 100.0]
+    assert ranges["the ratio of the tensor's eigenvalues"] == [1.0, 1.0]
+    assert trained["anisotropic-diffusion"].card.ranges[
+        "the ratio of the tensor's eigenvalues"
+    ] == [1.0, 100.0]
+    assert trained["advection-diffusion"].card.ranges["the cell Peclet number"] == [0.0, 2.0]
+
+
+def test_a_parameter_outside_of_the_range_is_refused_with_the_range(trained):
+    result = trained["screened-poisson"]
+    model = NetworkModel("mine", result.network, result.card)
+    grid = Grid((32, 32), SUBDOMAIN.spacing)
+    assert model.bind(Problem((32, 32), "screened-poisson", {"c": 100.0}), grid).linear
+    assert model.bind(Problem((32, 32), "laplace"), grid).linear  # c = 0
+    with pytest.raises(ValueError, match="with c from 0 to 100, here it is 101"):
+        model.bind(Problem((32, 32), "screened-poisson", {"c": 101.0}), grid)
+    with pytest.raises(ValueError, match=r"eigenvalues from 1 to 1, here it is 2"):
+        model.bind(Problem((32, 32), "anisotropic-diffusion", {"axx": 2.0}), grid)
+    # On a grid twice as fine a subdomain is half as large, and four times as much counts as little.
+    fine = Grid((32, 32), SUBDOMAIN.spacing / 2)
+    assert model.bind(Problem((32, 32), "screened-poisson", {"c": 400.0}), fine).linear
+
+
+def test_the_range_of_parameters_does_not_depend_on_the_samples(datasets):
+    few = generate("screened-poisson", operators=8)
+    assert family_ranges(few) == family_ranges(datasets["screened-poisson"])
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "changes", "message"),
+    [
+        ("linear", {"width": 8}, {}, "is of 32 operators and this network learns one"),
+        ("family", {"modes": 40}, {}, "of more than 40 parameter values"),
+        ("family", NETWORK, {"pde_weight": 1.0}, "learns from solutions alone"),
+        ("family", NETWORK, {"labels": False}, "learns from solutions alone"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(datasets, name, network, changes, message):
+    with pytest.raises(ValueError, match=message):
+        train(datasets["screened-poisson"], name, network, **changes)
+
+
+def test_fixed_parameters_are_one_operator_for_any_network():
+    dataset = generate("screened-poisson", operators=16, fields=(("c", 30.0),), method="direct")
+    assert len(dataset.operators(slice(None))) == 1
+    result = train(dataset, "linear", {"width": 32, "features": 16}, epochs=40, batch_size=64)
+    assert result.card.parameters == {"c": 30.0}
+    assert not result.far_off
+    grid = Grid((32, 32), SUBDOMAIN.spacing)
+    model = NetworkModel("mine", result.network, result.card)
+    assert model.bind(Problem((32, 32), "screened-poisson", {"c": 30.0}), grid).linear
+    with pytest.raises(ValueError, match="does not solve screened-poisson"):
+        model.bind(Problem((32, 32), "screened-poisson", {"c": 3.0}), grid)
+
+
+def test_a_network_that_folds_is_refused_where_the_equation_does_not():
+    dataset = generate("advection-diffusion", operators=4, fields=(("bx", 30.0),), method="direct")
+    with pytest.raises(ValueError, match="lacks the symmetries of the square"):
+        train(dataset, "linear", {"width": 16})
+    train(dataset, "linear", {"width": 16, "symmetric": False}, epochs=1)
+
+
+def test_a_family_is_trained_alike_in_micro_batches_and_said_to_fit(datasets):
+    from mosaicdd.training.memory_plan import memory_plan
+
+    dataset = datasets["screened-poisson"]
+    network = build_network("family", NETWORK, SUBDOMAIN)
+    (level, *_) = memory_plan(network, dataset, TrainingSettings(), ExecutionSettings(), 1)
+    assert level.sharding == "none"
+    assert level.activations > 0
+
+
+def test_an_equation_without_a_family_has_no_parameters_in_its_data():
+    dataset = generate("laplace", operators=2)
+    assert dataset.parameter_names == ()
+    assert dataset.operators(slice(None)) == [(equation("laplace").at(), slice(0, 64))]
+    with pytest.raises(ValueError, match=r"must be finite and of the shape \(64, 0\)"):
+        dataclasses.replace(dataset, parameters=np.zeros((64, 1)))
