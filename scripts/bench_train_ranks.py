@@ -18,7 +18,7 @@ from tables import publish, table
 from train_command import seconds_to, train
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import boundaries_of_spec
+from mosaicdd.problems.boundary_spec import boundaries_of_spec
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform

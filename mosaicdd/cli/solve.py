@@ -21,7 +21,8 @@ from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import find_local_solver, require_self_test
 from mosaicdd.local_solvers.training_range import GuardedSolver
-from mosaicdd.problems.boundary import Boundary, boundaries_of_spec, is_file
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.boundary_spec import boundaries_of_spec, is_file
 from mosaicdd.problems.equations import Equation, equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES

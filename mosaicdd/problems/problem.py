@@ -189,7 +189,8 @@ class Problem:
             end = grid.size[1 - axis] if name in ("right", "top") else 0.0
             y, x = (end, along) if axis == 1 else (along, end)
             edge = evaluate(values, y, x, what)[None]
-        return require_finite(edge, what)
+        require_finite(edge[0] if len(edge) == 1 else edge, what)
+        return edge
 
 
 def _joined(edges: dict[str, np.ndarray]) -> Boundary:

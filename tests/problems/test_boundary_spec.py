@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary, boundaries_of_spec, is_file
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.boundary_spec import boundaries_of_spec, is_file
 
 GRID = Grid((16, 24), 0.1)
 

@@ -1,0 +1,111 @@
+"""Equations by name and from files of the user's own; their operators."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations import EQUATIONS, equation, find_equation
+from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+
+OWN = """
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations.equation import Equation
+
+OWN = Equation(
+    name="{name}", text="-lap u - k^2 u = f", parameters={{"k": 1.0}},
+    operator=lambda k: EllipticOperator(c=-(k**2)),
+)
+NOT_ONE = 3
+"""
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_every_equation_has_an_operator_for_its_defaults_and_for_what_it_draws(name):
+    one = equation(name)
+    assert isinstance(one.at(), EllipticOperator)
+    if one.draw is not None:
+        rng = np.random.default_rng(0)
+        for _ in range(50):
+            assert set(one.draw(rng)) <= set(one.parameters)
+            assert isinstance(one.at(**one.draw(rng)), EllipticOperator)
+
+
+def test_a_tensor_has_the_eigenvalues_and_the_axis_that_were_asked_for():
+    fields = tensor(9.0, 0.4)
+    matrix = np.array([[fields["axx"], fields["axy"]], [fields["axy"], fields["ayy"]]])
+    values, vectors = np.linalg.eigh(matrix)
+    np.testing.assert_allclose(values, [1 / 3, 3], rtol=1e-14)
+    assert np.arctan(vectors[1, 1] / vectors[0, 1]) == pytest.approx(0.4, rel=1e-14)
+
+
+def test_an_equation_from_a_file_is_known_by_its_name_from_then_on(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN.format(name="own-waves"))
+    found = find_equation(f"{path}:OWN")
+    assert found.at(k=2.0) == EllipticOperator(c=-4.0)
+    assert equation("own-waves") is found
+
+
+@pytest.mark.parametrize(
+    ("text", "member", "message"),
+    [
+        (OWN.format(name="own-2"), "NOT_ONE", "is no Equation .*, but int"),
+        (OWN.format(name="own-3"), "MISSING", "cannot be imported: .*MISSING"),
+        (OWN.format(name="laplace"), "OWN", "needs a name of its own, 'laplace' is taken"),
+        (
+            OWN.replace("operator=", "operators=").format(name="x"),
+            "OWN",
+            "cannot be imported: .*operator",
+        ),
+        (
+            OWN.replace("lambda k: EllipticOperator(c=-(k**2))", "lambda k: k").format(name="x"),
+            "OWN",
+            "operator must give an EllipticOperator, got float",
+        ),
+        ("syntax error", "OWN", "cannot be imported"),
+    ],
+)
+def test_an_own_equation_that_lacks_something_is_refused_in_one_sentence(
+    text, member, message, tmp_path
+):
+    path = tmp_path / "own.py"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as refused:
+        find_equation(f"{path}:{member}")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_missing_is_refused():
+    with pytest.raises(ValueError, match=r"there is no file nowhere\.py"):
+        find_equation("nowhere.py:OWN")
+
+
+@pytest.mark.parametrize("peclet", [1e-6, 0.1, 1.0, 10.0, 1000.0])
+def test_flows_of_any_strength_have_no_wiggles(peclet):
+    weights = EllipticOperator(bx=peclet, by=-0.3 * peclet).stencil(1.0)
+    neighbours = weights[[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert (neighbours <= 0).all()  # an M-matrix: a discrete maximum principle
+    np.testing.assert_allclose(weights.sum(), 0, atol=1e-12 * weights.max())
+
+
+def test_the_fitted_stencil_is_exact_for_the_layer_of_a_flow():
+    operator, spacing = EllipticOperator(bx=40.0), 0.1
+    x = spacing * np.arange(3)
+    layer = np.exp(40.0 * (x - x[-1]))  # -u'' + 40 u' = 0
+    applied = operator.stencil(spacing)[1] - np.array([0.0, 2.0, 0.0])  # without the part along y
+    np.testing.assert_allclose(applied @ layer, 0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [EllipticOperator(axx=3.0, axy=1.0), EllipticOperator(), EllipticOperator(ayy=9.0, axy=-2.0)],
+)
+def test_exact_polynomials_solve_the_discrete_equation_up_to_degree_3(operator):
+    y, x = np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 9), indexing="ij")
+    fields = operator.exact_polynomials(3, y, x)
+    weights = operator.stencil(0.25)
+    total = sum(
+        weights[dy, dx] * fields[dy : dy + 7, dx : dx + 7] for dy in range(3) for dx in range(3)
+    )
+    # Sums of nine values below 10.
+    np.testing.assert_allclose(total, 0, atol=1e-13)
