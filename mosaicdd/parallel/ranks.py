@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from mosaicdd.parallel.alone import Alone
 from mosaicdd.parallel.partition import Dims, fitting_dims, require_fitting, share
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Ranks:
     @classmethod
     def alone(cls) -> Self:
         """Return this process as the only rank."""
-        return cls(_Life(Alone(), owned=False), None)
+        return cls(_Life(_Alone(), owned=False), None)
 
     @classmethod
     def of(
@@ -100,7 +99,7 @@ class Ranks:
             comm.keep(life)
             return cls(life, dims)
         several = comm.size > 1
-        return cls(_Life(comm.Dup() if several else Alone(), owned=several), dims)
+        return cls(_Life(comm.Dup() if several else _Alone(), owned=several), dims)
 
     def _place(self, dims: Dims) -> None:
         self.dims = dims
@@ -130,7 +129,7 @@ class Ranks:
         return fitted
 
     @property
-    def comm(self) -> "MPI.Intracomm | Alone":
+    def comm(self) -> "MPI.Intracomm | _Alone":
         """The communicator, for messages between ranks.
 
         Raises
@@ -154,11 +153,11 @@ class Ranks:
 
     def keep(self, made) -> None:
         """Let ``made.close()`` be called when the ranks are closed, if it is still in use then."""
-        self._life.made.add(made)
+        self._life.made[made] = None
 
     def split(self, group: int) -> Self:
         """Return the ranks that name the same group, which close with these."""
-        comm = Alone() if self.size == 1 else self.comm.Split(group, self.rank)
+        comm = _Alone() if self.size == 1 else self.comm.Split(group, self.rank)
         life = _Life(comm, owned=self.size > 1)
         self._life.parts.append(life)
         return type(self)(life, None)
@@ -258,13 +257,13 @@ def agreed(function: Callable, allgather: Callable[[object], Sequence]):
 class _Life:
     """A communicator and what was made through it, until it is closed."""
 
-    def __init__(self, comm: "MPI.Intracomm | Alone", *, owned: bool):
+    def __init__(self, comm: "MPI.Intracomm | _Alone", *, owned: bool):
         self._comm, self._owned = comm, owned
-        self.made = weakref.WeakSet()
+        self.made = weakref.WeakKeyDictionary()  # in order: communicators are freed together
         self.parts: list[_Life] = []
 
     @property
-    def comm(self) -> "MPI.Intracomm | Alone":
+    def comm(self) -> "MPI.Intracomm | _Alone":
         if self._comm is None:
             raise RuntimeError("these ranks have been closed; make new ones by Ranks.of")
         return self._comm
@@ -277,6 +276,29 @@ class _Life:
         if self._owned and self._comm is not None:
             self._comm.Free()
         self._comm = None
+
+
+class _Alone:
+    """The communicator of a single rank: what `Ranks` asks of one, without an MPI library."""
+
+    rank, size = 0, 1
+
+    def Allreduce(self, values: np.ndarray, total: np.ndarray) -> None:  # noqa: N802 - MPI's name
+        """Fill ``total`` with the sum over all ranks."""
+        total[...] = values
+
+    def Barrier(self) -> None:  # noqa: N802 - MPI's name
+        """Wait for nobody."""
+
+    def bcast(self, value):
+        """Return what rank 0 has."""
+        return value
+
+    def gather(self, value) -> list:
+        """Return what all ranks have."""
+        return [value]
+
+    allgather = gather
 
 
 def _require_dims(dims: Dims | None, size: int) -> None:
