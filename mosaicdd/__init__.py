@@ -1,11 +1,39 @@
 """Solve PDEs on large domains by inference with pretrained subdomain networks.
 
-The folders, in the order in which they may import one another, are described in the README:
-``cli``, ``report``, ``storage``, ``training``, ``schwarz``, ``parallel``, ``local_solvers``,
-``problems``, ``lattice``.
+```python
+import mosaicdd as m
+
+problem = m.Problem(m.Domain((1024, 1024)), "laplace", sides=m.Dirichlet("sin(x) + y"))
+field = m.solve(problem).field
+```
+
+What this module offers is imported at its first use: nothing here needs an MPI library, and the
+command line starts fast. The folders, and which may import which, are described in the tests of the
+imports.
 """
 
+import importlib
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mosaicdd.parallel.ranks import Ranks
+    from mosaicdd.problems.conditions import Dirichlet, Neumann, Periodic, Robin
+    from mosaicdd.problems.domain import Domain
+    from mosaicdd.problems.equations.equation import Equation
+    from mosaicdd.problems.problem import Problem
+    from mosaicdd.report.presented import compare
+    from mosaicdd.report.presented import open_solution as open
+    from mosaicdd.schwarz.settings import Output, SolveSettings
+    from mosaicdd.schwarz.solution import Solution
+    from mosaicdd.schwarz.solver import Solver, solve
+    from mosaicdd.training import (
+        ExecutionSettings,
+        GenerationSettings,
+        TrainingSettings,
+        generate,
+        train,
+    )
 
 # Ask Linux for pages of 2 MB where a tensor is large, as numpy does for arrays: of a solve of
 # thousands of nodes a side, a fifth of the time goes into pages of 4 kB. Torch reads it once, when it
@@ -13,3 +41,62 @@ import os
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Dirichlet": "problems.conditions",
+    "Domain": "problems.domain",
+    "Equation": "problems.equations.equation",
+    "ExecutionSettings": "training",
+    "GenerationSettings": "training",
+    "Neumann": "problems.conditions",
+    "Output": "schwarz.settings",
+    "Periodic": "problems.conditions",
+    "Problem": "problems.problem",
+    "Ranks": "parallel.ranks",
+    "Robin": "problems.conditions",
+    "Solution": "schwarz.solution",
+    "SolveSettings": "schwarz.settings",
+    "Solver": "schwarz.solver",
+    "TrainingSettings": "training",
+    "compare": "report.presented",
+    "generate": "training",
+    "open": "report.presented",
+    "solve": "schwarz.solver",
+    "train": "training",
+}
+__all__ = [
+    "Dirichlet",
+    "Domain",
+    "Equation",
+    "ExecutionSettings",
+    "GenerationSettings",
+    "Neumann",
+    "Output",
+    "Periodic",
+    "Problem",
+    "Ranks",
+    "Robin",
+    "Solution",
+    "SolveSettings",
+    "Solver",
+    "TrainingSettings",
+    "__version__",
+    "compare",
+    "generate",
+    "open",
+    "solve",
+    "train",
+]
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mosaicdd' has no attribute {name!r}")
+    module = importlib.import_module(f"mosaicdd.{_HOMES[name]}")
+    value = getattr(module, {"open": "open_solution"}.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

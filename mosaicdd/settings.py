@@ -4,6 +4,8 @@ Settings are frozen dataclasses; the command line makes an option of every field
 `setting`. Nothing slow is imported here, nor in the modules that hold settings.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field, fields
 from typing import Any
 
@@ -44,3 +46,19 @@ def check_settings(settings: Any) -> None:
         if least is not None and not value >= least:
             rule = "0 or more" if least == 0 else f"at least {least}"
             raise ValueError(f"{name} must be {rule}, got {value}")
+
+
+@contextmanager
+def argument(name: str) -> Iterator[None]:
+    """Let errors about an argument begin with its name, as ``local_solver: ...``.
+
+    Only checks and reading belong inside.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        if isinstance(error, OSError):
+            kind = type(error)
+        else:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: {error}") from error

@@ -25,7 +25,6 @@ from serial import BATCH, local_solver
 from tables import machine
 
 from mosaicdd.cli.launch import abort_all_ranks, threads_per_rank, world
-from mosaicdd.cli.result import Output, parts_of_ranks
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
@@ -37,6 +36,8 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.output import SolutionOutput
+from mosaicdd.schwarz.report import parts_of_ranks, result_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -139,11 +140,10 @@ class _Problem:
         self._parts = ranks, lattice, local_solver, settings
         self._write = write
         self._boundary = ranks.on_root(lambda: Boundary.of_gaussian_process(lattice.grid, seed=0))
+        self._problem = Problem(self._boundary.shape, LAPLACE, sides=self._boundary)
         self._truth = None
         if settings.until_mae is not None and ranks.is_root:
-            self._truth = solve_by_sine_transform(
-                Problem(self._boundary.shape, LAPLACE, sides=self._boundary)
-            )
+            self._truth = solve_by_sine_transform(self._problem)
 
     def run(self) -> dict:
         """Return status, iterations, seconds in all, of the iterations, and of the parts."""
@@ -156,20 +156,30 @@ class _Problem:
             reference = schwarz.reference(self._truth)
         with tempfile.TemporaryDirectory() if ranks.is_root else nullcontext("") as folder:
             path = ranks.bcast(str(Path(folder) / "solution.h5"))
-            form = {"window": Window.whole(lattice.grid), "place": schwarz.place}
-            form |= {"shards": self._write == "shards"}
-            output = Output(path, ranks, lattice, self._boundary, "float64", clock, **form)
+            output = SolutionOutput(
+                path,
+                ranks,
+                lattice,
+                self._problem,
+                [self._boundary],
+                "float64",
+                Window.whole(lattice.grid),
+                clock,
+                shards=self._write == "shards",
+            )
             ranks.barrier()
             start = time.perf_counter()
             with output if self._write else nullcontext():
                 solution = schwarz.solve(
                     self._boundary,
                     reference=reference,
-                    sink=output.field if self._write else _discard,
+                    sink=_discard
+                    if self._write is None
+                    else lambda strips: output.strips(strips, range(1), schwarz.place),
                 )
                 if self._write:
-                    output.maps(solution)
-                    output.describe({"status": solution.status}, solution.history)
+                    output.maps([solution], range(1))
+                    output.describe({"status": solution.status}, [result_of(ranks, solution)])
             seconds = clock.seconds["setup"] + time.perf_counter() - start
         parts = parts_of_ranks(ranks, clock)
         return {

@@ -18,7 +18,7 @@ from tables import publish, table
 from train_command import seconds_to, train
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary_spec import boundaries_of_spec
+from mosaicdd.problems.boundary_spec import BoundarySpec
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
@@ -66,7 +66,7 @@ def _error(model: Path, size: int) -> float:
     settings = SolveSettings(rtol=1e-8)
     schwarz = schwarz_solver(solver, (size, size), settings)
     grid = Grid((size, size), solver.subdomain.spacing)
-    (boundary,) = boundaries_of_spec("expr:sin(2*pi*x)", grid)
+    (boundary,) = BoundarySpec("expr:sin(2*pi*x)").boundaries(grid)
     field = schwarz.solve(boundary).field.numpy()
     return float(
         abs(

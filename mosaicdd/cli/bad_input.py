@@ -2,7 +2,7 @@
 
 The package speaks of arguments, people gave options. In its messages an argument is marked by its
 form: ``halo_depth`` by its underscore, others where they stand with a value, as ``batch=1``, or
-begin the message, as ``local_solver: ...``.
+begin the message, as ``local_solver: ...`` or ``rtol must ...``.
 """
 
 import re
@@ -13,7 +13,7 @@ import click
 
 _QUOTED = r"'(?P<quoted>[^']*)'"
 _WITH_VALUE = re.compile(rf"\b(?P<name>[a-z]\w*)=(?:{_QUOTED}|(?P<plain>[\w.+-]+))")
-_BEGIN = re.compile(r"(?P<name>[a-z]\w*)(?=: )")
+_BEGIN = re.compile(r"(?P<name>[a-z]\w*)(?=: | must )")
 _UNDERSCORED = re.compile(r"(?<![\w/.-])(?P<name>[a-z]+(?:_[a-z]+)+)(?![\w/.=-])")
 
 

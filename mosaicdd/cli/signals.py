@@ -1,20 +1,37 @@
 """The signals that end long work early, and well: a checkpoint is written first."""
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from mosaicdd.parallel.watch import Watch
+from typing import Protocol
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
+class Interruptible(Protocol):
+    """Work that may be asked to stop."""
+
+    def interrupt(self) -> None:
+        """Ask it to stop; called by a signal handler."""
+        ...
+
+
 @contextmanager
-def listening(watch: Watch) -> Iterator[None]:
-    """Let signals interrupt the work; a second one ends the program as usual."""
+def listening(work: Interruptible, notice: str = "") -> Iterator[None]:
+    """Let signals interrupt the work; a second one ends the program as usual.
+
+    Parameters
+    ----------
+    notice
+        Said on stderr at once, because the work goes on until it has a good end.
+    """
 
     def interrupt(number, frame) -> None:
-        watch.interrupt()
+        work.interrupt()
+        if notice:
+            os.write(sys.stderr.fileno(), f"\n{notice}\n".encode())
         signal.signal(number, before[number])
 
     before = {number: signal.signal(number, interrupt) for number in _SIGNALS}

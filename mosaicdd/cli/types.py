@@ -4,6 +4,8 @@ import math
 
 import click
 
+from mosaicdd.problems.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
+
 _MOST = 2**26
 
 
@@ -46,3 +48,59 @@ class Extent(click.ParamType):
 
 
 EXTENT = Extent()
+
+
+class FieldOption(click.ParamType):
+    """A field as ``NAME=SPEC``; gives the two texts."""
+
+    name = "NAME=SPEC"
+
+    def convert(self, value, param, ctx) -> tuple[str, str]:
+        """Split the text."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, spec = str(value).partition("=")
+        if not (name and equals and spec):
+            self.fail(f"{value!r} is not of the form {self.name}, as in c=3.0", param, ctx)
+        return name, spec
+
+
+FIELD = FieldOption()
+
+
+class SideOption(click.ParamType):
+    """A condition as ``left=dirichlet:SPEC``; gives the side's name and the condition."""
+
+    name = "SIDE=KIND:SPEC"
+
+    def convert(self, value, param, ctx) -> tuple[str, Condition]:
+        """Read the text."""
+        if isinstance(value, tuple):
+            return value
+        side, _, condition = str(value).partition("=")
+        kind, _, spec = condition.partition(":")
+        make = {
+            "dirichlet": lambda: Dirichlet(_values(spec)),
+            "neumann": lambda: Neumann(_values(spec)),
+            "robin": lambda: Robin(float(spec.partition(",")[0]), _values(spec.partition(",")[2])),
+            "periodic": Periodic,
+        }
+        try:
+            return side, make[kind]()
+        except (KeyError, ValueError):
+            self.fail(
+                f"{value!r} is not of the form {self.name}, as in left=dirichlet:0; kinds: "
+                f"{', '.join(make)}",
+                param,
+                ctx,
+            )
+
+
+def _values(spec: str) -> float | str:
+    """Return a number or the text of an expression."""
+    if spec.startswith("expr:"):
+        return spec
+    return float(spec)
+
+
+SIDE = SideOption()

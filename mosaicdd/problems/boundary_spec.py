@@ -1,9 +1,14 @@
 """The text by which a command line asks for boundary data: ``gp:...``, ``expr:...`` or a file."""
 
 import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.conditions import SIDES, Condition, Dirichlet
+from mosaicdd.problems.problem import Data, Problem
 
 _SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
 _MOST_SEEDS = 10**6
@@ -15,29 +20,93 @@ def is_file(spec: str) -> bool:
     return not spec.startswith(("gp:", "expr:")) and spec != "gp"
 
 
-def boundaries_of_spec(spec: str, grid: Grid) -> list[Boundary]:
-    """Make boundary data from ``gp:seed=0,length=1.5`` or ``expr:sin(2*pi*x)``.
+class BoundarySpec:
+    """Boundary data by a text, ``gp:seed=0,length=1.5`` or ``expr:sin(2*pi*x)``.
 
     ``gp:seed=0..63`` are 64 problems, one for each seed from the first to the last.
+
+    Parameters
+    ----------
+    text
+        What is evaluated when the grid is known; on many ranks every one evaluates it.
 
     Raises
     ------
     ValueError
         If the text is malformed or a value is out of range.
     """
-    kind, _, text = spec.partition(":")
-    if kind == "expr":
-        return [Boundary.of_expression(text, grid)]
+
+    def __init__(self, text: str):
+        self.text = text
+        self._expression = text.startswith("expr:")
+        self._settings, self._seeds = {}, [None]
+        if not self._expression:
+            self._settings, self._seeds = _gp(text.partition(":")[2])
+
+    @property
+    def problems(self) -> int:
+        """Of how many problems they are."""
+        return len(self._seeds)
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid.
+
+        Raises
+        ------
+        ValueError
+            If an expression is not allowed or not finite on the edge.
+        """
+        if self._expression:
+            return [Boundary.of_expression(self.text.removeprefix("expr:"), grid)]
+        return [
+            Boundary.of_gaussian_process(
+                grid, **self._settings | ({} if s is None else {"seed": s})
+            )
+            for s in self._seeds
+        ]
+
+
+class ReplacedSides:
+    """Boundary data of which some sides have other conditions.
+
+    Parameters
+    ----------
+    data
+        With `boundaries` and `problems`.
+    conditions
+        By the names of the sides.
+
+    Raises
+    ------
+    ValueError, TypeError, NotImplementedError
+        As `Problem`.
+    """
+
+    def __init__(self, data: Data, conditions: Mapping[str, Condition]):
+        Problem((1, 1), "laplace", sides=conditions)  # checks them
+        self.data = data
+        self.conditions = dict(conditions)
+        self.problems = data.problems
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid; corners have the mean."""
+        given = self.data.boundaries(grid)
+        edges = {
+            name: Dirichlet(np.stack([getattr(boundary, name) for boundary in given]))
+            for name in SIDES
+        }
+        return Problem(grid.shape, "laplace", sides=edges | self.conditions).boundaries(grid)
+
+
+def _gp(text: str) -> tuple[dict[str, float], Sequence[int | None]]:
+    """Return the settings of a Gaussian process and the seeds, None for that of the settings."""
     seeds = _SEEDS.search(text)
     if seeds is None:
-        return [Boundary.of_gaussian_process(grid, **_gp_settings(text))]
+        return _gp_settings(text), [None]
     settings = _gp_settings(text[: seeds.start()] + text[seeds.end() :])
     if "seed" in settings:
         raise ValueError("gp:seed is given twice")
-    return [
-        Boundary.of_gaussian_process(grid, seed=seed, **settings)
-        for seed in _range_of_seeds(*seeds.groups())
-    ]
+    return settings, _range_of_seeds(*seeds.groups())
 
 
 def _range_of_seeds(first: str, last: str) -> range:

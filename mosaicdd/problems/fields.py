@@ -127,3 +127,17 @@ class Field:
             values = evaluate(self.values, y[:, None], x, what)
         values = values.reshape(-1, *values.shape[-2:])
         return require_finite(values, what)
+
+
+class Some:
+    """Some problems' node values of an array ``(n, ny + 1, nx + 1)``, which is cut when it is read."""
+
+    def __init__(self, values: Any, which: range):
+        self.values = values
+        self.first = which.start
+        self.shape = (len(which), *values.shape[1:])
+
+    def __getitem__(self, place: tuple) -> Any:
+        """Return ``[..., rows, columns]`` of them."""
+        which = slice(self.first, self.first + self.shape[0])
+        return self.values[which, *place[1:]]

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,9 +14,28 @@ from mosaicdd.problems.conditions import SIDES, Condition, Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import Equation, find_equation, use_equation
-from mosaicdd.problems.fields import Field, Part, evaluate, require_finite
+from mosaicdd.problems.fields import Field, Part, Some, evaluate, require_finite
 
-Sides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary]
+_SAMPLES = 2**20  # values of a source that are checked at a time
+
+
+class Data(Protocol):
+    """Values on all edges that are made when the grid is known.
+
+    Attributes
+    ----------
+    problems
+        Of how many problems.
+    """
+
+    problems: int
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid."""
+        ...
+
+
+Sides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | Data
 
 
 @dataclass(frozen=True)
@@ -82,6 +101,14 @@ class Problem:
         return self.equation.at(**parameters)
 
     @cached_property
+    def parameters(self) -> dict[str, float]:
+        """The values of the equation's parameters, the defaults among them."""
+        given = {
+            name: self.fields[name] for name in self.equation.parameters if name in self.fields
+        }
+        return {name: float(value) for name, value in (self.equation.parameters | given).items()}
+
+    @cached_property
     def source(self) -> Field | None:
         """The source, None if it is zero."""
         source = Field("f", self.fields.get("f", 0.0))
@@ -93,6 +120,8 @@ class Problem:
         counts = {} if self.source is None else {"the field f": self.source.problems}
         if isinstance(self.sides, Boundary):
             counts["the boundary"] = 1
+        elif hasattr(self.sides, "boundaries"):
+            counts["the boundary"] = self.sides.problems
         elif not isinstance(self.sides, Sequence):
             for name, condition in self._conditions.items():
                 shape = np.shape(getattr(condition.values, "shape", ()) and condition.values)
@@ -117,6 +146,8 @@ class Problem:
         """
         if isinstance(self.sides, Boundary):
             given = [self.sides]
+        elif hasattr(self.sides, "boundaries"):
+            given = self.sides.boundaries(grid)
         elif isinstance(self.sides, Sequence):
             given = list(self.sides)
         else:
@@ -133,9 +164,32 @@ class Problem:
         """Return ``f`` at the nodes of a part of a grid, ``(n or 1, rows, columns)``; None if zero."""
         return None if self.source is None else self.source.sample(grid, part)
 
+    def check_source(self, grid: Grid, part: Part) -> None:
+        """Sample the source at the nodes of a part, a few rows at a time.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be evaluated there, or is not finite.
+        """
+        if self.source is None or self.source.number is not None:
+            return
+        rows, columns = part
+        step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
+        for start in range(rows.start, rows.stop, step):
+            self.source_at(grid, (slice(start, min(start + step, rows.stop)), columns))
+
     def with_fields(self, **fields: Any) -> "Problem":
         """Return the same problem with other values of some fields."""
         return dataclasses.replace(self, fields=self.fields | fields)
+
+    def some(self, which: range) -> "Problem":
+        """Return some of the problems; sources are not read yet."""
+        fields = dict(self.fields)
+        if self.source is not None and self.source.problems > 1:
+            fields["f"] = Some(self.source.values, which)
+        boundaries = Boundaries(self, which)
+        return dataclasses.replace(self, fields=fields, sides=boundaries)
 
     def with_sides(self, sides: Sides) -> "Problem":
         """Return the same problem with other conditions or values on its sides."""
@@ -149,6 +203,8 @@ class Problem:
         return dict.fromkeys(SIDES, self.sides)
 
     def _check_sides(self) -> None:
+        if hasattr(self.sides, "boundaries"):
+            return
         if isinstance(self.sides, (Boundary, Sequence)) and not isinstance(self.sides, str):
             boundaries = [self.sides] if isinstance(self.sides, Boundary) else self.sides
             if not boundaries or not all(isinstance(one, Boundary) for one in boundaries):
@@ -191,6 +247,23 @@ class Problem:
             edge = evaluate(values, y, x, what)[None]
         require_finite(edge[0] if len(edge) == 1 else edge, what)
         return edge
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """The values on the edges of some of the problems of another."""
+
+    of: Problem
+    which: range
+
+    @property
+    def problems(self) -> int:
+        """Their number."""
+        return len(self.which)
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid."""
+        return self.of.boundaries(grid)[self.which.start : self.which.stop]
 
 
 def _joined(edges: dict[str, np.ndarray]) -> Boundary:

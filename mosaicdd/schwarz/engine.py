@@ -113,6 +113,11 @@ class Engine:
             ranks, self.block, self._filling.local_solver, self._exact.local_solver, **self._kind
         )
 
+    @property
+    def filling(self) -> BoundSolver:
+        """The local solver that the field is filled by."""
+        return self._filling.local_solver
+
     def _plan(self, local_solver: BoundSolver, settings: SolveSettings) -> Method:
         points = settings.coarse_points or self._scheme.points
         shared = (settings, points, self.problems, self.clock)
@@ -251,6 +256,7 @@ class Engine:
             Outcome(
                 status=statuses[i],
                 update=histories[i].update[-1],
+                size=float(monitor.sizes[i]),
                 residual=residuals[i],
                 discrete_residual=discrete_residuals[i],
                 error_estimate=estimates[i],

@@ -26,6 +26,8 @@ class Outcome:
     update, residual
         Root mean square over the interface of the last change, and of ``T v - v`` at the result.
         On the lattice lines, the field is ``T v``.
+    size
+        Root mean square of the values over the interface.
     discrete_residual
         Relative residual of the discrete equation, ``|A u| / |b|``, in the 2-norm. Like ``residual``
         it is measured on the field, and None where not all of that was filled.
@@ -47,6 +49,7 @@ class Outcome:
 
     status: str
     update: float
+    size: float
     residual: float | None
     discrete_residual: float | None
     error_estimate: ErrorEstimate

@@ -7,6 +7,7 @@ fast: devices and types are words here, and torch's own in `SolveSettings.tensor
 import dataclasses
 import math
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from mosaicdd.settings import check_settings, setting
@@ -21,6 +22,16 @@ _MAX_ITERATIONS = {1: 100_000, 2: 100}
 _BATCH = {"cpu": 4096, "cuda": 65_536}  # subdomains
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float64", "float32")
+CONVERGED = ("converged_rtol", "converged_atol")
+BEST_FIRST = (
+    *CONVERGED,
+    "stagnated",
+    "diverged_max_iterations",
+    "diverged_tolerance",
+    "diverged_nan",
+    "interrupted",
+)
+"""The statuses."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +53,8 @@ class StoppingRule:
     mae: float | None = None
 
     def __post_init__(self):
-        for name in ("rtol", "atol", "mae"):
-            value = getattr(self, name)
+        values = {"rtol": self.rtol, "atol": self.atol, "until_mae": self.mae}
+        for name, value in values.items():
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be a number >= 0, got {value}")
         if self.max_iterations < 1:
@@ -246,3 +257,30 @@ class SolveSettings:
     def with_changes(self, **changes) -> "SolveSettings":
         """Return the same settings but for some."""
         return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The file that a solve writes while it works, so that no rank ever holds its part of the field.
+
+    Parameters
+    ----------
+    path
+        Of the solution file; it appears under its name when it is complete.
+    """
+
+    path: str | PathLike
+    shards: bool = setting(
+        False,
+        "Every rank writes its part of the field to OUT.h5.shards, which OUT.h5 presents as one.",
+    )
+    checkpoint_minutes: float = setting(
+        10.0,
+        "Minutes between checkpoints of the iteration (OUT.h5.checkpoint), which SIGTERM, SIGUSR1 and "
+        "Ctrl-C write, too; a run that ends by itself removes it. Many problems: none.",
+        least=0,
+    )
+    resume: bool = setting(False, "Go on from OUT.h5.checkpoint, on any number of ranks.")
+
+    def __post_init__(self):
+        check_settings(self)

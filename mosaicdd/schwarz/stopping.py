@@ -17,10 +17,9 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.norms import OwnedNorms
-from mosaicdd.schwarz.settings import StoppingRule
+from mosaicdd.schwarz.settings import CONVERGED, StoppingRule
 from mosaicdd.schwarz.sizes import CALLS, SUMS, count_of_sums
 
-CONVERGED = ("converged_rtol", "converged_atol")
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
 _CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
 _BLOW_UP = 1e6  # growth of the update over the smallest so far that counts as divergence

@@ -1,7 +1,11 @@
 """Where the time of a solve goes: seconds by part, and a trace of when each part ran."""
 
+import json
 import time
 from typing import NamedTuple
+
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.storage.atomic import atomic_file
 
 
 class Event(NamedTuple):
@@ -23,6 +27,7 @@ class Stopwatch:
     """
 
     def __init__(self, *, traced: bool = False):
+        self.started = time.perf_counter()
         self._parts: dict[str, Part] = {}
         self.events: list[Event] | None = [] if traced else None
 
@@ -70,3 +75,35 @@ class Part:
 
     def __exit__(self, *failure) -> None:
         self.end()
+
+
+def write_trace(path: str, ranks: Ranks, clock: Stopwatch) -> None:
+    """Let the root write the events of all ranks: one process per rank, work and messages apart."""
+    gathered = ranks.gather(clock.events)
+    if gathered is None:
+        return
+    start = min(event.begin for events in gathered for event in events)
+    lanes = {"work": 0, "messages": 1}
+    entries = [
+        {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
+        for rank in range(ranks.size)
+    ]
+    entries += [
+        {"name": "thread_name", "ph": "M", "pid": rank, "tid": tid, "args": {"name": lane}}
+        for rank in range(ranks.size)
+        for lane, tid in lanes.items()
+    ]
+    entries += [
+        {
+            "name": event.name,
+            "ph": "X",
+            "pid": rank,
+            "tid": lanes[event.lane],
+            "ts": 1e6 * (event.begin - start),
+            "dur": 1e6 * (event.end - event.begin),
+        }
+        for rank, events in enumerate(gathered)
+        for event in events
+    ]
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps({"traceEvents": entries}))

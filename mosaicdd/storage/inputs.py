@@ -45,6 +45,25 @@ def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:
         return [_boundary(file.filename, edges, grid, problem) for problem in range(count)]
 
 
+class BoundaryFile:
+    """Boundary data in a file, of one problem or of several, which every rank reads for itself.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `read_boundaries`.
+    """
+
+    def __init__(self, path: str | PathLike):
+        self.path = path
+        with open_any(path, "boundary") as file:
+            self.problems = _count(file.filename, _edges(file)) or 1
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid."""
+        return read_boundaries(self.path, grid)
+
+
 def boundary_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Boundary:
     """Read the boundary data of one problem from an open file, as `read_boundaries`."""
     edges = _edges(file)

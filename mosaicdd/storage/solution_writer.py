@@ -39,6 +39,10 @@ class SolutionWriter(ArrayWriter):
         """Add an array of zeros, of this shape for each problem."""
         super().create(name, self._shape(shape), dtype)
 
+    def create_common(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        """Add an array of zeros that serves all problems."""
+        super().create(name, shape, dtype)
+
     def write(self, name: str, part: np.ndarray, place: tuple[slice, ...]) -> None:
         """Write a part ``(problems, ...)`` of an array to its place; of one problem also ``(...)``."""
         if len(place) > self._file[name].ndim:

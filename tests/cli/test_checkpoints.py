@@ -10,10 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd.cli.checkpoints import Checkpoints
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.checkpoints import Checkpoints
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
@@ -110,13 +111,14 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
     for dims in all_dims:
         ranks = make_ranks(dims)
         solver = Engine(ranks, lattice, exact, SolveSettings())
+        problem = Problem(lattice.grid.shape, LAPLACE, sides=boundary)
         checkpoints = Checkpoints(
-            common_path / "out.h5", ranks, lattice, solver.settings, exact, boundary
+            common_path / "out.h5", ranks, solver, problem, boundary, "exact", solver.settings
         )
         v = solver.solve(boundary).interface
         history = History([1.0], [2.0], [3.0], [4.0])
         checkpoints.save(v, history)
-        again, stored = checkpoints.read(solver)
+        again, stored = checkpoints.read()
         again.impose([boundary])
         assert stored == history
         np.testing.assert_array_equal(again.flat, v.flat)
@@ -133,7 +135,7 @@ def test_another_boundary_is_another_problem(tmp_path):
 LATE = """
 import os, signal
 from mosaicdd.cli import main
-from mosaicdd.cli.checkpoints import Checkpoints
+from mosaicdd.schwarz.checkpoints import Checkpoints
 
 remove = Checkpoints.remove
 

@@ -205,8 +205,8 @@ def test_a_signal_keeps_what_is_done_and_leaves_the_rest_nan(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--until-mae", "1e-3"), "--until-mae takes one problem, --boundary has 5"),
-        (("--resume",), "--resume takes one problem, --boundary has 5"),
+        (("--until-mae", "1e-3"), "--until-mae takes one problem, there are 5"),
+        (("--resume",), "--resume takes one problem, there are 5"),
         (("--accelerate", "anderson", "--batch", "2"), "2 problems at once .* use --batch 1"),
         (("--replicas", "3"), r"--replicas 3 must divide the number of ranks, there are [12]"),
         (("--replicas", "0"), "--replicas"),
@@ -246,15 +246,15 @@ def test_a_batch_that_does_not_fit_the_memory_is_refused_before_any_work(
     [
         (
             ("--replicas", "2", "--dims", "2x2"),
-            "--replicas 2 with --dims 2x2 needs 8 ranks, 4 were",
+            "--replicas 2 with dims 2x2 need 8 ranks, there are 4",
         ),
         (
             ("--replicas", "4", "--boundary", "gp:seed=0..2"),
-            "--replicas 4: each needs a problem of its own, --boundary has 3",
+            "--replicas 4: each needs a problem of its own, there are 3",
         ),
         (
             ("--replicas", "2", "--boundary", "gp:seed=0"),
-            "--replicas 2: each needs a problem of its own, --boundary has 1",
+            "--replicas 2: each needs a problem of its own, there is 1",
         ),
     ],
 )

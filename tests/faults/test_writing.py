@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mosaicdd.schwarz import solver
+from mosaicdd.schwarz import engine
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.storage.solution_file import read_solution
 
@@ -85,14 +85,14 @@ def test_a_folder_that_is_read_only_is_refused_before_any_work(mosaicdd, disk, m
     mount("-o", "remount,ro")
     monkeypatch.setattr(Engine, "solve", lambda *_, **__: pytest.fail("work was begun"))
     ended = mosaicdd("solve", "-o", folder / "out.h5", *SMALL, "--json")
-    fails_in_one_line(ended, "-o", "read-only")
+    fails_in_one_line(ended, "--output", "read-only")
     assert ended.code == 2
 
 
 @pytest.mark.limit(60)
 def test_a_folder_that_becomes_read_only_keeps_the_solution_before(mosaicdd, disk, monkeypatch):
     folder, mount = disk
-    output, estimate = folder / "out.h5", solver.estimate_errors
+    output, estimate = folder / "out.h5", engine.estimate_errors
     assert mosaicdd("solve", "-o", output, *SMALL).code == 0
     before = output.read_bytes()
 
@@ -100,7 +100,7 @@ def test_a_folder_that_becomes_read_only_keeps_the_solution_before(mosaicdd, dis
         mount("-o", "remount,ro")
         return estimate(*arguments)
 
-    monkeypatch.setattr(solver, "estimate_errors", estimate_and_close)
+    monkeypatch.setattr(engine, "estimate_errors", estimate_and_close)
     fails_in_one_line(mosaicdd("solve", "-o", output, *SMALL, "--json"), "read-only")
     assert output.read_bytes() == before
 

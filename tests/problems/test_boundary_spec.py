@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.boundary_spec import boundaries_of_spec, is_file
+from mosaicdd.problems.boundary_spec import BoundarySpec, is_file
 
 GRID = Grid((16, 24), 0.1)
 
@@ -22,13 +22,13 @@ GRID = Grid((16, 24), 0.1)
 )
 def test_a_gaussian_process_takes_its_settings_from_the_text(spec, settings):
     expected = Boundary.of_gaussian_process(GRID, **settings)
-    (boundary,) = boundaries_of_spec(spec, GRID)
+    (boundary,) = BoundarySpec(spec).boundaries(GRID)
     np.testing.assert_array_equal(boundary.left, expected.left)
 
 
 @pytest.mark.parametrize("spec", ["gp:seed=2..4,noise=0.1", "gp:noise=0.1,seed=2..4"])
 def test_a_range_of_seeds_is_a_problem_for_each(spec):
-    boundaries = boundaries_of_spec(spec, GRID)
+    boundaries = BoundarySpec(spec).boundaries(GRID)
     assert len(boundaries) == 3
     for seed, boundary in zip((2, 3, 4), boundaries, strict=True):
         expected = Boundary.of_gaussian_process(GRID, seed=seed, noise=0.1)
@@ -59,7 +59,7 @@ def test_a_range_of_seeds_is_a_problem_for_each(spec):
 )
 def test_a_malformed_text_is_refused_by_name(spec, message):
     with pytest.raises(ValueError, match=message):
-        boundaries_of_spec(spec, GRID)
+        BoundarySpec(spec).boundaries(GRID)
 
 
 def test_anything_else_is_a_file():

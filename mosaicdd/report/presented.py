@@ -1,0 +1,162 @@
+"""How a solution shows itself, in memory or in a file: compared, drawn, labelled, in a notebook."""
+
+import base64
+import html
+import io
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mosaicdd.report.comparison import Comparison, Reference, compare_all, reference_field
+from mosaicdd.report.comparison import compare as compare_one
+from mosaicdd.storage.solution_file import StoredSolution, read_solution, read_solutions
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
+
+_DPI = 60  # of the picture in a notebook
+
+
+class Presented:
+    """What solutions in memory and in files have in common for people.
+
+    All of it is made of `each`.
+    """
+
+    def each(self) -> list[StoredSolution]:
+        """Return the solution of each problem, with everything that is known of it."""
+        raise NotImplementedError
+
+    def compare(self, reference: Reference = "pyamg") -> Comparison:
+        """Compare with a reference: its method's name, ``expr:...``, a solution file or an array.
+
+        Of several problems, errors are those over the nodes of all of them.
+        """
+        each = self.each()
+        return compare_one(each[0], reference) if len(each) == 1 else compare_all(each, reference)
+
+    def plot(
+        self,
+        path: str | PathLike | None = None,
+        *,
+        reference: Reference | None = None,
+        number: int = 0,
+    ) -> "Figure":
+        """Draw the field, its estimated error and the history; and a reference and the difference.
+
+        Parameters
+        ----------
+        path
+            Picture to write, too.
+        number
+            Which of several problems.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If matplotlib is not installed.
+        """
+        try:
+            from mosaicdd.report.figures import figure, save_figure
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(_missing("plot", error.name, "mosaicdd[plot]")) from error
+        solution = self.each()[number]
+        against = () if reference is None else reference_field(reference, solution)
+        drawing = figure(solution, *against)
+        if path is not None:
+            save_figure(drawing, Path(path))
+        return drawing
+
+    def to_xarray(self) -> "xarray.DataArray":
+        """Return the field with its coordinates and what is known of it.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If xarray is not installed.
+        """
+        try:
+            import xarray
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(_missing("to_xarray", "xarray", "xarray")) from error
+        solutions = self.each()
+        first, several = solutions[0], len(solutions) > 1
+        plain = (str, int, float)
+        attributes = {k: v for k, v in first.attributes.items() if isinstance(v, plain)}
+        fields = [np.asarray(solution.field) for solution in solutions]
+        return xarray.DataArray(
+            np.stack(fields) if several else fields[0],
+            dims=("problem", "y", "x") if several else ("y", "x"),
+            coords={"y": first.y, "x": first.x},
+            name="solution",
+            attrs=attributes,
+        )
+
+    def _repr_html_(self) -> str:
+        solution, *others = self.each()
+        known = solution.attributes
+        nx, ny = known.get("grid", solution.grid.shape[::-1])
+        rows = {
+            "equation": known.get("pde", "unknown"),
+            "grid": f"{nx} x {ny} cells",
+            "local solver": known.get("local_solver", "unknown"),
+            "status": solution.status,
+            "iterations": len(solution.history.get("update", ())),
+            "estimated error": f"{solution.error_estimate:.1e}"
+            if solution.error_estimate is not None
+            else "unknown",
+            "seconds": f"{solution.seconds:.2f}",
+        }
+        if others:
+            rows = {"problems": f"{1 + len(others)}, this is number 0"} | rows
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{name}</th>"
+            f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
+            for name, value in rows.items()
+        )
+        return f"<div><table>{cells}</table>{self._picture()}</div>"
+
+    def _picture(self) -> str:
+        """Return the figure as an image, nothing without matplotlib."""
+        try:
+            drawing = self.plot()
+        except ModuleNotFoundError:
+            return ""
+        image = io.BytesIO()
+        drawing.savefig(image, format="png", dpi=_DPI)
+        text = base64.b64encode(image.getvalue()).decode()
+        return f"<img alt='solution' src='data:image/png;base64,{text}'>"
+
+
+class OpenedSolution(Presented, StoredSolution):
+    """One problem of a solution file, as `open_solution` gives it."""
+
+    def each(self) -> list[StoredSolution]:
+        """Return the solution itself."""
+        return [self]
+
+
+def open_solution(path: str | PathLike, number: int = 0) -> OpenedSolution:
+    """Open a solution file, or one of its problems; arrays are read when they are first asked for.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If there is no such file, it is damaged, or has no such problem.
+    """
+    return OpenedSolution(**vars(read_solution(path, number)))
+
+
+def _missing(method: str, module: str | None, package: str) -> str:
+    return f"{method} needs {module}, which is not installed: pip install '{package}'"
+
+
+def compare(solution: Presented | str | PathLike, reference: Reference = "pyamg") -> Comparison:
+    """Compare a solution, or that of a file, with a reference (`Presented.compare`)."""
+    if isinstance(solution, (str, PathLike)):
+        each = list(read_solutions(solution))
+        return compare_one(each[0], reference) if len(each) == 1 else compare_all(each, reference)
+    return solution.compare(reference)

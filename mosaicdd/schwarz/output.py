@@ -1,0 +1,283 @@
+"""What all ranks write together: the solution file, its shards, and the lines of an interface.
+
+Parts of arrays have a leading axis for the problems here, of a single one, too.
+"""
+
+import itertools
+import secrets
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict
+from typing import Self
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
+from mosaicdd.parallel.collect import Part, collect
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.report import Result
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.storage.hdf5 import ArrayWriter, line_name
+from mosaicdd.storage.shards import (
+    Shard,
+    complete_shard,
+    discard_shard,
+    shard_folder,
+    writing_shard,
+)
+from mosaicdd.storage.solution_writer import writing_solutions
+
+_SAMPLES = 2**20  # values of a source that a rank has at a time
+
+
+class SolutionOutput:
+    """The solution file of one or several problems; the root writes what the ranks hand over.
+
+    The root opens it when the first values are there, or when all shards are. It appears under its
+    name when the ``with`` block that this object guards ends well. All ranks call its methods
+    together.
+
+    Parameters
+    ----------
+    ranks
+        All of them, of all groups.
+    boundaries
+        Of each problem.
+    dtype
+        Of the field, or of the lines.
+    window
+        Which part of the field is written.
+    clock
+        Measures the writing.
+    shards
+        Whether each rank writes its part of the field to a file of its own; one problem only.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        ranks: Ranks,
+        lattice: Lattice,
+        problem: Problem,
+        boundaries: Sequence[Boundary],
+        dtype: str,
+        window: Window,
+        clock: Stopwatch,
+        *,
+        shards: bool = False,
+    ):
+        self._path = path
+        self._ranks = ranks
+        self._lattice = lattice
+        self._problem = problem
+        self._boundaries = boundaries
+        self._dtype = dtype
+        self._window = window
+        self._shards = shards
+        self._writing = clock.part("write")
+        self._open = ExitStack()
+        self._writer = None
+        self._maps: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure) -> bool | None:
+        with self._writing:
+            return self._open.__exit__(*failure)
+
+    def strips(self, strips: Iterator[Strip], members: range, place: Slices) -> None:
+        """Write the fields of some problems strip by strip, as they are filled.
+
+        Parameters
+        ----------
+        place
+            Where the strips of this rank belong together in the domain.
+        """
+        problems = slice(members.start, members.stop)
+        parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in strips)
+        self.fields(parts, place)
+
+    def fields(self, parts: Iterable[Part], place: Slices) -> None:
+        """Write parts of the fields, ``(problems, rows, columns)``, which lie at a place together."""
+        if not self._shards:
+            self._begin()
+            self._collect("solution", self._in_window(parts), self._dtype)
+            return
+        inside = ((array[0], within[1:]) for array, within in self._in_window(parts))
+        place = self._window.within(place)
+        shards = write_shards(self._path, self._ranks, inside, place, self._dtype, self._writing)
+        self._begin(shards=shards)
+
+    def _in_window(self, parts: Iterable[Part]) -> Iterator[Part]:
+        for array, (problems, *place) in parts:
+            yield array, (problems, *self._window.within(place))
+
+    def lines(self, movement: InterfaceMovement, v: Interface) -> None:
+        """Write the interface of the only problem instead of the field."""
+        self._begin(lines=True)
+        write_lines(movement, v, self._writer, self._dtype)
+
+    def points(self, points: np.ndarray, values: np.ndarray) -> None:
+        """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` of the only problem there."""
+        if self._ranks.is_root:
+            for name, array, dtype in (
+                ("points", points, "float64"),
+                ("values", values, self._dtype),
+            ):
+                self._writer.create(name, array.shape, dtype)
+                self._writer.write(name, array, (slice(None),))
+
+    def maps(self, outcomes: Sequence[Outcome], members: range) -> None:
+        """Write what is known per lattice node of some problems, or take part with none."""
+        nodes = [outcome.error_estimate.nodes for outcome in outcomes]
+        self._map("error_estimate", nodes, outcomes, members, self._dtype)
+        outside = [outcome.outside for outcome in outcomes if outcome.outside is not None]
+        if self._ranks.any(bool(outside)):
+            flags = [flag.to(torch.uint8) for flag in outside]
+            self._map("outside_training_range", flags, outcomes, members, "uint8")
+
+    def _map(
+        self,
+        name: str,
+        values: list[torch.Tensor],
+        outcomes: Sequence[Outcome],
+        members: range,
+        dtype: str,
+    ) -> None:
+        if self._ranks.is_root and name not in self._maps:
+            self._writer.create(name, tuple(n + 1 for n in self._lattice.cells), dtype)
+            self._maps.add(name)
+        parts = []
+        if values:
+            place = slice(members.start, members.stop), *outcomes[0].error_estimate.place
+            parts = [(torch.stack(values).cpu().numpy(), place)]
+        self._collect(name, parts, dtype)
+
+    def source(self, nodes: Slices) -> None:
+        """Write the problem's parameters and source, of which each rank samples some nodes."""
+        source = self._problem.source
+        known = self._problem.parameters | ({} if source is None else {"f": source.number})
+        sampled = {name for name, number in known.items() if number is None}
+        if self._ranks.is_root:
+            for name, number in known.items():
+                if number is not None:
+                    self._writer.field(name, number)
+            if sampled:
+                several = (source.problems,) if source.problems > 1 else ()
+                self._writer.create_common(
+                    "fields/f", (*several, *self._lattice.grid.nodes), self._dtype
+                )
+        if sampled:
+            self._collect("fields/f", self._samples(nodes), self._dtype)
+
+    def _samples(self, nodes: Slices) -> Iterator[Part]:
+        rows, columns = nodes
+        step = max(1, _SAMPLES // (columns.stop - columns.start))
+        for start in range(rows.start, rows.stop, step):
+            place = slice(start, min(start + step, rows.stop)), columns
+            values = self._problem.source_at(self._lattice.grid, place)
+            yield values, (slice(0, len(values)), *place)
+
+    def describe(self, report: dict, results: Sequence[Result]) -> None:
+        """Write the report, the results and histories, and NaN for what was not begun."""
+        if not self._ranks.is_root:
+            return
+        common = {name: value for name, value in report.items() if name != "problems"}
+        small = report.get("problems", [])
+        names = [name for name in small[0] if name != "problem"] if small else []
+        self._writer.describe(
+            common | {"command_line": " ".join(sys.argv)},
+            [asdict(result.history) for result in results],
+            {name: [one[name] for one in small] for name in names},
+        )
+        for member, result in enumerate(results):
+            if not result.begun:
+                for name in ("solution", "error_estimate"):
+                    self._writer.leave_empty(name, member)
+
+    def _begin(self, **what) -> None:
+        """Open the file on the root."""
+        if self._ranks.is_root and self._writer is None:
+            inputs = self._lattice.grid, self._boundaries, self._dtype
+            new = writing_solutions(self._path, *inputs, window=self._window, **what)
+            self._writer = self._open.enter_context(new)
+
+    def _collect(self, name: str, parts: Iterable[Part], dtype: str) -> None:
+        def write(array: np.ndarray, place: tuple[slice, ...]) -> None:
+            with self._writing:
+                self._writer.write(name, array, place)
+
+        collect(self._ranks, parts, dtype, 3, write)
+
+
+def write_lines(
+    movement: InterfaceMovement, v: Interface, writer: ArrayWriter | None, dtype: str
+) -> None:
+    """Write the lines of the whole domain by the writer that the root has."""
+    for axis in (0, 1):
+        name = line_name(axis)
+        if writer is not None:
+            writer.create(name, v.block.lattice.line_shape(axis), dtype)
+        movement.gather(v, axis, None if writer is None else writer.into(name))
+
+
+def write_shards(
+    output: str,
+    ranks: Ranks,
+    parts: Iterable[Part],
+    place: Slices,
+    dtype: str,
+    clock: AbstractContextManager,
+) -> list[Shard]:
+    """Write every rank's parts of the field to a file of its own; return all of them.
+
+    Parameters
+    ----------
+    place
+        Where this rank's parts together belong in the field of the file; a rank without any writes
+        no file.
+    clock
+        Measures the writing.
+
+    Raises
+    ------
+    OSError
+        On all ranks, if one could not write; no shard is left.
+    """
+    run = ranks.bcast(secrets.token_hex(4))
+    path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"
+    # The first part comes after an exchange between the ranks, in which none may be missing.
+    parts = iter(parts)
+    first = list(itertools.islice(parts, 1))
+
+    def write() -> Shard | None:
+        shape = tuple(part.stop - part.start for part in place)
+        if not first:
+            return None
+        with writing_shard(path, shape, dtype) as writer:
+            for array, within in itertools.chain(first, parts):
+                local = tuple(
+                    slice(part.start - own.start, part.stop - own.start)
+                    for part, own in zip(within, place, strict=True)
+                )
+                with clock:
+                    writer.write("solution", array, local)
+        return complete_shard(path, place)
+
+    try:
+        shard = ranks.agree(write)
+    except BaseException:
+        discard_shard(path)
+        raise
+    return [shard for shard in ranks.allgather(shard) if shard is not None]

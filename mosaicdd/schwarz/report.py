@@ -1,0 +1,120 @@
+"""What is said of a solve: one report of all its problems, and a small one of each.
+
+A report is what ``solve --json`` prints, the solution file keeps and `Solution.report` holds: names
+and plain values, the same on all ranks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.settings import BEST_FIRST
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+_LARGEST = (
+    "iterations",
+    "sweeps",
+    "update",
+    "relative_update",
+    "residual",
+    "discrete_residual",
+    "error_estimate",
+)
+_SMALL = ("status", *_LARGEST, "outside_training_range")
+_NOT_BEGUN = {"status": "interrupted", "iterations": 0, "sweeps": 0}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one problem ended; of a problem that was not begun, nothing but that.
+
+    Parameters
+    ----------
+    report
+        What is said of it.
+    history
+        How its iteration went.
+    """
+
+    report: dict = field(
+        default_factory=lambda: dict.fromkeys((*_SMALL, "certificate")) | _NOT_BEGUN
+    )
+    history: History = field(default_factory=History)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything of a solution."""
+        return self.report["iterations"] > 0
+
+
+def result_of(ranks: Ranks, outcome: Outcome) -> Result:
+    """Say how a problem ended; called by all ranks that solved it."""
+    report = {
+        "status": outcome.status,
+        "iterations": outcome.iterations,
+        "sweeps": outcome.sweeps,
+        "update": outcome.update,
+        "relative_update": outcome.update / outcome.size if outcome.size else outcome.update,
+        "residual": outcome.residual,
+        "discrete_residual": outcome.discrete_residual,
+        "error_estimate": outcome.error_estimate.rms,
+        "outside_training_range": _count_outside(ranks, outcome),
+        "certificate": outcome.certificate and asdict(outcome.certificate),
+    }
+    return Result(report, outcome.history)
+
+
+def _count_outside(ranks: Ranks, outcome: Outcome) -> int | None:
+    if outcome.outside is None:
+        return None
+    return int(ranks.sum(np.array([float(outcome.outside.sum())]))[0])
+
+
+def merged_results(results: Sequence[Result]) -> dict:
+    """Return what is said of all problems: the worst status, the largest numbers; and each."""
+    begun = [result.report for result in results if result.begun]
+    statuses = [result.report["status"] for result in results]
+    merged = {"status": max(statuses, key=BEST_FIRST.index)}
+    for name in _LARGEST:
+        merged[name] = _largest([report[name] for report in begun])
+    worst = max(begun, key=lambda report: report["discrete_residual"] or 0.0)
+    merged["certificate"] = worst["certificate"]
+    outside = [report["outside_training_range"] for report in begun]
+    merged["outside_training_range"] = None if None in outside else sum(outside)
+    if len(results) > 1:
+        merged["problems"] = [
+            {"problem": number} | {name: result.report[name] for name in _SMALL}
+            for number, result in enumerate(results)
+        ]
+    return merged
+
+
+def _largest(values: list) -> float | int | None:
+    """Return the largest number: NaN if one is, None where they were not measured."""
+    return None if None in values else np.max(values).item()
+
+
+def described_lattice(lattice: Lattice) -> dict:
+    """Return what is said of the grid and its subdomains."""
+    return {
+        "subdomains": math.prod(lattice.subdomains),
+        "unknowns": lattice.unknowns,
+        "grid": list(lattice.grid.shape[::-1]),
+    }
+
+
+def parts_of_ranks(ranks: Ranks, clock: Stopwatch) -> dict[str, dict[str, float]]:
+    """Return the seconds of each part of the work, mean and largest over the ranks."""
+    gathered = ranks.allgather(clock.seconds)
+    names = sorted({name for seconds in gathered for name in seconds})
+    by_name = {name: [seconds.get(name, 0.0) for seconds in gathered] for name in names}
+    return {
+        name: {"mean": float(np.mean(values)), "max": max(values)}
+        for name, values in by_name.items()
+    }

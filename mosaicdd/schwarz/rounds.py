@@ -1,0 +1,108 @@
+"""Many problems: shared out to groups of ranks, and solved batch after batch.
+
+The groups work in rounds. In each, a group solves a batch of its share of the problems, and all ranks
+of all groups hand what they have to the root, which writes the one file. A group that has no problems
+left takes part with nothing. One problem is one round of one batch.
+"""
+
+import math
+from collections.abc import Callable
+
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
+
+Progress = Callable[[float, str], None]
+"""``progress(fraction, note)``: how much of the work is done, and a remark."""
+
+_SUBDOMAINS = 8192  # of all problems of a batch: beyond, a batch gains nothing
+
+
+class Rounds:
+    """Which problems this rank's group solves in which round.
+
+    Five problems in two groups, two at a time:
+
+    ```
+       round    0        1
+       group 0  0, 1     2
+       group 1  3, 4     -
+    ```
+
+    Parameters
+    ----------
+    problems
+        Their number.
+
+    Attributes
+    ----------
+    number
+        Of rounds.
+    batch
+        Problems that are solved at once, at most.
+
+    Raises
+    ------
+    ValueError
+        If there are more groups than problems.
+    """
+
+    def __init__(self, groups: Replicas, lattice: Lattice, settings: SolveSettings, problems: int):
+        if groups.count > problems:
+            raise ValueError(
+                f"replicas={groups.count}: each needs a problem of its own, there "
+                f"{'is 1' if problems == 1 else f'are {problems}'}"
+            )
+        shares = [groups.share(problems, index) for index in range(groups.count)]
+        largest = max(map(len, shares))
+        self.batch = min(settings.batch or _default_batch(lattice, settings), largest)
+        self.number = -(-largest // self.batch)
+        mine = shares[groups.index]
+        self._batches = [mine[i : i + self.batch] for i in range(0, len(mine), self.batch)]
+
+    def members(self, number: int) -> range:
+        """Return this group's problems of a round, maybe none."""
+        return self._batches[number] if number < len(self._batches) else range(0)
+
+    def progress(self, number: int, rule: StoppingRule, show: Progress) -> "IterationProgress":
+        """Return what shows the progress of a round as that of the whole."""
+        where = f"batch {number + 1} of {self.number}, " if self.number > 1 else ""
+
+        def show_whole(fraction: float, note: str) -> None:
+            show((number + fraction) / self.number, where + note)
+
+        return IterationProgress(rule, show_whole)
+
+
+def _default_batch(lattice: Lattice, settings: SolveSettings) -> int:
+    """Return how many problems are solved at once: 1 for methods that take one only."""
+    if not settings.takes_many:
+        return 1
+    return max(1, _SUBDOMAINS // math.prod(lattice.subdomains))
+
+
+class IterationProgress:
+    """Turns the measurements of a `Monitor` into a fraction, on a logarithmic scale, and a remark.
+
+    Parameters
+    ----------
+    rule
+        Which says where the iteration is to end.
+    """
+
+    def __init__(self, rule: StoppingRule, show: Progress):
+        self._rule = rule
+        self._show = show
+        self._first = 0.0
+
+    def __call__(self, iteration: int, update: float, size: float, mae: float) -> None:
+        """Show an iteration."""
+        relative = update / size if size > 0 else update
+        note = f"iteration {iteration}, relative update {relative:.1e}"
+        now, aim = update, max(self._rule.rtol * size, self._rule.atol)
+        if self._rule.mae is not None:
+            note += f", MAE {mae:.1e}"
+            now, aim = mae, self._rule.mae
+        if 0 < aim < now < math.inf:
+            self._first = max(self._first, now)
+            self._show(1 - math.log(now / aim) / math.log(self._first / aim), note)

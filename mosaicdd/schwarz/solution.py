@@ -1,0 +1,441 @@
+"""What a solve gives: fields, how good they are, and what can be done with them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.points import on_grid
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.problem import Problem
+from mosaicdd.report.presented import Presented
+from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.output import SolutionOutput
+from mosaicdd.schwarz.point_values import PointValues
+from mosaicdd.schwarz.report import Result
+from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.storage.solution_file import StoredSolution, read_solution
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a solution keeps of its solver: what it takes to evaluate and to write it.
+
+    Parameters
+    ----------
+    ranks
+        What the solver was given as ``ranks``: its own communicator is freed with it.
+    local_solver
+        By which the field was filled.
+    own
+        This rank's nodes in the whole domain; none in the groups beside the first.
+    """
+
+    ranks: Any
+    settings: SolveSettings
+    lattice: Lattice
+    window: Window
+    local_solver: BoundSolver
+    own: Slices
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Problems of this rank's group that were solved at once, and how they ended."""
+
+    members: range
+    outcomes: list[Outcome]
+
+    @property
+    def interface(self) -> Interface:
+        """The values on this rank's lattice lines, of all of them."""
+        return self.outcomes[0].interface
+
+
+class Solution(Presented):
+    """The solutions of one or several problems; every rank has its own part.
+
+    Arrays are numpy's, or torch's if the problem's were; of several problems they have a leading axis.
+    What reads `field`, and `at`, `save`, `compare`, `plot` and `to_xarray` do, is called by all ranks
+    together where there are several.
+
+    Attributes
+    ----------
+    problem
+        What was solved.
+    report
+        All that ``solve --json`` prints, by name; of several problems the worst of each number.
+    results
+        How each problem ended.
+    checkpoint
+        From which an interrupted solve can go on, if there is one.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        plan: Plan,
+        batches: Sequence[Batch],
+        report: dict,
+        results: Sequence[Result],
+        boundaries: Sequence[Boundary],
+        *,
+        path: str | PathLike | None = None,
+        checkpoint: Path | None = None,
+    ):
+        self.problem = problem
+        self.report = report
+        self.checkpoint = checkpoint
+        self.results = list(results)
+        self._plan = plan
+        self._batches = list(batches)
+        self._boundaries = list(boundaries)
+        self._path = None if path is None else Path(path)
+        self._whole: dict[str, np.ndarray | None] = {}
+        self._like = _tensor_of(problem)
+
+    # How it went
+
+    @property
+    def status(self) -> str:
+        """How it ended; of several problems the worst.
+
+        One of ``converged_rtol``, ``converged_atol``, ``stagnated``, ``diverged_max_iterations``,
+        ``diverged_tolerance``, ``diverged_nan``, ``interrupted``.
+        """
+        return self.report["status"]
+
+    @property
+    def converged(self) -> bool:
+        """Whether all problems met the stopping rule."""
+        return self.status in CONVERGED
+
+    @property
+    def iterations(self) -> int:
+        """Iterations done, of the problem that took most."""
+        return self.report["iterations"]
+
+    @property
+    def error_estimate(self) -> float:
+        """Estimated root mean square distance to the discrete solution; the largest of several."""
+        return self.report["error_estimate"]
+
+    @property
+    def history(self) -> History | list[History]:
+        """Numbers per iteration; of several problems a list."""
+        histories = [result.history for result in self.results]
+        return histories[0] if len(histories) == 1 else histories
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Where the time of this rank has gone, by part, ``total`` among them."""
+        return self.report["seconds"]
+
+    @property
+    def problems(self) -> int:
+        """The number of problems."""
+        return len(self.results)
+
+    # Fields
+
+    @property
+    def x(self) -> np.ndarray:
+        """Where the columns of the field lie, ``(nx + 1,)``, in units of domain length."""
+        return self._coordinates(1)
+
+    @property
+    def y(self) -> np.ndarray:
+        """Where the rows of the field lie, ``(ny + 1,)``, in units of domain length."""
+        return self._coordinates(0)
+
+    def _coordinates(self, axis: int) -> np.ndarray:
+        window = self._plan.window
+        return np.arange(window.start[axis], window.stop[axis]) * self._plan.lattice.grid.spacing
+
+    @property
+    def field(self) -> Any:
+        """The whole field ``(ny + 1, nx + 1)``, or the window that was asked for, on every rank.
+
+        Several ranks gather it at the first use, and each holds it from then on; `local` does not.
+        """
+        return self._given(self._gathered("field"))
+
+    @property
+    def local(self) -> Any:
+        """The part of the field that this rank has; `place` says where it belongs in that."""
+        if self._path is not None:
+            stored = [read_solution(self._path, i).field for i in range(self.problems)]
+            return self._given(np.stack(stored)[self._places])
+        fields = self._local_fields()
+        return self._given(np.concatenate(fields) if len(fields) != 1 else fields[0])
+
+    @property
+    def place(self) -> tuple[slice, ...]:
+        """Where `local` belongs in `field`: a slice per axis."""
+        return self._places if self.problems > 1 else self._places[1:]
+
+    @property
+    def _places(self) -> tuple[slice, ...]:
+        members = [batch.members for batch in self._batches]
+        mine = slice(members[0].start, members[-1].stop) if members else slice(0, 0)
+        place = self._plan.window.clip(self._plan.own)
+        return mine, *self._plan.window.within(place)
+
+    def _local_fields(self) -> list[np.ndarray]:
+        """Return this rank's part of the fields of each batch, ``(n, rows, columns)``."""
+        if any(outcome.field is None for batch in self._batches for outcome in batch.outcomes):
+            raise RuntimeError(
+                "the field was left out by fields='interface'; solve with fields='solution'"
+            )
+        return [_stacked([outcome.field for outcome in batch.outcomes]) for batch in self._batches]
+
+    def _given(self, array: np.ndarray) -> Any:
+        """Return an array ``(n, ...)`` as the user has his own: of one problem without that axis."""
+        array = array[0] if self.problems == 1 else array
+        like = self._like
+        return array if like is None else torch.from_numpy(array).to(like.device)
+
+    def _gathered(self, name: str) -> np.ndarray | None:
+        """Return a quantity of the whole domain and of all problems, on every rank."""
+        if name not in self._whole:
+            self._whole[name] = self._gather(name)
+        return self._whole[name]
+
+    def _gather(self, name: str) -> np.ndarray | None:
+        if self._path is not None:
+            stored = [getattr(read_solution(self._path, i), name) for i in range(self.problems)]
+            return None if stored[0] is None else np.stack(stored)
+        with Ranks.of(self._plan.ranks) as ranks:
+            parts = self._parts(name)
+            if ranks.any(parts is None):
+                return None
+            nodes = tuple(n + 1 for n in self._plan.lattice.cells)
+            shape = (self.problems, *(self._plan.window.shape if name == "field" else nodes))
+            if ranks.size == 1 and len(parts) == 1 and parts[0][0].shape == shape:
+                return parts[0][0]
+            whole = np.zeros(shape, self._plan.settings.dtype)
+            for array, place in parts:
+                whole[place] = array
+            return ranks.sum(whole)
+
+    def _parts(self, name: str) -> list[tuple[np.ndarray, tuple[slice, ...]]] | None:
+        """Return this rank's parts of a quantity and where they belong; None if it has none."""
+        outcomes = [batch.outcomes for batch in self._batches]
+        members = [slice(batch.members.start, batch.members.stop) for batch in self._batches]
+        if name == "field":
+            place = self._places[1:]
+            return [(f, (m, *place)) for f, m in zip(self._local_fields(), members, strict=True)]
+        values = {
+            "error_map": lambda outcome: outcome.error_estimate.nodes,
+            "outside": lambda outcome: outcome.outside,
+        }[name]
+        if any(values(outcome) is None for batch in outcomes for outcome in batch):
+            return None
+        return [
+            (_stacked([values(o) for o in batch]), (m, *batch[0].error_estimate.place))
+            for batch, m in zip(outcomes, members, strict=True)
+        ]
+
+    def at(self, points: Any) -> Any:
+        """Return the values at points anywhere in the domain.
+
+        By the network where one solved an equation without a source; else interpolated bilinearly from
+        the nodes, which is as good as the discretisation: of second order in the spacing.
+
+        Parameters
+        ----------
+        points
+            ``(q, 2)``, (x, y) in units of domain length.
+
+        Returns
+        -------
+        array
+            ``(q,)``; of several problems ``(n, q)``.
+
+        Raises
+        ------
+        ValueError
+            If a point lies outside of the domain, or of the window.
+        """
+        points = np.asarray(points.cpu() if hasattr(points, "cpu") else points, float)
+        cells = on_grid(points.reshape(-1, 2), self._plan.lattice.grid)
+        solver, settings = self._plan.local_solver, self._plan.settings
+        if not (isinstance(solver, NetworkSolver) and solver.source is None and self._batches):
+            field = self._gathered("field")
+            values = _interpolated(field, cells - np.array(self._plan.window.start))
+        else:
+            with Ranks.of(self._plan.ranks) as ranks:
+                values = self._by_network(ranks, solver, cells, settings)
+        return self._given(values if self.problems > 1 else values[:1])
+
+    def _by_network(
+        self, ranks: Ranks, solver: NetworkSolver, cells: np.ndarray, settings: SolveSettings
+    ) -> np.ndarray:
+        """Evaluate the network at points ``(q, 2)``, (y, x) in cells: ``(n, q)``."""
+        groups = Replicas(ranks, settings.replicas, settings.dims)
+        group = groups.ranks.fitted(self._plan.lattice.subdomains)
+        movement = InterfaceMovement(group, self._plan.lattice, settings.halo_depth)
+        evaluate = PointValues(group, solver, movement, cells, **settings.tensors)
+        values = np.zeros((self.problems, len(cells)))
+        for batch in self._batches:
+            mine = slice(batch.members.start, batch.members.stop)
+            found = evaluate(batch.interface, self._boundaries[mine])
+            if group.is_root:
+                values[mine] = found
+        return ranks.sum(values)
+
+    # Beyond this process
+
+    def save(self, path: str | PathLike, *, shards: bool = False) -> None:
+        """Write a solution file, as ``mosaicdd solve`` does; all ranks together.
+
+        Parameters
+        ----------
+        shards
+            Whether every rank writes its part of the field of one problem to a file of its own.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; a file that was there before stays.
+        RuntimeError
+            If the solver wrote the solution to a file already and kept nothing.
+        """
+        if self._path is not None:
+            raise RuntimeError(f"the solution was written to {self._path} and is kept there only")
+        plan, settings = self._plan, self._plan.settings
+        with Ranks.of(plan.ranks) as ranks:
+            groups = Replicas(ranks, settings.replicas, settings.dims)
+            group = groups.ranks.fitted(plan.lattice.subdomains)
+            with SolutionOutput(
+                path,
+                ranks,
+                plan.lattice,
+                self.problem,
+                self._boundaries,
+                settings.dtype,
+                plan.window,
+                Stopwatch(),
+                shards=shards,
+            ) as file:
+                self._write(file, ranks, group)
+                file.source(plan.own if groups.index == 0 else (slice(0, 0), slice(0, 0)))
+                file.describe(self.report, self.results)
+
+    def _write(self, file: SolutionOutput, ranks: Ranks, group: Ranks) -> None:
+        """Write fields, or the interface, and maps."""
+        plan = self._plan
+        if self.report["fields"] == "interface":
+            movement = InterfaceMovement(group, plan.lattice, plan.settings.halo_depth)
+            file.lines(movement, self._batches[0].interface)
+        else:
+            place = plan.window.clip(plan.own)
+            parts = [(values, (m, *place)) for values, (m, *_) in self._parts("field")]
+            file.fields(parts, place)
+        batches = self._batches
+        for number in range(int(ranks.largest(len(batches)))):
+            batch = batches[number] if number < len(batches) else Batch(range(0), [])
+            file.maps(batch.outcomes, batch.members)
+
+    def each(self) -> list[StoredSolution]:
+        """Return the solution of each problem as a file would hold it; the arrays are in memory."""
+        return [self._stored(number) for number in range(self.problems)]
+
+    def _stored(self, number: int) -> StoredSolution:
+        if self._path is not None:
+            return read_solution(self._path, number)
+        own = self.results[number]
+        history = {name: np.array(v) for name, v in dataclasses.asdict(own.history).items()}
+        solution = StoredSolution(
+            path=Path("memory"),
+            version=(),
+            grid=self._plan.lattice.grid,
+            boundary=self._boundaries[number],
+            window=self._plan.window,
+            history=history,
+            attributes={k: v for k, v in self.report.items() if k != "problems"} | own.report,
+            number=number,
+            problems=self.problems,
+        )
+        maps = {name: self._gathered(name) for name in ("error_map", "outside")}
+        vars(solution).update(
+            field=self._gathered("field")[number],
+            fields=self._fields_of(number),
+            **{name: None if v is None else v[number] for name, v in maps.items()},
+        )
+        return solution
+
+    def _fields_of(self, number: int) -> dict[str, float | np.ndarray]:
+        """Return the parameters and the source of a problem."""
+        fields = dict(self.problem.parameters)
+        source = self.problem.source
+        if source is not None:
+            fields["f"] = source.number
+            if source.number is None:
+                grid = self._plan.lattice.grid
+                values = self.problem.source_at(grid, Window.whole(grid).place)
+                fields["f"] = values[number % len(values)]
+        return fields
+
+    def start(self, number: int) -> Interface:
+        """Return a copy of the interface of a batch, for another solve to begin with."""
+        v = self._batches[number].interface
+        return v.like(v.flat.clone())
+
+    def __repr__(self) -> str:
+        nx, ny = self.report["grid"]
+        several = f"{self.problems} problems, " if self.problems > 1 else ""
+        return (
+            f"<Solution of {self.report['pde']} on {nx}x{ny} cells by "
+            f"{self.report['local_solver']}: {several}{self.status} after {self.iterations} "
+            f"iterations, error estimate {self.error_estimate:.1e}>"
+        )
+
+
+def _tensor_of(problem: Problem) -> torch.Tensor | None:
+    """Return one of the problem's own tensors, if it has any."""
+    sides = problem.sides.values() if isinstance(problem.sides, Mapping) else [problem.sides]
+    given = [*problem.fields.values(), *(getattr(side, "values", None) for side in sides)]
+    return next((values for values in given if isinstance(values, torch.Tensor)), None)
+
+
+def _stacked(values: list[torch.Tensor]) -> np.ndarray:
+    """Return values of some problems with a leading axis; of one without a copy."""
+    stacked = values[0][None] if len(values) == 1 else torch.stack(values)
+    return stacked.cpu().numpy()
+
+
+def _interpolated(field: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Interpolate fields ``(n, rows, columns)`` bilinearly at ``(q, 2)``, (y, x): ``(n, q)``.
+
+    Raises
+    ------
+    ValueError
+        If a point lies beside the field, in a window of the domain.
+    """
+    last = np.array(field.shape[1:]) - 1
+    if ((cells < 0) | (cells > last)).any():
+        raise ValueError("a point lies outside of the window that the field is known in")
+    low = np.minimum(cells.astype(int), np.maximum(last - 1, 0))
+    high = np.minimum(low + 1, last)
+    t = cells - low
+    (y0, x0), (y1, x1), (ty, tx) = low.T, high.T, t.T
+    below = (1 - tx) * field[:, y0, x0] + tx * field[:, y0, x1]
+    above = (1 - tx) * field[:, y1, x0] + tx * field[:, y1, x1]
+    return (1 - ty) * below + ty * above

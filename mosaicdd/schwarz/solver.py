@@ -1,0 +1,551 @@
+"""The solver that programs use: planned once for a problem, called again for new data."""
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+
+from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.points import on_grid
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
+from mosaicdd.local_solvers.loading import (
+    default_local_solver,
+    find_local_solver,
+    require_self_test,
+)
+from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.training_range import GuardedSolver
+from mosaicdd.parallel.machine import device_of_rank, peak_memory, require_memory
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import REFERENCES
+from mosaicdd.schwarz.checkpoints import Checkpoints
+from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.output import SolutionOutput
+from mosaicdd.schwarz.report import (
+    Result,
+    described_lattice,
+    merged_results,
+    parts_of_ranks,
+    result_of,
+)
+from mosaicdd.schwarz.rounds import Progress, Rounds
+from mosaicdd.schwarz.settings import Output, SolveSettings
+from mosaicdd.schwarz.solution import Batch, Plan, Solution
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.settings import argument
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.shards import require_shard_folder
+
+
+class Solver:
+    """Solves one or several problems, and others that differ in their data.
+
+    All ranks make it, call it and close it together, with the same arguments; everything that could
+    go wrong with the first problem is checked when it is made.
+
+    Parameters
+    ----------
+    problem
+        What is solved; `__call__` takes others of the same domain, equation and parameters.
+    local_solver
+        A shipped model's name, a model file, ``"exact"``, or a `LocalSolver`; by default what is
+        shipped for the equation, else ``"exact"``.
+    ranks
+        A communicator of mpi4py, Cartesian or not, or `Ranks`; by default this process alone, which
+        needs no MPI library.
+    settings
+        How it is solved.
+    window
+        Ends of the part of the domain whose field is wanted, ``((y0, y1), (x0, x1))``, snapped
+        outwards to grid nodes; by default all of it.
+    fields
+        ``"solution"``, or ``"interface"``: the values on the lattice lines only, no fill.
+    points
+        Points ``(q, 2)``, (x, y), whose values an output file is to hold, too.
+    output
+        A file to write instead of keeping the fields in memory.
+    clock
+        Measures where the time goes; the set-up begins with it.
+
+    Raises
+    ------
+    ValueError, TypeError, OSError
+        If the problem, the local solver, the ranks and the settings do not fit each other: the same
+        on all ranks, with the argument's name.
+
+    Examples
+    --------
+    >>> with Solver(problem, ranks=MPI.COMM_WORLD) as solver:
+    ...     for f in sources:
+    ...         solution = solver(problem.with_fields(f=f))
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        local_solver: str | PathLike | LocalSolver | None = None,
+        *,
+        ranks: Any = None,
+        settings: SolveSettings | None = None,
+        window: tuple[tuple[float, float], tuple[float, float]] | None = None,
+        fields: str = "solution",
+        points: np.ndarray | None = None,
+        output: str | PathLike | Output | None = None,
+        clock: Stopwatch | None = None,
+    ):
+        settings = settings or SolveSettings()
+        self._clock = clock or Stopwatch()
+        self._begun = self._clock.started
+        self._watch: Watch | None = None
+        self._engines: dict[int, Engine] = {}
+        self._given_ranks = ranks
+        self._world: Ranks | None = Ranks.of(ranks)
+        try:
+            self._output = self._checked_output(output)
+            self.settings = self._on_device(settings)
+            self._choose(problem, local_solver)
+            self._lay_out(window, fields)
+            self._take(problem)
+            self._place_points(points)
+            self._checkpoints, self._start = self._checkpoint()
+        except Exception:  # of all ranks alike
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure) -> None:
+        # After an error on one rank the others may be elsewhere: then the end of the job frees it.
+        if failure[0] is None:
+            self.close()
+
+    def close(self) -> None:
+        """Free what was planned; the solutions stay."""
+        if self._world is not None:
+            self._world.close()
+        self._world = None
+        self._engines = {}
+
+    def interrupt(self) -> None:
+        """Ask the solve at work to stop after this iteration; a signal handler may call it."""
+        if self._watch is not None:
+            self._watch.interrupt()
+
+    @property
+    def checkpoint(self) -> PathLike | None:
+        """Where checkpoints go, if any are written."""
+        return None if self._checkpoints is None else self._checkpoints.path
+
+    # Planning, step by step
+
+    def _checked_output(self, output: str | PathLike | Output | None) -> Output | None:
+        if output is None:
+            return None
+        output = output if isinstance(output, Output) else Output(output)
+
+        with argument("output"):
+            self._world.on_root(lambda: require_writable(output.path))
+        if output.shards:
+            with argument("shards"):
+                self._world.on_root(lambda: require_shard_folder(output.path))
+        return output
+
+    def _on_device(self, settings: SolveSettings) -> SolveSettings:
+        if settings.device != "cuda":
+            return settings
+        return settings.with_changes(device=str(device_of_rank(self._world, settings.device)))
+
+    def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
+        """Find the local solver and bind it to the problem, on a grid of its spacing."""
+        if local_solver is None:
+            local_solver = default_local_solver(problem)
+        with argument("local_solver"):
+            if isinstance(local_solver, (str, PathLike)):
+                name = str(local_solver)
+                local_solver = self._world.on_root(lambda: find_local_solver(name))
+            self._unbound = local_solver
+            self.grid = problem.domain.grid(local_solver.spacing)
+            self._bound = self._bind(problem)
+            if isinstance(self._bound, NetworkSolver) and self.settings.certify is None:
+                self._world.on_root(lambda: require_self_test(self._bound))
+            if isinstance(self._bound, NetworkSolver) and self.settings.out_of_range == "exact":
+                self._bound = GuardedSolver(self._bound)
+
+    def _bind(self, problem: Problem) -> BoundSolver:
+        return self._world.agree(lambda: self._unbound.bind(problem, self.grid))
+
+    def _lay_out(self, window, fields: str) -> None:
+        """Choose the lattice, and lay it over the ranks."""
+        ny, nx = self.grid.shape
+        with argument(f"cells={nx}x{ny}"):
+            self.lattice = Lattice(self.grid, self._bound.subdomain)
+        if fields not in ("solution", "interface"):
+            raise ValueError(f"unknown fields {fields!r}; known: solution, interface")
+        self._fill = fields == "solution"
+        parts = {
+            "window": window is not None,
+            "shards": self._output is not None and self._output.shards,
+        }
+        for name, given in parts.items():
+            if given and not self._fill:
+                raise TypeError(
+                    f"{name}: the field is left out by fields='interface'; leave out one of them"
+                )
+        self._extent = None
+        if window is not None:
+            with argument("window"):
+                self._extent = Window.of_extent(self.grid, window)
+        self.window = self._extent or Window.whole(self.grid)
+        self._groups = Replicas(self._world, self.settings.replicas, self.settings.dims)
+        self._ranks = self._groups.ranks.fitted(self.lattice.subdomains)
+        with argument(f"cells={nx}x{ny}"):
+            require_memory(self._world, self._bytes_of_rank)
+
+    @property
+    def _bytes_of_rank(self) -> int:
+        """What a rank needs at least: four interfaces; of the field it holds a strip only."""
+        interface = 2 * math.prod(self.grid.nodes) // self.lattice.spacing
+        return 4 * interface * np.dtype(self.settings.dtype).itemsize // self._ranks.size
+
+    def _take(self, problem: Problem) -> None:
+        """Make a problem the one to solve, and check its data; plan for it what is not planned."""
+        self._rounds = Rounds(self._groups, self.lattice, self.settings, problem.problems)
+        self._require_one(problem.problems)
+        batch = self._rounds.batch
+        if batch > 1:
+            with argument(f"batch={batch}"):
+                needed = batch * self._bytes_of_rank
+                require_memory(self._world, needed, "a smaller batch")
+        with argument("boundary"):
+            self._boundaries = self._world.agree(lambda: problem.boundaries(self.grid))
+        source = self._bound.source
+        if source is None and problem.source is not None:
+            self._bound, self._engines = self._bind(problem), {}
+        elif source is not None:
+            source.update(problem)
+        self._problem = problem
+        engine = self._world.agree(lambda: self._first_engine)
+        self._world.agree(lambda: problem.check_source(self.grid, engine.block.owned_nodes()[1]))
+        self._truth = self._reference(engine)
+
+    def _require_one(self, problems: int) -> None:
+        """Check that nothing was asked for that takes one problem only."""
+        output = self._output
+        given = {
+            "until_mae": self.settings.until_mae is not None,
+            "resume=True": output is not None and output.resume,
+            "shards=True": output is not None and output.shards,
+            "fields='interface'": output is not None and not self._fill,
+        }
+        for name, is_given in given.items():
+            if is_given and problems > 1:
+                raise ValueError(
+                    f"{name} takes one problem, there are {problems}: solve them one by one"
+                )
+
+    def _engine(self, problems: int) -> Engine:
+        """Return what solves so many problems at once; besides it the one for whole batches stays."""
+        if problems not in self._engines:
+            kept = {n: e for n, e in self._engines.items() if n == self._rounds.batch}
+            engine = Engine(
+                self._ranks,
+                self.lattice,
+                self._bound,
+                self.settings,
+                problems=problems,
+                fill=self._fill,
+                window=self._extent,
+                clock=self._clock,
+            )
+            self._engines = kept | {problems: engine}
+        return self._engines[problems]
+
+    @property
+    def _first_engine(self) -> Engine:
+        """What solves this group's first batch."""
+        return self._engine(len(self._rounds.members(0)))
+
+    def _reference(self, engine: Engine):
+        """Return the true interface, if the iteration is to stop by its error."""
+        if self.settings.until_mae is None:
+            return None
+        solve = REFERENCES[self.settings.reference]
+
+        def on_root() -> np.ndarray | None:
+            return solve(self._problem, self.grid) if self._ranks.is_root else None
+
+        with argument("reference"):
+            return engine.reference(self._ranks.agree(on_root))
+
+    def _place_points(self, points: np.ndarray | None) -> None:
+        self._points = self._values_at = None
+        if points is None:
+            return
+        with argument("points"):
+            if self._problem.problems > 1 or self._output is None:
+                raise TypeError("points are written to the output file of one problem")
+            cells = on_grid(points, self.grid)
+            self._values_at = self._engine(1).plan_points(cells)
+            self._points = points
+
+    def _checkpoint(self) -> tuple[Checkpoints | None, tuple | None]:
+        """Return what keeps checkpoints, and where an earlier run stopped."""
+        if self._output is None or self._problem.problems > 1:
+            return None, None
+        checkpoints = Checkpoints(
+            str(self._output.path),
+            self._ranks,
+            self._engine(1),
+            self._problem,
+            self._boundaries[0],
+            self._bound.name,
+            self.settings,
+        )
+        if not self._output.resume:
+            return checkpoints, None
+        with argument("resume"):
+            return checkpoints, checkpoints.read()
+
+    # Solving
+
+    def __call__(
+        self,
+        problem: Problem | None = None,
+        *,
+        start: Solution | None = None,
+        progress: Progress | None = None,
+    ) -> Solution:
+        """Solve; called by all ranks together.
+
+        Parameters
+        ----------
+        problem
+            Another one of the same domain, equation and parameters, with other data; by default the
+            last one.
+        start
+            A solution by this solver of as many problems, from which the iteration starts.
+        progress
+            ``progress(fraction, note)``, called after every iteration.
+
+        Raises
+        ------
+        RuntimeError
+            If this solver has been closed.
+        ValueError
+            If the problem is of another kind, or its data are not sound; the same on all ranks.
+        """
+        if self._world is None:
+            raise RuntimeError("this Solver has been closed; make a new one")
+        if self._begun is None:
+            self._begun = time.perf_counter()
+        if problem is not None and problem is not self._problem:
+            self._require_same_kind(problem)
+            self._take(problem)
+        if start is not None and start.problem.problems != self._problem.problems:
+            raise ValueError(
+                f"start is a solution of {start.problem.problems} problems, there are "
+                f"{self._problem.problems} now"
+            )
+        self._watch = self._listener()
+        self._world.barrier()
+        setup = time.perf_counter() - self._begun
+        with self._file() or nullcontext() as file:
+            kept, results, spent = self._solve(start, progress, file)
+            report = self._report(results)
+            report["seconds"] = self._seconds(setup, spent)
+            report["parts"] = parts_of_ranks(self._world, self._clock)
+            if file is not None:
+                file.describe(report, results)
+        if self._checkpoints is not None and report["status"] != "interrupted":
+            self._checkpoints.remove()
+        self._begun = self._start = None
+        return Solution(
+            self._problem,
+            self._plan_of_solution(),
+            kept,
+            report,
+            results,
+            self._boundaries,
+            path=None if self._output is None or not self._fill else self._output.path,
+            checkpoint=self.checkpoint if report["status"] == "interrupted" else None,
+        )
+
+    def _plan_of_solution(self) -> Plan:
+        engine = self._first_engine
+        return Plan(
+            self._given_ranks,
+            self.settings,
+            self.lattice,
+            self.window,
+            engine.filling,
+            engine.block.owned_nodes()[1],
+        )
+
+    def _require_same_kind(self, problem: Problem) -> None:
+        planned = self._problem
+        if problem.domain != planned.domain or problem.operator != planned.operator:
+            raise ValueError(
+                f"this Solver was planned for {planned.equation.name} on {planned.domain} with "
+                f"{planned.parameters}; make a new one for {problem.equation.name} on "
+                f"{problem.domain} with {problem.parameters}"
+            )
+
+    def _listener(self) -> Watch:
+        if self._checkpoints is None:
+            return Watch()
+        return Watch(self._checkpoints.save, 60 * self._output.checkpoint_minutes)
+
+    def _file(self) -> SolutionOutput | None:
+        if self._output is None:
+            return None
+        return SolutionOutput(
+            str(self._output.path),
+            self._world,
+            self.lattice,
+            self._problem,
+            self._boundaries,
+            self.settings.dtype,
+            self.window,
+            self._clock,
+            shards=self._output.shards,
+        )
+
+    def _solve(
+        self, start: Solution | None, progress: Progress | None, file: SolutionOutput | None
+    ) -> tuple[list[Batch], list[Result], dict[str, float]]:
+        """Solve and write batch after batch; return what is kept, all results, and the seconds.
+
+        A signal to any rank ends the batch that its group works on; the other groups finish theirs,
+        and no group begins another.
+        """
+        rounds, kept, results = self._rounds, [], {}
+        spent = dict.fromkeys(("iterate", "estimate", "assemble"), 0.0)
+        for number in range(rounds.number):
+            if number and self._world.any(self._watch.interrupted):
+                break
+            members = rounds.members(number)
+            outcomes = []
+            if members:
+                show = progress and rounds.progress(number, self.settings.stopping, progress)
+                outcomes = self._batch(number, members, start, show, file)
+            elif file is not None and self._fill:
+                file.fields((), (slice(0, 0), slice(0, 0)))
+            if file is not None:
+                self._write_rest(file, outcomes, members)
+            for member, outcome in zip(members, outcomes, strict=True):
+                results[member] = result_of(self._ranks, outcome)
+            for name in spent:
+                spent[name] += outcomes[0].seconds[name] if outcomes else 0.0
+            if outcomes and (file is None or rounds.number == 1):
+                kept.append(Batch(members, outcomes))
+        return kept, self._gathered(results), spent
+
+    def _batch(
+        self, number: int, members: range, start: Solution | None, progress, file
+    ) -> list[Outcome]:
+        """Solve this group's problems of a round, and write their fields."""
+        engine = self._engine(len(members))
+        source = self._bound.source
+        if source is not None and len(members) < self._problem.problems:
+            source.update(self._problem.some(members))
+        begin, history = self._start or (None, None)
+        if start is not None:
+            begin = start.start(number)
+
+        return engine.solve_many(
+            self._boundaries[members.start : members.stop],
+            start=begin,
+            history=history,
+            reference=self._truth,
+            progress=progress,
+            watch=self._watch,
+            sink=file and (lambda strips: file.strips(strips, members, engine.place)),
+        )
+
+    def _own_nodes(self) -> Slices:
+        """Return the nodes of the domain that this rank speaks for, none in groups but the first."""
+        if self._groups.index:
+            return slice(0, 0), slice(0, 0)
+        return self._first_engine.block.owned_nodes()[1]
+
+    def _write_rest(
+        self, file: SolutionOutput, outcomes: Sequence[Outcome], members: range
+    ) -> None:
+        """Write what belongs to a batch besides its fields."""
+        if not self._fill:
+            file.lines(self._engine(1).movement, outcomes[0].interface)
+        if self._values_at is not None:
+            with self._clock.part("points"):
+                (values,) = self._values_at(outcomes[0].interface, self._boundaries)
+            file.points(self._points, values)
+        file.maps(outcomes, members)
+        if members.start == 0:
+            file.source(self._own_nodes())
+
+    def _gathered(self, results: dict[int, Result]) -> list[Result]:
+        """Return the results of all groups, those of problems that were not begun among them."""
+        parts = self._world.allgather(results if self._ranks.is_root else {})
+        known = {member: result for part in parts for member, result in part.items()}
+        return [known.get(member, Result()) for member in range(self._problem.problems)]
+
+    def _report(self, results: Sequence[Result]) -> dict:
+        """Return what is said of all problems, but the seconds."""
+        engine = self._first_engine
+        return (
+            merged_results(results)
+            | described_lattice(self.lattice)
+            | {
+                "ranks": self._world.size,
+                "dims": list(self._ranks.dims[::-1]),
+                "replicas": self._groups.count,
+                "batch": self._rounds.batch,
+                "peak_memory_bytes": peak_memory(self._world),
+                "local_solver": self._bound.name,
+                "pde": self._problem.equation.name,
+                "parameters": self._problem.parameters,
+                "levels": self.settings.levels,
+                "sweep": self.settings.sweep,
+                "accelerate": engine.acceleration,
+                "rtol": self.settings.rtol,
+                "certify": self.settings.certify,
+                "device": self.settings.device.partition(":")[0],
+                "dtype": self.settings.dtype,
+                "layout": str(engine.layout),
+                "fields": "solution" if self._fill else "interface",
+                "window": self._extent
+                and [list(ends) for ends in self._extent.extent(self.grid)[::-1]],
+            }
+        )
+
+    def _seconds(self, setup: float, solved: dict[str, float]) -> dict[str, float]:
+        """Return where the time of this rank has gone until now."""
+        measured = self._clock.seconds
+        write = measured.get("write", 0.0)
+        parts = {"setup": setup} | solved | {"write": write}
+        parts["assemble"] -= write
+        if "points" in measured:
+            parts["points"] = measured["points"]
+        return parts | {"total": time.perf_counter() - self._begun}
+
+
+def solve(
+    problem: Problem,
+    local_solver: str | PathLike | LocalSolver | None = None,
+    *,
+    progress: Progress | None = None,
+    **planned,
+) -> Solution:
+    """Solve a problem once; the arguments are those of `Solver` and of its call."""
+    with Solver(problem, local_solver, **planned) as solver:
+        return solver(progress=progress)
