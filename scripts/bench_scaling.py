@@ -24,10 +24,11 @@ from scaling_report import PARTS, add_rows, publish_scaling
 from serial import BATCH, local_solver
 from tables import machine
 
-from mosaicdd.cli.launch import abort_all_ranks, threads_per_rank, world
+from mosaicdd.cli.launch import world
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
+from mosaicdd.parallel.launcher import abort_all_ranks, threads_per_rank
 from mosaicdd.parallel.machine import device_of_rank
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary

@@ -6,10 +6,11 @@ import click
 import torch
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.json_line import json_line
-from mosaicdd.cli.launch import threads_per_rank, world
+from mosaicdd.cli.launch import world
 from mosaicdd.cli.show import stage
+from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.json_line import json_line
 
 
 @click.command()
@@ -48,6 +49,7 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
     from mosaicdd.local_solvers.loading import find_local_solver
     from mosaicdd.parallel.machine import device_of_rank
     from mosaicdd.planning.measure import Measurement
+    from mosaicdd.planning.presented import rates_text
     from mosaicdd.planning.rates import write_rates
     from mosaicdd.problems.equations import LAPLACE
     from mosaicdd.schwarz.settings import SolveSettings
@@ -68,23 +70,6 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
         rates = measurement(ranks, Path(path).absolute().parent, show)
     if ranks.is_root:
         write_rates(path, rates)
-        click.echo(json_line(asdict(rates)) if as_json else _for_people(asdict(rates), output))
-
-
-def _for_people(rates: dict, output: str) -> str:
-    """Say in a few lines what was measured."""
-    ranks, largest = rates["ranks"], rates["sweep"]["amounts"][-1]
-    swept, filled = (largest / rates[name]["seconds"][-1] for name in ("sweep", "fill"))
-    what = f"{rates['machine']}, {rates['local_solver']}, {rates['dtype']} on {rates['device']}"
-    lines = [
-        f"{what}, {ranks} rank{'s' * (ranks > 1)} at the same time",
-        f"{largest:.0f} subdomains per rank: {swept:.3g} swept and {filled:.3g} filled per second",
-        f"vector operations {rates['copy'] / 1e9:.1f} GB/s, file {rates['write'] / 1e6:.0f} MB/s",
-    ]
-    for name in ("within_node", "between_nodes", "gather"):
-        link = rates[name]
-        text = "not measured with these ranks"
-        if link is not None:
-            text = f"{1e6 * link['latency']:.1f} us, {link['bandwidth'] / 1e9:.2f} GB/s"
-        lines.append(f"{name.replace('_', ' ')}: {text}")
-    return "\n".join([*lines, f"wrote {output}"])
+        click.echo(
+            json_line(asdict(rates)) if as_json else f"{rates_text(asdict(rates))}\nwrote {output}"
+        )

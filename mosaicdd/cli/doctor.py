@@ -6,15 +6,16 @@ from pathlib import Path
 import click
 
 import mosaicdd
-from mosaicdd.cli.json_line import json_line
-from mosaicdd.cli.launch import (
+from mosaicdd.parallel.launcher import (
     communicator,
+    launcher,
+    launcher_rank,
     lonely_ranks,
     mpi_vendor,
     needed_pmi,
     threads_per_rank,
 )
-from mosaicdd.parallel.launcher import launcher, launcher_rank
+from mosaicdd.storage.json_line import json_line
 
 
 @click.command()
@@ -50,8 +51,8 @@ def doctor(as_json: bool) -> int:
 
 def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list:
     """Collect all findings, on rank 0."""
-    from mosaicdd.cli import findings as look
-    from mosaicdd.cli.buffer_probe import probe_device_buffers
+    from mosaicdd.parallel.buffer_probe import probe_device_buffers
+    from mosaicdd.planning import findings as look
 
     return [
         look.python(),

@@ -1,6 +1,5 @@
 """``mosaicdd generate``: draw and solve a dataset of small boundary value problems."""
 
-import json
 import time
 
 import click
@@ -9,7 +8,9 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
+from mosaicdd.cli.types import FIELD
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import GenerationSettings
 
 _SQUARE = Subdomain()
@@ -30,8 +31,8 @@ _SQUARE = Subdomain()
 @click.option(
     "--field",
     "fields",
+    type=FIELD,
     multiple=True,
-    metavar="NAME=NUMBER",
     help="Value of a parameter of the equation; may be repeated. Where none is given and the equation "
     "says how, parameters are drawn: data for a network for the whole family.",
 )
@@ -43,7 +44,7 @@ def generate(
     out: str,
     cells: int,
     size: float,
-    fields: tuple[str, ...],
+    fields: tuple[tuple[str, str], ...],
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -57,7 +58,10 @@ def generate(
 
     ranks = world()
     with bad_input():
-        given = {"subdomain": Subdomain(cells, size), "fields": tuple(map(_field, fields))}
+        given = {
+            "subdomain": Subdomain(cells, size),
+            "fields": tuple((name, float(number)) for name, number in fields),
+        }
         settings = collected(ctx, GenerationSettings, **given)
         generation = Generation(out, settings, ranks, overwrite=overwrite)
     quiet = as_json or not ranks.is_root
@@ -80,13 +84,4 @@ def generate(
         "samples_per_second": round(settings.samples / seconds, 1),
         "dataset_hash": dataset.content_hash,
     }
-    click.echo(json.dumps(figures))
-
-
-def _field(text: str) -> tuple[str, float]:
-    """Parse ``NAME=NUMBER``."""
-    name, _, value = text.partition("=")
-    try:
-        return name, float(value)
-    except ValueError:
-        raise ValueError(f"--field {text}: needs NAME=NUMBER, e.g. c=3") from None
+    click.echo(json_line(figures))

@@ -14,8 +14,7 @@ import traceback
 import click
 
 import mosaicdd
-from mosaicdd.cli.launch import abort_all_ranks, threads_per_rank
-from mosaicdd.parallel.launcher import launcher_rank
+from mosaicdd.parallel.launcher import abort_all_ranks, launcher_rank, threads_per_rank
 
 _COMMANDS = {
     "generate": "Make a dataset of small boundary value problems.",

@@ -6,10 +6,11 @@ import os
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.launch import threads_per_rank, world
+from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.train_config import network_settings, read_config
+from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.

@@ -1,8 +1,6 @@
 """What ``train`` shows: how far it is, what it reached, and what its memory would be."""
 
 import importlib.util
-import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +8,8 @@ import click
 import torch
 
 from mosaicdd.cli.show import Show
+from mosaicdd.parallel.machine import device_memory
+from mosaicdd.storage.json_line import json_line
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.training.loop import Training, TrainingResult
 from mosaicdd.training.memory_plan import MemoryLevel
@@ -53,7 +53,7 @@ def show_result(
             "parameters": result.parameters,
             "model": output if result.finished else None,
         }
-        click.echo(json.dumps(figures))
+        click.echo(json_line(figures))
     elif result.finished:
         click.echo(
             f"{output}{' (replaced)' if replaces else ''}: {result.card.network}, "
@@ -97,7 +97,7 @@ def show_plan(levels: list[MemoryLevel], device: torch.device, ranks: int, as_js
     if as_json:
         rows = [asdict(level) | {"total": level.total} for level in levels]
         figures = {"levels": rows, "device_memory": memory, "ranks": ranks, "fits": fits}
-        click.echo(json.dumps(figures))
+        click.echo(json_line(figures))
         return
     click.echo(f"{'MB per device':14}" + "".join(f"{part:>13}" for part in _PARTS))
     for level in levels:
@@ -109,10 +109,3 @@ def show_plan(levels: list[MemoryLevel], device: torch.device, ranks: int, as_js
         else "none fits: lower --micro-batch, or use --recompute or more ranks"
     )
     click.echo(f"{ranks} rank(s), {memory / _MB:.0f} MB each; {advice}")
-
-
-def device_memory(device: torch.device, ranks: int) -> int:
-    """Return the bytes of a GPU, or a rank's part of the machine's memory."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // ranks

@@ -4,7 +4,7 @@ import math
 
 import click
 
-from mosaicdd.problems.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
+from mosaicdd.problems.conditions import Condition, condition_of_spec
 
 _MOST = 2**26
 
@@ -78,29 +78,10 @@ class SideOption(click.ParamType):
         if isinstance(value, tuple):
             return value
         side, _, condition = str(value).partition("=")
-        kind, _, spec = condition.partition(":")
-        make = {
-            "dirichlet": lambda: Dirichlet(_values(spec)),
-            "neumann": lambda: Neumann(_values(spec)),
-            "robin": lambda: Robin(float(spec.partition(",")[0]), _values(spec.partition(",")[2])),
-            "periodic": Periodic,
-        }
         try:
-            return side, make[kind]()
-        except (KeyError, ValueError):
-            self.fail(
-                f"{value!r} is not of the form {self.name}, as in left=dirichlet:0; kinds: "
-                f"{', '.join(make)}",
-                param,
-                ctx,
-            )
-
-
-def _values(spec: str) -> float | str:
-    """Return a number or the text of an expression."""
-    if spec.startswith("expr:"):
-        return spec
-    return float(spec)
+            return side, condition_of_spec(condition)
+        except ValueError as error:
+            self.fail(f"{value!r} is not of the form {self.name}: {error}", param, ctx)
 
 
 SIDE = SideOption()

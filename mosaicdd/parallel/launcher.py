@@ -1,10 +1,16 @@
 """What started this process, by its environment: alone, or one of several by a launcher.
 
-It can be said before, and without, an MPI library.
+That can be said before, and without, an MPI library; and whether one sees the ranks that were started.
 """
 
 import os
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 _SIZE_VARIABLES = {
@@ -12,6 +18,7 @@ _SIZE_VARIABLES = {
     "MV2_COMM_WORLD_SIZE": "MVAPICH's mpiexec",
     "PMI_SIZE": "mpiexec",
 }
+_PMI_TYPES = {"MPICH": "pmi2", "MVAPICH": "pmi2", "Intel MPI": "pmi2", "Open MPI": "pmix"}
 # Slurm numbers the steps of srun from 0; a batch script and a shell of salloc are steps from here.
 _FIRST_STEP_WITHOUT_SRUN = 0xFFFFFFF0
 
@@ -68,3 +75,67 @@ def _number(variable: str) -> int | None:
 def under_torchrun() -> bool:
     """Return whether torchrun started this process: then its ranks are not MPI's."""
     return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def communicator() -> "MPI.Intracomm | None":
+    """Return MPI's communicator over all ranks that it sees, None without an MPI library."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError):
+        return None
+    return MPI.COMM_WORLD
+
+
+def lonely_ranks(size: int) -> str:
+    """Say, for a communicator's size, what is wrong if the launcher's ranks are alone in it.
+
+    Returns
+    -------
+    str
+        One line with the way out; empty if nothing is wrong.
+    """
+    started = launcher()
+    if size > 1 or started.ranks == 1 or started.name == "torchrun":
+        return ""
+    library, _ = mpi_vendor()
+    if started.name == "srun":
+        pmi = needed_pmi(library) or "TYPE"
+        return (
+            f"srun started {started.ranks} tasks, but {library} sees 1 rank in each: they need a PMI "
+            f"in common; use srun --mpi={pmi} (srun --mpi=list shows the types that there are)"
+        )
+    beside = Path(sys.executable).with_name("mpiexec")
+    own = beside if beside.exists() else f"the mpiexec of {library}"
+    return (
+        f"{started.name} started {started.ranks} ranks, but {library} sees 1 rank in each: the "
+        f"launcher is another MPI's; use {own}"
+    )
+
+
+def mpi_vendor() -> tuple[str, str]:
+    """Return the name and the version of the MPI library."""
+    from mpi4py import MPI
+
+    name, numbers = MPI.get_vendor()
+    return name, ".".join(map(str, numbers))
+
+
+def needed_pmi(library: str) -> str | None:
+    """Return the ``srun --mpi`` type that an MPI library speaks, if it is known."""
+    return _PMI_TYPES.get(library)
+
+
+def threads_per_rank() -> int:
+    """Return the threads of a rank: the first number of ``OMP_NUM_THREADS``, or 1 without one."""
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return max(1, int(first)) if first.isdecimal() else 1
+
+
+def abort_all_ranks() -> None:
+    """End every rank of the job now: an exception on one alone would leave the others waiting."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+        return
+    if mpi.COMM_WORLD.size > 1:
+        sys.stderr.flush()
+        mpi.COMM_WORLD.Abort(1)

@@ -135,3 +135,10 @@ def _gpus() -> tuple[tuple[str, str], ...]:
         return ()
     found = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
     return tuple((str(gpu.uuid), gpu.name) for gpu in found)
+
+
+def device_memory(device: torch.device, ranks: int) -> int:
+    """Return the bytes of a GPU, or a rank's part of the machine's memory."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // ranks

@@ -42,3 +42,33 @@ class Periodic:
 
 
 Condition = Dirichlet | Neumann | Robin | Periodic
+
+
+def condition_of_spec(text: str) -> Condition:
+    """Read a condition: ``dirichlet:SPEC``, ``neumann:SPEC``, ``robin:ALPHA,SPEC`` or ``periodic``.
+
+    A SPEC is a number or ``expr:...`` in x and y.
+
+    Raises
+    ------
+    ValueError
+        If the text is none of these.
+    """
+    kind, _, spec = text.partition(":")
+    alpha, _, rest = spec.partition(",")
+    make = {
+        "dirichlet": lambda: Dirichlet(_values(spec)),
+        "neumann": lambda: Neumann(_values(spec)),
+        "robin": lambda: Robin(float(alpha), _values(rest)),
+        "periodic": Periodic,
+    }
+    if kind not in make:
+        raise ValueError(f"unknown condition {kind!r}; as in dirichlet:0; kinds: {', '.join(make)}")
+    try:
+        return make[kind]()
+    except ValueError:
+        raise ValueError(f"{kind} needs a number or expr:..., got {spec!r}") from None
+
+
+def _values(spec: str) -> float | str:
+    return spec if spec.startswith("expr:") else float(spec)

@@ -6,10 +6,11 @@ home here.
 
 import importlib.util
 import json
-import math
 import os
 from os import PathLike
 from pathlib import Path
+
+from mosaicdd.storage.json_line import json_line
 
 
 class MetricsFile:
@@ -26,12 +27,12 @@ class MetricsFile:
         rows = []
         if kept is not None and self._path.exists():
             rows = [row for row in read_metrics(self._path) if row["step"] <= kept]
-        self._path.write_text("".join(map(_line, rows)))
+        self._path.write_text("".join(f"{json_line(row)}\n" for row in rows))
 
     def append(self, row: dict) -> None:
         """Write one row of numbers by name; what is not finite becomes null."""
         with self._path.open("a") as file:
-            file.write(_line(row))
+            file.write(f"{json_line(row)}\n")
 
 
 def read_metrics(path: str | PathLike) -> list[dict]:
@@ -43,13 +44,6 @@ def read_metrics(path: str | PathLike) -> list[dict]:
         except json.JSONDecodeError:  # the last line of a run that was killed
             continue
     return rows
-
-
-def _line(row: dict) -> str:
-    finite = {
-        k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()
-    }
-    return json.dumps(finite) + "\n"
 
 
 def require_tensorboard(folder: str | PathLike) -> Path:

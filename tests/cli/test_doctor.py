@@ -8,10 +8,10 @@ import sys
 import h5py
 import pytest
 
-from mosaicdd.cli import findings
-from mosaicdd.cli.buffer_probe import probe, verdict
+from mosaicdd.parallel.buffer_probe import probe, verdict
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
+from mosaicdd.planning import findings
 
 SUBJECTS = [
     "mosaicdd",

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from mosaicdd.cli.generate import generate
-from mosaicdd.cli.launch import threads_per_rank, world
-from mosaicdd.parallel.launcher import Launcher, launcher, launcher_rank
+from mosaicdd.cli.launch import world
+from mosaicdd.parallel.launcher import Launcher, launcher, launcher_rank, threads_per_rank
 
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")

@@ -1,6 +1,6 @@
 """Whether this MPI takes device pointers, tried in processes of their own.
 
-``python -m mosaicdd.cli.buffer_probe DEVICE`` is what they run.
+``python -m mosaicdd.parallel.buffer_probe DEVICE`` is what they run.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from mosaicdd.cli.launch import communicator
+from mosaicdd.parallel.launcher import communicator
 
 _SECONDS = 60
 # Set by launchers for their own ranks: a new MPI job must not take itself for part of an old one.
