@@ -58,7 +58,7 @@ def argument(name: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError, OSError) as error:
         if isinstance(error, OSError):
-            kind = type(error)
+            kind: type[Exception] = type(error)
         else:
             kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{name}: {error}") from error

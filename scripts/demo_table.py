@@ -49,7 +49,7 @@ def _store(path: Path, problem: StoredSolution, field: np.ndarray, seconds: floa
     with writing_solutions(path, problem.grid, [problem.boundary], "float64") as writer:
         writer.write("solution", field, (slice(None), slice(None)))
         facts = {"local_solver": "pyAMG", "pde": problem.attributes["pde"], "status": "reference"}
-        writer.describe(facts | {"seconds": {"iterate": seconds}}, {"update": []})
+        writer.describe(facts | {"seconds": {"iterate": seconds}}, [{"update": []}])
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.reference import own_equation_option, reference_option, waiting
 from mosaicdd.report.comparison import Comparison, compare_all
-from mosaicdd.report.comparison import compare as compare_one
-from mosaicdd.storage.json_line import json_line
 from mosaicdd.storage.solution_file import read_solution, read_solutions
 
 
@@ -32,10 +30,8 @@ def compare(solution_file: str, reference: str, problem: int | None, as_json: bo
         solution = read_solution(solution_file, problem or 0)
         problems = solution.problems if problem is None else 1
         with waiting(reference, solution, problems, quiet=as_json) as method:
-            if problems == 1:
-                comparison = compare_one(solution, method)
-            else:
-                comparison = compare_all(read_solutions(solution_file), method)
+            solutions = read_solutions(solution_file) if problem is None else [solution]
+            comparison = compare_all(solutions, method)
     report = _report(comparison, method)
     click.echo(json_line(report) if as_json else _for_people(report))
 

@@ -28,9 +28,9 @@ Without ranks there is one block, the whole lattice.
 
 from dataclasses import dataclass
 
+from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.lattice import Lattice
 
-Slices = tuple[slice, slice]
 Piece = tuple[int, Slices]
 """A part of the interface: which family of lines (the axis they are constant in), which part."""
 
@@ -70,34 +70,34 @@ class Block:
     @property
     def first(self) -> tuple[int, int]:
         """First lattice line of the region per axis."""
-        return tuple(max(a - self.halo, 0) for a in self.start)
+        return pair(max(a - self.halo, 0) for a in self.start)
 
     @property
     def last(self) -> tuple[int, int]:
         """Last lattice line of the region per axis."""
         ends = zip(self.stop, self.lattice.cells, strict=True)
-        return tuple(min(b - 1 + self.halo, k) for b, k in ends)
+        return pair(min(b - 1 + self.halo, k) for b, k in ends)
 
     @property
     def subdomains(self) -> tuple[int, int]:
         """Owned subdomains per axis."""
-        return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
+        return pair(b - a for a, b in zip(self.start, self.stop, strict=True))
 
     @property
     def region_subdomains(self) -> tuple[int, int]:
         """Subdomains per axis whose perimeters lie in the region."""
-        return tuple(b - a - 1 for a, b in zip(self.first, self.last, strict=True))
+        return pair(b - a - 1 for a, b in zip(self.first, self.last, strict=True))
 
     @property
     def cells(self) -> tuple[int, int]:
         """Grid cells of the region per axis."""
         s = self.lattice.spacing
-        return tuple((b - a) * s for a, b in zip(self.first, self.last, strict=True))
+        return pair((b - a) * s for a, b in zip(self.first, self.last, strict=True))
 
     @property
     def origin(self) -> tuple[int, int]:
         """Grid node at the lower-left corner of the region."""
-        return tuple(a * self.lattice.spacing for a in self.first)
+        return pair(a * self.lattice.spacing for a in self.first)
 
     def at_edge(self, axis: int) -> tuple[bool, bool]:
         """Say whether the region touches the domain's edge at the low and high end of an axis."""
@@ -117,7 +117,7 @@ class Block:
         return self._subdomains_between(low, [max(a, b) for a, b in zip(low, high, strict=True)])
 
     def _subdomains_between(self, start: list[int], stop: list[int]) -> Slices:
-        return tuple(
+        return pair(
             slice(a - first - 1, b - first - 1)
             for a, b, first in zip(start, stop, self.first, strict=True)
         )
@@ -146,7 +146,7 @@ class Block:
     def inner(self, axis: int) -> Slices:
         """Return the part of the lines constant in ``axis`` that is not on the domain's edge."""
         sides = (self.at_edge(axis), self.at_edge(1 - axis))
-        return tuple(
+        return pair(
             slice(int(low), count - int(high))
             for (low, high), count in zip(sides, self.line_shape(axis), strict=True)
         )
@@ -184,4 +184,4 @@ class Block:
             first, end = cells.start * s, cells.stop * s + (1 if high else 0)
             local.append(slice(first, end))
             whole.append(slice(self.origin[axis] + first, self.origin[axis] + end))
-        return tuple(local), tuple(whole)
+        return pair(local), pair(whole)

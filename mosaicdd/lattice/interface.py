@@ -13,6 +13,7 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.tensors import Tensors
 
 
 class Interface:
@@ -49,15 +50,18 @@ class Interface:
             )
         )
 
+    @property
+    def tensors(self) -> Tensors:
+        """Device and type of the values."""
+        return {"device": self.flat.device, "dtype": self.flat.dtype}
+
     def like(self, flat: torch.Tensor | None = None) -> "Interface":
         """Return another interface of the same block and problems, by default of zeros."""
-        kind = {"device": self.flat.device, "dtype": self.flat.dtype}
-        return Interface(self.block, problems=self.problems, flat=flat, **kind)
+        return Interface(self.block, problems=self.problems, flat=flat, **self.tensors)
 
     def part(self, block: Block) -> "Interface":
         """Return a copy of the values in the region of a block within this one."""
-        kind = {"device": self.flat.device, "dtype": self.flat.dtype}
-        part = Interface(block, problems=self.problems, **kind)
+        part = Interface(block, problems=self.problems, **self.tensors)
         for axis, (own, lines) in enumerate(zip(part.lines, self.lines, strict=True)):
             across = block.first[axis] - self.block.first[axis]
             along = block.origin[1 - axis] - self.block.origin[1 - axis]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 
@@ -56,12 +57,12 @@ class Lattice:
     @property
     def cells(self) -> tuple[int, int]:
         """Lattice cells per axis, ``(K_y, K_x)``."""
-        return tuple(cells // self.spacing for cells in self.grid.shape)
+        return pair(cells // self.spacing for cells in self.grid.shape)
 
     @property
     def subdomains(self) -> tuple[int, int]:
         """Subdomains, that is lattice nodes inside the domain, per axis."""
-        return tuple(cells - 1 for cells in self.cells)
+        return pair(cells - 1 for cells in self.cells)
 
     def line_shape(self, axis: int) -> tuple[int, int]:
         """Shape of all lines constant in ``axis``: lattice lines, grid nodes along each."""

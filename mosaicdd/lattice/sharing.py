@@ -21,7 +21,7 @@ from mosaicdd.lattice.block import Block, Piece
 Direction = tuple[int, int]
 
 DIRECTIONS: tuple[Direction, ...] = tuple(
-    d for d in itertools.product((-1, 0, 1), repeat=2) if d != (0, 0)
+    (dy, dx) for dy, dx in itertools.product((-1, 0, 1), repeat=2) if (dy, dx) != (0, 0)
 )
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 
-Batch = tuple[slice, slice]
+Batch = Slices
 
 # The sides of a perimeter, counter-clockwise: the axis in which the side is constant, its distance
 # in lattice lines from the lower-left corner, and whether it is run through backwards.
@@ -44,7 +45,7 @@ def batches(part: Batch, largest: int, step: int = 1) -> Iterator[Batch]:
         rows = every[0][row : row + down]
         for column in range(0, len(every[1]), across):
             columns = every[1][column : column + across]
-            yield tuple(slice(part[0], part[-1] + 1, step) for part in (rows, columns))
+            yield pair(slice(part[0], part[-1] + 1, step) for part in (rows, columns))
 
 
 class Transfer:

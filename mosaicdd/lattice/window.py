@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from mosaicdd.lattice.block import Block, Slices
+from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
 _ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
@@ -50,17 +51,17 @@ class Window:
                 )
             start.append(first)
             stop.append(last + 1)
-        return cls(tuple(start), tuple(stop))
+        return cls(pair(start), pair(stop))
 
     @property
     def shape(self) -> tuple[int, int]:
         """Nodes per axis."""
-        return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
+        return pair(b - a for a, b in zip(self.start, self.stop, strict=True))
 
     @property
     def place(self) -> Slices:
         """The nodes as slices of the whole field."""
-        return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
+        return pair(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
 
     def extent(self, grid: Grid) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, (y, x), in domain coordinates."""
@@ -73,11 +74,11 @@ class Window:
         stops = [min(b, part.stop) for b, part in zip(self.stop, place, strict=True)]
         if any(a >= b for a, b in zip(starts, stops, strict=True)):
             return slice(0, 0), slice(0, 0)
-        return tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
+        return pair(slice(a, b) for a, b in zip(starts, stops, strict=True))
 
     def within(self, place: Slices) -> Slices:
         """Return where a place in the whole field lies in that of the window."""
-        return tuple(
+        return pair(
             slice(part.start - a, part.stop - a) for part, a in zip(place, self.start, strict=True)
         )
 
@@ -93,4 +94,4 @@ class Window:
             last = min((nodes.stop - 1) // s, block.stop[axis] - 1)
             start.append(min(first, block.stop[axis] - 1))
             stop.append(max(last, start[-1]) + 1)
-        return Block(block.lattice, tuple(start), tuple(stop), block.halo)
+        return Block(block.lattice, pair(start), pair(stop), block.halo)

@@ -4,9 +4,10 @@ Ranks make their parts while they send them, and the root takes one of each in t
 more than the part at hand, and all work side by side.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mosaicdd.parallel.ranks import Ranks
 
@@ -16,7 +17,11 @@ Part = tuple[np.ndarray, tuple[slice, ...]]
 
 
 def collect(
-    ranks: Ranks, parts: Iterable[Part], dtype, axes: int, sink: Callable | None = None
+    ranks: Ranks,
+    parts: Iterable[Part],
+    dtype: DTypeLike,
+    axes: int,
+    sink: Callable[[np.ndarray, tuple[slice, ...]], None],
 ) -> None:
     """Hand every rank's parts to the root; called by all ranks.
 
@@ -47,7 +52,7 @@ def collect(
                 sink(*part)
 
 
-def _received(ranks: Ranks, rank: int, dtype, axes: int) -> Iterable[Part]:
+def _received(ranks: Ranks, rank: int, dtype: DTypeLike, axes: int) -> Iterator[Part]:
     """Yield the parts that a rank sends, in one buffer."""
     header = np.empty(1 + 2 * axes, np.int64)
     buffer = np.empty(0, dtype)

@@ -8,12 +8,17 @@ rank may compute what they do not touch.
 
 import weakref
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.sharing import DIRECTIONS, Direction
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.tensors import Tensors
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 Part = tuple[int, tuple[slice, slice]]
 """Which of the arrays, and which part of its last two axes."""
@@ -48,9 +53,11 @@ class HaloExchange:
         dtype: torch.dtype | None = None,
         buffers: str = "host",
     ):
-        self._outgoing, self._incoming, self._requests = [], [], []
+        self._outgoing: list[_Message] = []
+        self._incoming: list[_Message] = []
+        self._requests: list[MPI.Prequest] = []
         self._travelling: Sequence[torch.Tensor] | None = None
-        kind = {"dtype": dtype or arrays[0].dtype, "device": arrays[0].device, "buffers": buffers}
+        tensors: Tensors = {"device": arrays[0].device, "dtype": dtype or arrays[0].dtype}
         for tag, direction in enumerate(DIRECTIONS):
             rank = ranks.neighbour(direction)
             if rank is None:
@@ -61,7 +68,7 @@ class HaloExchange:
                 (received(direction), self._incoming, ranks.comm.Recv_init, opposite),
             ):
                 if parts:
-                    message = _Message(parts, arrays, **kind)
+                    message = _Message(parts, arrays, **tensors, buffers=buffers)
                     messages.append(message)
                     self._requests.append(initialise(message.for_mpi(), rank, label))
         # Also when nobody closes it: a request that is not freed keeps its communicator.
@@ -102,7 +109,7 @@ class HaloExchange:
         self._free()
 
 
-def _free(requests: list) -> None:
+def _free(requests: "list[MPI.Prequest]") -> None:
     """Free requests that are not on their way."""
     while requests:
         requests.pop().Free()

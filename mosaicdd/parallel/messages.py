@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.parallel.machine import beside
 from mosaicdd.parallel.ranks import Ranks
 
@@ -34,7 +35,7 @@ def measure_links(
     within = ranks.bcast(beside(ranks))
     without = [rank for rank in range(ranks.size) if rank not in within]
     partners = (next((rank for rank in within if rank), None), next(iter(without), None))
-    return tuple(None if rank is None else _link(ranks, rank) for rank in partners)
+    return pair(None if rank is None else _link(ranks, rank) for rank in partners)
 
 
 def measure_gather(ranks: Ranks) -> tuple[float, float]:

@@ -42,8 +42,8 @@ class NodeGather:
     ):
         self._ranks = ranks
         alone = ranks.size == 1
-        kind = {"dtype": torch.float64, "device": device if alone else None}
-        self.nodes = torch.empty(problems, size, **kind)
+        where = device if alone else None
+        self.nodes = torch.empty(problems, size, dtype=torch.float64, device=where)
         if alone:
             return
         lengths = [problems * len(one) + sums for one in places]

@@ -9,7 +9,7 @@ import copy
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class Ranks:
         if comm is None:
             comm = cls.alone()
         if isinstance(comm, Ranks):
-            given = comm.dims if comm._dims_are_given else None
+            given: Sequence[int] | None = comm.dims if comm._dims_are_given else None
         elif not comm:
             raise ValueError("this rank is not in the communicator, which is MPI.COMM_NULL here")
         elif not hasattr(comm, "Create_cart"):
@@ -90,16 +90,15 @@ class Ranks:
                 f"{type(comm).__name__}"
             )
         else:
-            axes = getattr(comm, "dims", ())  # of a Cartesian communicator
-            given = tuple(axes) if len(axes) == 2 else None
-        dims = given if dims is None else tuple(dims)
-        _require_dims(dims, comm.size)
+            axes = tuple(getattr(comm, "dims", ()))  # of a Cartesian communicator
+            given = axes if len(axes) == 2 else None
+        wanted = _fitting(given if dims is None else dims, comm.size)
         if isinstance(comm, Ranks):
-            life = _Life(comm.comm, owned=False)
+            life = _Life(comm._life.comm, owned=False)
             comm.keep(life)
-            return cls(life, dims)
+            return cls(life, wanted)
         several = comm.size > 1
-        return cls(_Life(comm.Dup() if several else _Alone(), owned=several), dims)
+        return cls(_Life(comm.Dup() if several else _Alone(), owned=several), wanted)
 
     def _place(self, dims: Dims) -> None:
         self.dims = dims
@@ -129,15 +128,20 @@ class Ranks:
         return fitted
 
     @property
-    def comm(self) -> "MPI.Intracomm | _Alone":
-        """The communicator, for messages between ranks.
+    def comm(self) -> "MPI.Comm":
+        """The communicator, for messages between several ranks.
 
         Raises
         ------
         RuntimeError
-            If the ranks have been closed.
+            If the ranks have been closed, or there is only this one.
         """
-        return self._life.comm
+        comm = self._life.comm
+        if isinstance(comm, _Alone):
+            raise RuntimeError(  # noqa: TRY004 - nothing was given that has a wrong type
+                "a single rank has nobody to send to, and no communicator"
+            )
+        return comm
 
     def close(self) -> None:
         """Free what was made through these ranks, and their communicator if it was."""
@@ -151,7 +155,7 @@ class Ranks:
         if failure[0] is None:
             self.close()
 
-    def keep(self, made) -> None:
+    def keep(self, made: "Closable") -> None:
         """Let ``made.close()`` be called when the ranks are closed, if it is still in use then."""
         self._life.made[made] = None
 
@@ -178,8 +182,8 @@ class Ranks:
         """
         require_fitting(self.dims, counts)
         coords = self.coords if rank is None else self._coords_of(rank)
-        shares = map(share, counts, self.dims, coords)
-        return tuple(zip(*shares, strict=True))
+        start, stop = zip(*map(share, counts, self.dims, coords), strict=True)
+        return start, stop
 
     def neighbour(self, direction: Dims) -> int | None:
         """Return the rank in a direction ``(dy, dx)``, or None beyond the edge."""
@@ -190,7 +194,7 @@ class Ranks:
     def sum(self, values: np.ndarray) -> np.ndarray:
         """Add up a small float64 array over all ranks; NaN anywhere is NaN everywhere."""
         total = np.empty_like(values)
-        self.comm.Allreduce(values, total)
+        self._life.comm.Allreduce(values, total)
         return total
 
     def any(self, here: bool) -> bool:
@@ -203,23 +207,23 @@ class Ranks:
 
     def allgather(self, value) -> list:
         """Return the values of all ranks, small objects, in their order."""
-        return self.comm.allgather(value)
+        return self._life.comm.allgather(value)
 
     def gather(self, value) -> list | None:
         """Return the values of all ranks on the root, None on the others."""
-        return self.comm.gather(value)
+        return self._life.comm.gather(value)
 
     def bcast(self, value):
         """Return the root's value, a small object."""
-        return self.comm.bcast(value)
+        return self._life.comm.bcast(value)
 
     def barrier(self) -> None:
         """Wait for all ranks."""
-        self.comm.Barrier()
+        self._life.comm.Barrier()
 
     def on_root(self, function: Callable):
         """Call a function on the root and return its (small) result, or raise its error, on all."""
-        outcome = None
+        outcome: tuple[Any, Exception | None] | None = None
         if self.is_root:
             try:
                 outcome = function(), None
@@ -254,16 +258,27 @@ def agreed(function: Callable, allgather: Callable[[object], Sequence]):
     return result
 
 
+class Closable(Protocol):
+    """What is freed when the ranks are."""
+
+    def close(self) -> None:
+        """Free it; a second time nothing is done."""
+        ...
+
+
 class _Life:
     """A communicator and what was made through it, until it is closed."""
 
-    def __init__(self, comm: "MPI.Intracomm | _Alone", *, owned: bool):
-        self._comm, self._owned = comm, owned
-        self.made = weakref.WeakKeyDictionary()  # in order: communicators are freed together
+    def __init__(self, comm: "MPI.Comm | _Alone", *, owned: bool):
+        self._comm: MPI.Comm | _Alone | None = comm
+        self._owned = owned
+        self.made: weakref.WeakKeyDictionary[Closable, None] = (
+            weakref.WeakKeyDictionary()  # in order: communicators are freed together
+        )
         self.parts: list[_Life] = []
 
     @property
-    def comm(self) -> "MPI.Intracomm | _Alone":
+    def comm(self) -> "MPI.Comm | _Alone":
         if self._comm is None:
             raise RuntimeError("these ranks have been closed; make new ones by Ranks.of")
         return self._comm
@@ -273,7 +288,7 @@ class _Life:
             made.close()
         for part in self.parts:
             part.close()
-        if self._owned and self._comm is not None:
+        if self._owned and self._comm is not None and not isinstance(self._comm, _Alone):
             self._comm.Free()
         self._comm = None
 
@@ -301,9 +316,12 @@ class _Alone:
     allgather = gather
 
 
-def _require_dims(dims: Dims | None, size: int) -> None:
+def _fitting(dims: Sequence[int] | None, size: int) -> Dims | None:
+    """Return dims, if any are given, as a pair that multiplies to the number of ranks."""
     if dims is None:
-        return
+        return None
     if len(dims) != 2 or min(dims) < 1 or math.prod(dims) != size:
         text = "x".join(map(str, dims[::-1]))
         raise ValueError(f"dims {text} need {math.prod(dims)} ranks, there are {size}")
+    rows, columns = dims
+    return rows, columns

@@ -81,7 +81,7 @@ class Expression:
 
     def _check(self, node: ast.AST) -> None:
         match node:
-            case ast.Constant(value=value) if type(value) in (int, float):
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 if abs(value) > 1e300:
                     self._refuse("a number above 1e300")
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _ARITY:
@@ -118,7 +118,7 @@ class Expression:
 
     def _evaluate(self, node: ast.AST, values: dict):
         match node:
-            case ast.Constant(value=value):
+            case ast.Constant(value=int() | float() as value):
                 return np.float64(value)
             case ast.Name(id=name) if name in values:
                 return values[name]

@@ -61,7 +61,7 @@ class MultigridSolver:
             return u
         # The solver tests a residual that it updates; a second round closes the gap to the true one.
         for _ in range(3):
-            steps = []
+            steps: list[float] = []
             u = self._hierarchy.solve(
                 b,
                 x0=u,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.fft
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.multigrid import MultigridSolver
@@ -99,7 +100,7 @@ def _solved(
     """Return the field of one problem, its inner nodes solved for."""
     grid = grid or problem.domain.grid()
     field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
-    source = problem.source_at(grid, tuple(slice(0, nodes) for nodes in grid.nodes))
+    source = problem.source_at(grid, pair(slice(0, nodes) for nodes in grid.nodes))
     system = DirichletSystem(problem.operator, grid)
     b = system.right_hand_side(field, None if source is None else source[number % len(source)])
     field[1:-1, 1:-1] = solve(system, b).reshape(field[1:-1, 1:-1].shape)

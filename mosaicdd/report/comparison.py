@@ -83,8 +83,10 @@ def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Compari
 
 
 def compare_all(solutions: Iterable[StoredSolution], reference: Reference = "pyamg") -> Comparison:
-    """Compare the solutions of several problems, solved together; errors are over all their nodes."""
+    """Compare the solutions of problems that were solved together; errors are over all their nodes."""
     each = tuple(compare(solution, reference) for solution in solutions)
+    if len(each) == 1:
+        return each[0]
     return Comparison(
         reference=each[0].reference,
         mae=float(np.mean([one.mae for one in each])),

@@ -5,12 +5,12 @@ import html
 import io
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mosaicdd.report.comparison import Comparison, Reference, compare_all, reference_field
-from mosaicdd.report.comparison import compare as compare_one
 from mosaicdd.storage.solution_file import StoredSolution, read_solution, read_solutions
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ class Presented:
 
         Of several problems, errors are those over the nodes of all of them.
         """
-        each = self.each()
-        return compare_one(each[0], reference) if len(each) == 1 else compare_all(each, reference)
+        return compare_all(self.each(), reference)
 
     def plot(
         self,
@@ -59,15 +58,11 @@ class Presented:
         ModuleNotFoundError
             If matplotlib is not installed.
         """
-        try:
-            from mosaicdd.report.figures import figure, save_figure
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(_missing("plot", error.name, "mosaicdd[plot]")) from error
         solution = self.each()[number]
         against = () if reference is None else reference_field(reference, solution)
-        drawing = figure(solution, *against)
+        drawing = _figures().figure(solution, *against)
         if path is not None:
-            save_figure(drawing, Path(path))
+            _figures().save_figure(drawing, Path(path))
         return drawing
 
     def to_xarray(self) -> "xarray.DataArray":
@@ -122,11 +117,11 @@ class Presented:
     def _picture(self) -> str:
         """Return the figure as an image, nothing without matplotlib."""
         try:
-            drawing = self.plot()
+            drawing = _figures().figure(self.each()[0], dpi=_DPI)
         except ModuleNotFoundError:
             return ""
         image = io.BytesIO()
-        drawing.savefig(image, format="png", dpi=_DPI)
+        drawing.savefig(image, format="png")
         text = base64.b64encode(image.getvalue()).decode()
         return f"<img alt='solution' src='data:image/png;base64,{text}'>"
 
@@ -150,6 +145,15 @@ def open_solution(path: str | PathLike, number: int = 0) -> OpenedSolution:
     return OpenedSolution(**vars(read_solution(path, number)))
 
 
+def _figures() -> ModuleType:
+    """Return the module that draws, which takes a second to import."""
+    try:
+        from mosaicdd.report import figures
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(_missing("plot", error.name, "mosaicdd[plot]")) from error
+    return figures
+
+
 def _missing(method: str, module: str | None, package: str) -> str:
     return f"{method} needs {module}, which is not installed: pip install '{package}'"
 
@@ -157,6 +161,5 @@ def _missing(method: str, module: str | None, package: str) -> str:
 def compare(solution: Presented | str | PathLike, reference: Reference = "pyamg") -> Comparison:
     """Compare a solution, or that of a file, with a reference (`Presented.compare`)."""
     if isinstance(solution, (str, PathLike)):
-        each = list(read_solutions(solution))
-        return compare_one(each[0], reference) if len(each) == 1 else compare_all(each, reference)
+        return compare_all(read_solutions(solution), reference)
     return solution.compare(reference)

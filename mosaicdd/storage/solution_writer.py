@@ -74,7 +74,7 @@ class SolutionWriter(ArrayWriter):
     def describe(
         self,
         attributes: dict,
-        histories: Mapping[str, Sequence[float]] | Sequence[Mapping[str, Sequence[float]]],
+        histories: Sequence[Mapping[str, Sequence[float]]],
         results: Mapping[str, Sequence] | None = None,
     ) -> None:
         """Write what is known of the solve.
@@ -84,14 +84,14 @@ class SolutionWriter(ArrayWriter):
         attributes
             Of all problems together; containers and None become JSON texts.
         histories
-            Numbers per iteration, by name; of several problems one such mapping for each.
+            Of each problem, numbers per iteration by name.
         results
             What differs between several problems, by name: a text or number for each; None becomes
             NaN.
         """
         write_attributes(self._file, attributes)
         if self._problems == 1:
-            self.history(histories if isinstance(histories, Mapping) else histories[0])
+            self.history(histories[0])
             return
         longest = max(len(values) for history in histories for values in history.values())
         for name in histories[0]:

@@ -164,7 +164,7 @@ def test_an_equation_of_ones_own_is_given_by_its_file(mosaicdd, strict_json, tmp
         tmp_path / "out.h5", grid, [Boundary.of_field(field)], "float64"
     ) as writer:
         writer.write("solution", field, (slice(None), slice(None)))
-        writer.describe({"pde": "my-own"}, {"update": []})
+        writer.describe({"pde": "my-own"}, [{"update": []}])
     arguments = ("compare", tmp_path / "out.h5", "--reference", "auto", "--json")
     assert "unknown pde 'my-own'" in mosaicdd(*arguments).err
     report = strict_json(mosaicdd(*arguments, "--pde", f"{own}:OWN").out)

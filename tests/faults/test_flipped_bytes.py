@@ -29,7 +29,7 @@ def write_solution(path):
         writer.write("solution", field[20:], (slice(20, None), slice(None)))
         writer.create("outside_training_range", (3, 4), "uint8")
         writer.write("outside_training_range", np.ones((1, 2)), (slice(1, 2), slice(1, 3)))
-        writer.describe({"status": "converged_rtol", "seconds": {"iterate": 1.5}}, HISTORY)
+        writer.describe({"status": "converged_rtol", "seconds": {"iterate": 1.5}}, [HISTORY])
 
 
 def write_checkpoint(path):

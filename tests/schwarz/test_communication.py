@@ -50,7 +50,7 @@ def observed(make_lattice, make_solver, make_ranks, problem, monkeypatch):
         boundary, _ = problem(lattice)
         settings = {"rtol": 0.0, "max_iterations": iterations} | settings
         solver = make_solver(lattice, ranks=ranks, **settings)
-        monkeypatch.setattr(type(ranks), "comm", Counting(ranks.comm))
+        monkeypatch.setattr(type(ranks._life), "comm", Counting(ranks.comm))
         seen = []
         Counting.collectives = 0
 

@@ -33,7 +33,7 @@ def write(path, run="0a", field=FIELD, places=PLACES, window=None):
     with writing_solutions(
         path, GRID, boundaries, "float64", window=window, shards=shards
     ) as writer:
-        writer.describe({"status": "converged_rtol"}, {"update": [1.0]})
+        writer.describe({"status": "converged_rtol"}, [{"update": [1.0]}])
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_new_file_replaces_the_shards_of_the_one_before(path):
 
 def test_a_file_without_shards_replaces_those_before_too(path):
     with writing_solutions(path, GRID, [Boundary.of_field(FIELD)], "float64") as writer:
-        writer.describe({}, {"update": []})
+        writer.describe({}, [{"update": []}])
     assert not shard_folder(path).exists()
 
 

@@ -38,7 +38,7 @@ def write(path, dtype="float64"):
         for rows in (slice(0, 2), slice(2, 5)):
             for columns in (slice(0, 4), slice(4, 7)):
                 writer.write("solution", FIELD[rows, columns], (rows, columns))
-        writer.describe(ATTRIBUTES, HISTORY)
+        writer.describe(ATTRIBUTES, [HISTORY])
 
 
 @pytest.fixture

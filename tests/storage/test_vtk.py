@@ -31,7 +31,7 @@ def write(path, grid, field, *, window=None, shards=0, dtype="float64"):
     with writing_solutions(path, grid, [boundary], dtype, window=window, shards=parts) as writer:
         if not shards:
             writer.write("solution", field, EVERYTHING)
-        writer.describe({}, {"update": []})
+        writer.describe({}, [{"update": []}])
 
 
 def read(path):

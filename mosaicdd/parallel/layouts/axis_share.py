@@ -48,7 +48,9 @@ class AxisShare:
 
     def cut(self, segments: Sequence[Segment]) -> "AxisShare":
         """Return what is left when only segments of the local array are kept, one after another."""
-        held, owned, offset = [], [], 0
+        held: list[Run] = []
+        owned: list[Run] = []
+        offset = 0
         for segment in segments:
             held += _window(self.held, segment, offset)
             if segment.owned:

@@ -10,7 +10,7 @@ from torch.distributed import tensor as dtensor
 from torch.distributed.device_mesh import init_device_mesh
 
 from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Merge, Placement, Segment
+from mosaicdd.parallel.layouts.placements import Merge, Placement, Segment, is_cut
 from mosaicdd.parallel.layouts.redistribution import redistribute
 from mosaicdd.parallel.ranks import Ranks
 
@@ -48,7 +48,7 @@ def to_dtensor(array: np.ndarray, layout: Layout, ranks: Ranks) -> dtensor.DTens
         On all ranks, if the array of one does not fit the layout.
     """
     ranks.agree(lambda: _require_process_group(ranks))
-    target = Layout(layout.shape, layout.mesh, [_known_to_torch(p) for p in layout.placements])
+    target = Layout(layout.shape, layout.mesh, tuple(map(_known_to_torch, layout.placements)))
     whole = torch.empty(target.shape, device="meta")
     return dtensor.DTensor.from_local(
         torch.from_numpy(redistribute(array, layout, target, ranks)),
@@ -61,11 +61,11 @@ def to_dtensor(array: np.ndarray, layout: Layout, ranks: Ranks) -> dtensor.DTens
 
 
 def _known_to_torch(placement: Placement) -> Placement:
-    return Chunk(placement.axis) if placement.merge is Merge.OWNER else placement
+    return Chunk(placement.axis) if is_cut(placement) else placement
 
 
 def _of_torch(placement: Placement) -> dtensor.Placement:
-    if placement.merge is Merge.OWNER:
+    if is_cut(placement):
         return dtensor.Shard(placement.axis)
     return dtensor.Replicate() if placement.merge is Merge.ANY else dtensor.Partial("sum")
 

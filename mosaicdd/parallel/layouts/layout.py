@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mosaicdd.parallel.layouts.axis_share import AxisShare, Run
-from mosaicdd.parallel.layouts.placements import Merge, Placement
+from mosaicdd.parallel.layouts.placements import Cut, Merge, Placement, Segment, is_cut
 
 Slices = tuple[slice, ...]
 
@@ -66,7 +66,7 @@ class Layout:
         if not self.shape or min(self.shape) < 0:
             raise ValueError(f"an array in a layout needs an axis, and sizes >= 0: {self.shape}")
         for placement in self.placements:
-            if placement.merge is Merge.OWNER and not 0 <= placement.axis < len(self.shape):
+            if is_cut(placement) and not 0 <= placement.axis < len(self.shape):
                 raise ValueError(
                     f"{placement}: an array of shape {self.shape} has axes 0 to "
                     f"{len(self.shape) - 1}"
@@ -191,9 +191,11 @@ class Window:
         return boxes([share.held for share in self.shares[rank]])
 
 
-def _split(placement: Placement, shares: tuple[AxisShare, ...], parts: int):
+def _split(
+    placement: Placement, shares: tuple[AxisShare, ...], parts: int
+) -> list[tuple[AxisShare, ...]]:
     """Return the shares of each coordinate of a mesh axis, from those that it is given."""
-    if placement.merge is not Merge.OWNER:
+    if not is_cut(placement):
         return [shares] * parts
     axis = placement.axis
     split = placement.split(shares[axis].length, parts)
@@ -201,7 +203,9 @@ def _split(placement: Placement, shares: tuple[AxisShare, ...], parts: int):
     return [(*shares[:axis], shares[axis].cut(part), *shares[axis + 1 :]) for part in split]
 
 
-def _require_one_owner(placement: Placement, split: Sequence, length: int, parts: int) -> None:
+def _require_one_owner(
+    placement: Cut, split: Sequence[Sequence[Segment]], length: int, parts: int
+) -> None:
     segments = sorted(segment for part in split for segment in part if segment.start < segment.stop)
     ends = [0, *(segment.stop for segment in segments if segment.owned)]
     starts = [*(segment.start for segment in segments if segment.owned), length]

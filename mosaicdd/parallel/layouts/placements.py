@@ -1,8 +1,8 @@
 """Placements: how one axis of the process mesh splits an array, and how its parts merge again.
 
 A `Layout` reads its placements from left to right. Each splits the local array that those before it
-have left, among the coordinates of its mesh axis. The set is open: whatever satisfies `Placement`
-is one, for example
+have left, among the coordinates of its mesh axis. The set is open: whatever satisfies `Cut` is
+one, for example
 
 ```
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, TypeGuard
 
 from mosaicdd.parallel.partition import share
 
@@ -47,18 +47,22 @@ class Segment(NamedTuple):
 
 
 class Placement(Protocol):
-    """What a `Layout` asks of a placement, a hashable value.
+    """What a `Layout` asks of a placement, a hashable value; one with ``OWNER`` is a `Cut`."""
+
+    merge: ClassVar[Merge]
+
+
+class Cut(Placement, Protocol):
+    """What is asked of a placement with ``OWNER``, too.
 
     Parameters
     ----------
-    merge
-        With ``ANY`` and ``SUM`` nothing is cut, and nothing else is asked.
     axis
-        The array axis that is cut, with ``OWNER``.
+        The array axis that is cut.
     """
 
-    merge: ClassVar[Merge]
-    axis: int
+    @property
+    def axis(self) -> int: ...  # noqa: D102 - said above
 
     def split(self, length: int, parts: int) -> Sequence[Sequence[Segment]]:
         """Return what each coordinate holds of an axis, in the order of its local array.
@@ -66,6 +70,12 @@ class Placement(Protocol):
         Over all coordinates, the owned segments must hold every item once. A copy is written by a
         redistribution, never read: its owner is asked.
         """
+        ...
+
+
+def is_cut(placement: Placement) -> TypeGuard[Cut]:
+    """Say whether a placement cuts an axis, so that every item has one owner."""
+    return placement.merge is Merge.OWNER
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ a file.
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mosaicdd.parallel.layouts.layout import Layout, Window
 from mosaicdd.parallel.layouts.placements import On
@@ -18,7 +19,7 @@ def rows_to_root(
     array: np.ndarray,
     layout: Layout,
     ranks: Ranks,
-    sink: Callable[[np.ndarray, slice], None] | None,
+    sink: Callable[[np.ndarray, slice], None],
     *,
     rows: int,
 ) -> None:
@@ -44,7 +45,7 @@ def rows_from_root(
     source: Callable[[slice], np.ndarray] | None,
     layout: Layout,
     ranks: Ranks,
-    dtype,
+    dtype: DTypeLike,
     *,
     rows: int,
 ) -> np.ndarray:
@@ -53,20 +54,23 @@ def rows_from_root(
     Parameters
     ----------
     source
-        ``source(place)``, called on rank 0 only: the rows of the whole array at a place.
+        ``source(place)``, called on rank 0 only: the rows of the whole array at a place. The
+        others may have None.
     rows
         Rows per portion.
     """
     array = np.empty(layout.local_shape(ranks.rank), dtype)
     for window, on_root, portion in _portions(layout, ranks, dtype, rows):
         if ranks.is_root:
+            if source is None:
+                raise TypeError("the root needs a source of the rows")
             portion[...] = source(slice(window.start, window.stop))
         Redistribution(on_root, window, ranks, dtype)(portion, array)
     return array
 
 
 def _portions(
-    layout: Layout, ranks: Ranks, dtype, rows: int
+    layout: Layout, ranks: Ranks, dtype: DTypeLike, rows: int
 ) -> Iterator[tuple[Window, Layout, np.ndarray]]:
     """Give each portion: where it lies in the layout, its layout on rank 0, a buffer for it."""
     if rows < 1:

@@ -85,9 +85,9 @@ def _module(place: str) -> ModuleType:
             sys.path.append(os.getcwd())  # as python -m does: the user's file beside the data
         return importlib.import_module(place)
     path = Path(place)
-    if not path.is_file():
-        raise ValueError(f"there is no file {place}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ValueError(f"there is no file {place}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
