@@ -7,6 +7,7 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.reference import own_equation_option, reference_option, waiting
 from mosaicdd.report.comparison import Comparison, compare_all
+from mosaicdd.storage.json_line import json_line
 from mosaicdd.storage.solution_file import read_solution, read_solutions
 
 
