@@ -1,0 +1,78 @@
+"""Opened solution files: compared, drawn, labelled and shown by themselves."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import mosaicdd
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.storage.solution_writer import writing_solutions
+
+GRID = Grid((24, 32), 1 / 32)
+Y, X = (np.arange(n) * GRID.spacing for n in GRID.nodes)
+TRUTH = X**2 - Y[:, None] ** 2
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Return a file of two problems, of which the second is off by 1e-3."""
+    boundaries = [Boundary.of_field(TRUTH)] * 2
+    with writing_solutions(tmp_path / "out.h5", GRID, boundaries, "float64") as writer:
+        fields = np.stack([TRUTH, TRUTH + 1e-3])
+        writer.write("solution", fields, (slice(0, 2), slice(None), slice(None)))
+        attributes = {"pde": "laplace", "local_solver": "<exact>", "error_estimate": 2e-5}
+        results = {"status": ["converged_rtol", "stagnated"], "iterations": [1, 1]}
+        writer.describe(attributes, [{"update": [1.0]}] * 2, results)
+    return tmp_path / "out.h5"
+
+
+def test_a_file_is_compared_as_a_whole_and_problem_by_problem(path):
+    assert mosaicdd.compare(path, "dst").mae == pytest.approx(5e-4)
+    assert mosaicdd.open(path).compare("dst").mae == pytest.approx(0.0, abs=1e-12)
+    assert mosaicdd.open(path, 1).compare("dst").mae == pytest.approx(1e-3)
+
+
+def test_a_notebook_shows_what_is_known_and_a_picture(path):
+    pytest.importorskip("matplotlib")
+    shown = mosaicdd.open(path, 1)._repr_html_()
+    for text in ("laplace", "32 x 24 cells", "&lt;exact&gt;", "stagnated", "2.0e-05"):
+        assert text in shown
+    assert "data:image/png;base64," in shown
+
+
+def test_it_is_drawn_with_a_reference_and_without(path, tmp_path):
+    pytest.importorskip("matplotlib")
+    alone = mosaicdd.open(path).plot()
+    beside = mosaicdd.open(path).plot(tmp_path / "figure.png", reference="auto")
+    assert len(beside.axes) == len(alone.axes) + 2
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_there_is_no_picture_and_plot_says_the_way_out(path, monkeypatch):
+    monkeypatch.delattr("mosaicdd.report.figures", raising=False)
+    for name in list(sys.modules):
+        if name == "mosaicdd.report.figures" or name.partition(".")[0] == "matplotlib":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    solution = mosaicdd.open(path)
+    assert "laplace" in solution._repr_html_()
+    assert "<img" not in solution._repr_html_()
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'mosaicdd\[plot\]'"):
+        solution.plot()
+
+
+def test_coordinates_and_attributes_go_with_the_field(path):
+    pytest.importorskip("xarray")
+    array = mosaicdd.open(path, 1).to_xarray()
+    assert array.dims == ("y", "x")
+    np.testing.assert_array_equal(array.x, X)
+    np.testing.assert_array_equal(array.values, TRUTH + 1e-3)
+    assert array.attrs["status"] == "stagnated"
+
+
+def test_without_xarray_the_way_out_is_said(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install 'xarray'"):
+        mosaicdd.open(path).to_xarray()
