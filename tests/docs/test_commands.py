@@ -1,0 +1,147 @@
+"""What the README and the pages say works: commands and programs run, outputs come, links lead on.
+
+Fenced blocks of a page run from top to bottom in one empty folder:
+
+- ``sh`` and ``python`` are run, and must end with exit code 0;
+- ``python NAME.py`` is written to that file;
+- a block without a word, right after one that was run, is what that prints: ``...`` stands for any
+  text, and numbers with a fraction need agree to a tenth only (other libraries round otherwise);
+- all others, as ``console``, need what a test has not (a network, a batch system) and are for people.
+"""
+
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import mosaicdd
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+LINKING = [*PAGES, ROOT / "data" / "README.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
+
+_BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]\d+)?|\d+e[+-]\d+")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_SECONDS = 120  # of a page
+_AGREEMENT = 0.1  # of numbers
+
+
+class Block(NamedTuple):
+    """A fenced block: the words behind its fence, and what is in it."""
+
+    words: tuple[str, ...]
+    text: str
+    follows: bool  # directly upon another
+
+
+def blocks_of(text):
+    """List the fenced blocks of a page."""
+    blocks, end = [], 0
+    for found in _BLOCK.finditer(text):
+        follows = bool(blocks) and not text[end : found.start()].strip()
+        blocks.append(Block(tuple(found[1].split()), found[2], follows))
+        end = found.end()
+    return blocks
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def run(block, folder):
+    """Run a block in a folder; return what it printed."""
+    beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    package = str(Path(mosaicdd.__file__).parents[1])
+    command = (
+        ["bash", "-e", "-o", "pipefail", "-c"] if block.words == ("sh",) else [sys.executable, "-c"]
+    )
+    ended = subprocess.run(
+        [*command, block.text],
+        cwd=folder,
+        env=os.environ | {"PATH": beside, "PYTHONPATH": package, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{block.text}\n{ended.stdout}{ended.stderr}"
+    return ended.stdout
+
+
+def agrees(expected, printed):
+    """Say whether a text is what a page promises."""
+    pieces = re.split(rf"(\.\.\.|{_NUMBER.pattern})", expected.strip())
+    pattern, numbers = "", []
+    for piece in pieces:
+        if piece == "...":
+            pattern += r"(?:.|\n)*?"
+        elif _NUMBER.fullmatch(piece):
+            pattern += rf"({_NUMBER.pattern})"
+            numbers.append(float(piece))
+        else:
+            pattern += re.escape(piece)
+    found = re.fullmatch(pattern, printed.strip())
+    return found is not None and all(
+        math.isclose(float(one), other, rel_tol=_AGREEMENT)
+        for one, other in zip(found.groups(), numbers, strict=True)
+    )
+
+
+@pytest.mark.limit(_SECONDS + 30)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_s_commands_and_programs_run_and_print_what_it_says(page, tmp_path):
+    printed = None
+    for block in blocks_of(page.read_text()):
+        if block.words in (("sh",), ("python",)):
+            printed = run(block, tmp_path)
+            continue
+        if len(block.words) == 2 and block.words[0] == "python":
+            (tmp_path / block.words[1]).write_text(block.text)
+        elif not block.words and block.follows and printed is not None:
+            assert agrees(block.text, printed), f"the page:\n{block.text}\nprinted:\n{printed}"
+        printed = None
+
+
+def headings_of(path):
+    """List the anchors of a page's headings, as GitHub makes them."""
+    text = _BLOCK.sub("", path.read_text())
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", LINKING, ids=name_of)
+def test_a_page_s_links_lead_to_files_and_headings_that_are_there(page):
+    for target in _LINK.findall(_BLOCK.sub("", page.read_text())):
+        if target.startswith(("https://", "http://")):
+            continue
+        place, _, heading = target.partition("#")
+        path = (page.parent / place).resolve() if place else page
+        assert path.exists(), target
+        assert path.is_relative_to(ROOT), target
+        assert not heading or heading in headings_of(path), target
+
+
+def test_the_readme_leads_to_every_page():
+    linked = {
+        (ROOT / target.partition("#")[0]).resolve() for target in _LINK.findall(README.read_text())
+    }
+    assert set(PAGES[1:]) <= linked
+
+
+def test_the_readme_is_read_in_a_few_minutes():
+    assert len(README.read_bytes()) <= 8000
+
+
+def test_an_expected_output_leaves_times_open_and_holds_numbers():
+    expected = "9 iterations: 1.5e-06, ... s"
+    assert agrees(expected, "9 iterations: 1.48e-06, 0.31 s\n")
+    assert not agrees(expected, "9 iterations: 3.0e-06, 0.31 s\n")
+    assert not agrees(expected, "8 iterations: 1.5e-06, 0.31 s\n")
