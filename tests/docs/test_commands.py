@@ -29,7 +29,7 @@ LINKING = [*PAGES, ROOT / "data" / "README.md", *sorted((ROOT / "benchmarks").gl
 _BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]\d+)?|\d+e[+-]\d+")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_SECONDS = 120  # of a page
+_SECONDS = 240  # of a page
 _AGREEMENT = 0.1  # of numbers
 
 
