@@ -19,6 +19,7 @@ from mosaicdd.parallel.launcher import abort_all_ranks, launcher_rank, threads_p
 _COMMANDS = {
     "generate": "Make a dataset of small boundary value problems.",
     "train": "Train a subdomain network on a dataset.",
+    "models": "List the networks that are shipped.",
     "solve": "Solve a boundary value problem on a large domain.",
     "compare": "Compare a solution with a reference.",
     "plot": "Draw a solution, a reference and their difference.",

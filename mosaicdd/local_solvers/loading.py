@@ -91,6 +91,9 @@ class NetworkModel:
     def bind(self, problem: Problem, grid: Grid) -> NetworkSolver:
         """Return the network as the solver of a problem's subdomains.
 
+        A parameter outside of the range of a family is refused by `require_self_test` only: a certified
+        answer needs no trust in the network.
+
         Raises
         ------
         ValueError
@@ -103,9 +106,9 @@ class NetworkModel:
                 f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
             )
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
-        network = self.network
+        network, outside = self.network, ""
         if self.card.ranges:
-            self._require_in_range(needed, subdomain)
+            outside = self.outside(needed, subdomain)
             network = network.at(needed, subdomain)
         elif needed != self._operator:
             raise ValueError(
@@ -113,19 +116,21 @@ class NetworkModel:
                 f"{problem.equation.name} with {needed}; take 'exact', or a model that does"
             )
         source = None if problem.source is None else Source(problem, grid, subdomain)
-        return NetworkSolver(self.name, needed, subdomain, network, self.card, source)
+        return NetworkSolver(self.name, needed, subdomain, network, self.card, source, outside)
 
-    def _require_in_range(self, operator: EllipticOperator, subdomain: Subdomain) -> None:
+    def outside(self, operator: EllipticOperator, subdomain: Subdomain) -> str:
+        """Say what of an operator lies outside of the family's ranges; empty if nothing does."""
         for name, value in invariants(operator, subdomain).items():
             least, most = self.card.ranges[name]
             if name == "c":  # what it was on the training's subdomains
                 scale = (self.card.size / subdomain.size) ** 2
                 least, most = least * scale, most * scale
             if not least - _ROUNDING <= value <= most * (1 + _ROUNDING):
-                raise ValueError(
+                return (
                     f"{self.name} is a model for {self.card.pde} with {name} from {least:g} to "
-                    f"{most:g}, here it is {value:g}; take 'exact', or a model trained for it"
+                    f"{most:g}, here it is {value:.6g}; take 'exact', or ask for a certified answer"
                 )
+        return ""
 
     def as_trained(self) -> NetworkSolver:
         """Return the network as a solver of what it was trained for, without a source."""
@@ -160,9 +165,16 @@ def find_local_solver(name_or_path: str) -> LocalSolver:
 def default_local_solver(problem: Problem) -> str:
     """Return the name of what solves a problem where nothing else is asked for.
 
-    The shipped network for its operator, if there is one, else ``"exact"``.
+    The shipped network for its operator, or for a family that the operator is of; else ``"exact"``.
     """
-    return "laplace" if problem.operator == LAPLACE.at() else Exact.name
+    if problem.operator == LAPLACE.at():
+        return LAPLACE.name
+    if problem.equation.name not in shipped_models():
+        return Exact.name
+    model = find_local_solver(problem.equation.name)
+    spacing = problem.domain.grid(model.spacing).spacing
+    outside = model.outside(problem.operator, Subdomain(model.cells, model.cells * spacing))
+    return Exact.name if outside else model.name
 
 
 def extract_weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
@@ -215,13 +227,16 @@ def self_test_error(local_solver: BoundSolver) -> float:
 
 
 def require_self_test(local_solver: BoundSolver) -> None:
-    """Refuse a local solver that is not one.
+    """Refuse a local solver that is not one, or not for this operator.
 
     Raises
     ------
     ValueError
-        If it is off by more than half of the solution, or not finite.
+        If the operator is outside of a network's family, or its values are off by more than half of
+        the solution, or not finite.
     """
+    if outside := getattr(local_solver, "outside", ""):
+        raise ValueError(outside)
     error = self_test_error(local_solver)
     if not error <= _LARGEST:
         raise ValueError(

@@ -34,6 +34,9 @@ class NetworkSolver:
         One of `networks.registry`; it is not changed.
     card
         What the model file says of it; its lifting degree is used here.
+    outside
+        Why the operator lies outside of the family that the model was trained for; empty if it does
+        not.
     """
 
     def __init__(
@@ -44,8 +47,10 @@ class NetworkSolver:
         network: torch.nn.Module,
         card: ModelCard,
         source: Source | None = None,
+        outside: str = "",
     ):
         self.name = name
+        self.outside = outside
         self.operator = operator
         self.subdomain = subdomain
         self.source = source

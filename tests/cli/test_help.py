@@ -2,7 +2,8 @@
 
 import pytest
 
-COMMANDS = ("generate", "train", "solve", "compare", "plot", "info", "bench", "plan", "doctor")
+COMMANDS = ("generate", "train", "models", "solve", "compare", "plot", "info", "bench", "plan")
+COMMANDS += ("doctor",)
 
 
 @pytest.mark.ranks(1, 3)
