@@ -94,7 +94,6 @@ def train(
 
     from mosaicdd.cli.signals import listening
     from mosaicdd.cli.train_output import draw, show_plan, show_report, show_result
-    from mosaicdd.local_solvers.networks.own import allow
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.metrics_file import require_tensorboard
     from mosaicdd.training.loop import Training
@@ -108,8 +107,6 @@ def train(
     with bad_input():
         settings = collected(ctx, TrainingSettings)
         execution = collected(ctx, ExecutionSettings)
-        if ":" in network:
-            allow(network)
         own = {**config, **network_settings(pairs)}
         training = Training(data, output, settings, execution, network, own, tensorboard)
     with rank_group(world(), device) as ranks:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def generate(
     path: str | os.PathLike,
     settings: GenerationSettings | None = None,
     *,
-    comm=None,
+    ranks: Any = None,
     overwrite: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Dataset | None:
@@ -52,7 +53,7 @@ def generate(
     ----------
     settings
         What is drawn; the defaults if not given.
-    comm
+    ranks
         Who shares the work, the samples being the same on any number of ranks: a communicator,
         `Ranks`, or None for this process alone.
     overwrite
@@ -75,8 +76,8 @@ def generate(
         If multigrid misses its residual.
     """
     settings = settings or GenerationSettings()
-    with Ranks.of(comm) as ranks:
-        return Generation(path, settings, ranks, overwrite=overwrite).run(progress)
+    with Ranks.of(ranks) as everyone:
+        return Generation(path, settings, everyone, overwrite=overwrite).run(progress)
 
 
 class Generation:

@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import extract_weights
+from mosaicdd.local_solvers.networks.own import allow
 from mosaicdd.local_solvers.networks.registry import build_network, check_settings, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.parallel.watch import Watch
@@ -45,7 +47,7 @@ def train(
     *,
     network: str = "linear",
     network_settings: dict | None = None,
-    comm=None,
+    ranks: Any = None,
     device: str = "cpu",
     resume: bool = False,
     progress: Callable[[Report], None] | None = None,
@@ -58,9 +60,9 @@ def train(
         The dataset or its file, and the model file.
     network, network_settings
         Its name, or ``module:Class``, and those of its settings that are not the defaults.
-    comm
-        Communicator over the ranks that train together, which all call this; None for this process
-        alone, and under torchrun.
+    ranks
+        Who train together, and all call this: a communicator, `Ranks`, or None for this process alone
+        and under torchrun.
     device
         ``"cpu"`` or ``"cuda"``.
     resume
@@ -76,9 +78,9 @@ def train(
         If the loss becomes NaN or infinite.
     """
     training = Training(data, output, settings, execution, network, network_settings)
-    with rank_group(comm, device) as ranks:
-        training.join(ranks, resume)
-        return training.run(ranks, progress)
+    with rank_group(ranks, device) as group:
+        training.join(group, resume)
+        return training.run(group, progress)
 
 
 class Training:
@@ -108,6 +110,8 @@ class Training:
         self.network = network
         self.network_settings = network_settings or {}
         self._tensorboard = tensorboard
+        if ":" in network:
+            allow(network)
         checked = check_settings(network, self.network_settings)
         require_writable(output)
         self.dataset = data if isinstance(data, Dataset) else read_dataset(data)

@@ -190,7 +190,7 @@ def test_without_labels_the_pde_loss_is_the_default(data, tmp_path):
     assert result.exit_code == 0, result.output
     card, _ = read_model(model)
     assert (card.training["pde_weight"], card.training["residual"]) == (1.0, "multilevel")
-    assert not result.stderr
+    assert "far off" not in result.stderr
     assert card.validation["relative_error"] < 0.1
 
 

@@ -5,8 +5,15 @@ import pytest
 import torch
 
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.loading import SHIPPED, find_local_solver, shipped_models
+from mosaicdd.local_solvers.loading import (
+    SHIPPED,
+    default_local_solver,
+    find_local_solver,
+    shipped_models,
+)
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+from mosaicdd.problems.problem import Problem
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings
 
@@ -58,4 +65,25 @@ def test_the_compiled_linear_model_is_close_to_the_exact_operator():
 
 
 def test_the_shipped_models_are_the_documented_ones():
-    assert shipped_models() == ["laplace", "laplace-sdnet"]
+    families = ["advection-diffusion", "anisotropic-diffusion", "screened-poisson"]
+    assert shipped_models() == sorted(["laplace", "laplace-sdnet", *families])
+    for name in families:
+        assert (SHIPPED / f"{name}.h5").stat().st_size < 8 * MEGABYTE
+
+
+@pytest.mark.parametrize(
+    ("pde", "fields", "chosen"),
+    [
+        ("laplace", {}, "laplace"),
+        ("poisson", {"f": 1.0}, "laplace"),
+        ("screened-poisson", {"c": 0.0}, "laplace"),
+        ("screened-poisson", {"c": 100.0}, "screened-poisson"),
+        ("screened-poisson", {"c": 200.0}, "exact"),
+        ("anisotropic-diffusion", tensor(100.0, 1.0), "anisotropic-diffusion"),
+        ("anisotropic-diffusion", tensor(200.0, 1.0), "exact"),
+        ("advection-diffusion", {"bx": 100.0, "by": -70.0}, "advection-diffusion"),
+        ("advection-diffusion", {"bx": 100.0, "by": -90.0}, "exact"),
+    ],
+)
+def test_an_equation_s_own_model_is_the_default_where_it_was_trained(pde, fields, chosen):
+    assert default_local_solver(Problem((64, 64), pde, fields)) == chosen

@@ -17,7 +17,7 @@ SETTINGS = GenerationSettings(
 @pytest.mark.ranks(1, 2, 3)
 def test_the_samples_are_the_same_for_any_number_of_ranks(comm, common_path):
     path = common_path / "data.h5"
-    written = generate(path, SETTINGS, comm=comm)
+    written = generate(path, SETTINGS, ranks=comm)
     assert (written is None) == (comm.rank > 0)
     comm.Barrier()
     expected, result = generate_dataset(SETTINGS), read_dataset(path)
