@@ -41,6 +41,9 @@ _INTERRUPTED = os.EX_TEMPFAIL
     metavar="NAME=VALUE",
     help="Setting of the network (width, depth, features, sigma, ...); may be repeated.",
 )
+@click.option(
+    "--pde", metavar="FILE.py:NAME", help="Where to find the data's equation if it is your own."
+)
 @settings_options(TrainingSettings, ExecutionSettings)
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where."
@@ -73,6 +76,7 @@ def train(
     config: dict,
     network: str,
     pairs: tuple[str, ...],
+    pde: str | None,
     device: str,
     checkpoint_minutes: float,
     tensorboard: str | None,
@@ -108,7 +112,7 @@ def train(
         settings = collected(ctx, TrainingSettings)
         execution = collected(ctx, ExecutionSettings)
         own = {**config, **network_settings(pairs)}
-        training = Training(data, output, settings, execution, network, own, tensorboard)
+        training = Training(data, output, settings, execution, network, own, tensorboard, pde)
     with rank_group(world(), device) as ranks:
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)

@@ -125,7 +125,8 @@ class NetworkModel:
             if name == "c":  # what it was on the training's subdomains
                 scale = (self.card.size / subdomain.size) ** 2
                 least, most = least * scale, most * scale
-            if not least - _ROUNDING <= value <= most * (1 + _ROUNDING):
+            rounding = _ROUNDING * max(1.0, abs(least), abs(most))
+            if not least - rounding <= value <= most + rounding:
                 return (
                     f"{self.name} is a model for {self.card.pde} with {name} from {least:g} to "
                     f"{most:g}, here it is {value:.6g}; take 'exact', or ask for a certified answer"

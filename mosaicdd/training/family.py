@@ -38,7 +38,7 @@ _NEAR = 0.4  # distance of images, in the perceptron's inputs, below which both 
 # takes out others where a stencil never reads the corners.
 _NOISE = 1e-3
 _RANGE_DRAWS = 4096
-_NEAR_ZERO = 1e-3  # of the largest draw: a range that begins there begins at 0
+_NEAR_ZERO = 1e-3  # of the largest draw: a range that ends there ends at 0
 _COLUMNS = 2**14  # of operators that are taken to float64 at a time
 
 
@@ -121,9 +121,9 @@ def family_ranges(dataset: Dataset) -> dict[str, list[float]]:
     draws = [invariants(pde.at(**pde.draw(rng)), dataset.subdomain) for _ in range(_RANGE_DRAWS)]
     ranges = {}
     for name in draws[0]:
-        least, most = (end(draw[name] for draw in draws) for end in (min, max))
-        least = 0.0 if least < _NEAR_ZERO * most else least
-        ranges[name] = [float(f"{least:.2g}"), float(f"{most:.2g}")]
+        ends = [end(draw[name] for draw in draws) for end in (min, max)]
+        zero = _NEAR_ZERO * max(map(abs, ends))
+        ranges[name] = [0.0 if abs(end) <= zero else float(f"{end:.2g}") for end in ends]
     return ranges
 
 

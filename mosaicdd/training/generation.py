@@ -24,7 +24,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.networks.family import coordinates
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.equations import equation
+from mosaicdd.problems.equations import find_equation
 from mosaicdd.problems.gaussian_process import sample_closed_curve, sobol_hyperparameters
 from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.storage.atomic import require_writable
@@ -105,7 +105,7 @@ class Generation:
         self._parts = DatasetParts(path, {n: _plain(v) for n, v in asdict(settings).items()})
 
         def check() -> None:
-            equation(settings.pde).at(**dict(settings.fields))
+            find_equation(settings.pde).at(**dict(settings.fields))
             require_writable(path)
             if os.path.exists(path) and not overwrite:
                 raise FileExistsError(
@@ -131,7 +131,7 @@ class Generation:
         if not self._ranks.is_root:
             return None
         every = (self._parts.read(number) for number in range(generator.parts))
-        dataset = assemble_dataset(self._settings, every)
+        dataset = assemble_dataset(generator, every)
         write_dataset(self._path, dataset)
         self._parts.remove()
         return dataset
@@ -148,9 +148,10 @@ class PartGenerator:
         across = _WINDOWS_ACROSS
         m = settings.subdomain.cells
         self._starts = range(0, (across - 1) * m + 1, m // 2)
-        pde = equation(settings.pde)
-        self._draw = None if settings.fields else pde.draw
-        self.parameter_names = tuple(pde.parameters) if self._draw or settings.fields else ()
+        self.pde = find_equation(settings.pde)
+        self._draw = None if settings.fields else self.pde.draw
+        varied = self._draw or settings.fields
+        self.parameter_names = tuple(self.pde.parameters) if varied else ()
         self._solvers: dict[tuple, Callable[[np.ndarray], np.ndarray]] = {}
         self._batch = 4 * m if self._draw else _BATCH
         self.window_parts = -(-settings.windows // len(self._starts) ** 2)
@@ -208,13 +209,14 @@ class PartGenerator:
         rng = np.random.default_rng([settings.seed, kind, number])
         if kind == _WINDOW_OPERATORS or number % _RIM_EVERY:
             return self._draw(rng)
-        pde, size = equation(settings.pde), settings.subdomain.size
+        size = settings.subdomain.size
         draws = [self._draw(rng) for _ in range(_RIM_DRAWS)]
-        return max(draws, key=lambda values: np.linalg.norm(coordinates(pde.at(**values), size)))
+        far = [np.linalg.norm(coordinates(self.pde.at(**values), size)) for values in draws]
+        return draws[int(np.argmax(far))]
 
     def _rows(self, parameters: dict[str, float], count: int) -> np.ndarray:
         """Return parameters as rows of a dataset, ``(count, q)``."""
-        values = equation(self.settings.pde).parameters | parameters
+        values = {**self.pde.parameters, **parameters}
         return np.tile([float(values[name]) for name in self.parameter_names], (count, 1))
 
     @cached_property
@@ -234,25 +236,24 @@ class PartGenerator:
             if self._draw:
                 self._solvers.clear()
             method = self.settings.method or ("direct" if self._draw else "amg")
-            operator = equation(self.settings.pde).at(**parameters)
+            operator = self.pde.at(**parameters)
             grid = Grid((cells, cells), self.settings.subdomain.spacing)
             self._solvers[key] = _field_solver(DirichletSystem(operator, grid), method)
         return self._solvers[key]
 
 
-def assemble_dataset(
-    settings: GenerationSettings, parts: Iterable[dict[str, np.ndarray]]
-) -> Dataset:
-    """Put the parts of a `PartGenerator`, in their order, together."""
+def assemble_dataset(generator: PartGenerator, parts: Iterable[dict[str, np.ndarray]]) -> Dataset:
+    """Put the parts of a generator, in their order, together."""
+    settings = generator.settings
     columns: dict[str, list[np.ndarray]] = {}
     for part in parts:
         for name, array in part.items():
             columns.setdefault(name, []).append(array)
     return Dataset(
-        pde=settings.pde,
+        pde=generator.pde.name,
         subdomain=settings.subdomain,
         hyperparameter_names=("length_scale",),
-        parameter_names=PartGenerator(settings).parameter_names,
+        parameter_names=generator.parameter_names,
         validation=settings.validation,
         seed=settings.seed,
         **{name: np.concatenate(arrays) for name, arrays in columns.items()},
@@ -262,7 +263,7 @@ def assemble_dataset(
 def generate_dataset(settings: GenerationSettings) -> Dataset:
     """Draw and solve all problems of a dataset in this process, and write nothing."""
     generator = PartGenerator(settings)
-    return assemble_dataset(settings, map(generator.part, range(generator.parts)))
+    return assemble_dataset(generator, map(generator.part, range(generator.parts)))
 
 
 def _hyperparameters(settings: GenerationSettings, count: int, seed: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from mosaicdd.local_solvers.networks.own import allow
 from mosaicdd.local_solvers.networks.registry import build_network, check_settings, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.equations import equation
+from mosaicdd.problems.equations import equation, find_equation
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.dataset_file import Dataset, read_dataset
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
@@ -47,6 +47,7 @@ def train(
     *,
     network: str = "linear",
     network_settings: dict | None = None,
+    pde: str | None = None,
     ranks: Any = None,
     device: str = "cpu",
     resume: bool = False,
@@ -60,6 +61,8 @@ def train(
         The dataset or its file, and the model file.
     network, network_settings
         Its name, or ``module:Class``, and those of its settings that are not the defaults.
+    pde
+        Where to find the data's equation if it is your own, as ``FILE.py:NAME``; its file is run.
     ranks
         Who train together, and all call this: a communicator, `Ranks`, or None for this process alone
         and under torchrun.
@@ -77,7 +80,7 @@ def train(
     TrainingDivergedError
         If the loss becomes NaN or infinite.
     """
-    training = Training(data, output, settings, execution, network, network_settings)
+    training = Training(data, output, settings, execution, network, network_settings, pde=pde)
     with rank_group(ranks, device) as group:
         training.join(group, resume)
         return training.run(group, progress)
@@ -88,7 +91,7 @@ class Training:
 
     Parameters
     ----------
-    data, output, settings, execution, network, network_settings
+    data, output, settings, execution, network, network_settings, pde
         As of `train`, and so are the errors.
     tensorboard
         Folder for events with the metrics; none if not given.
@@ -103,6 +106,7 @@ class Training:
         network: str = "linear",
         network_settings: dict | None = None,
         tensorboard: str | None = None,
+        pde: str | None = None,
     ):
         self.output = Path(output)
         self.settings = settings or TrainingSettings()
@@ -114,6 +118,8 @@ class Training:
             allow(network)
         checked = check_settings(network, self.network_settings)
         require_writable(output)
+        if pde is not None:
+            find_equation(pde)
         self.dataset = data if isinstance(data, Dataset) else read_dataset(data)
         equation(self.dataset.pde)
         self._built = build_network(network, self.network_settings, self.dataset.subdomain)

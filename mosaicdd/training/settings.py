@@ -30,7 +30,7 @@ class GenerationSettings:
         they are drawn, those of a family are, anew for every ``4 m`` samples.
     """
 
-    pde: str = setting("laplace", "Equation to solve.")
+    pde: str = setting("laplace", "Equation to solve: a name, or your own as FILE.py:NAME.")
     subdomain: Subdomain = field(default_factory=Subdomain)
     samples: int = setting(20000, "Number of random problems.")
     windows: int = setting(

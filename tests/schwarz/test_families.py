@@ -1,5 +1,6 @@
 """The shipped models of families: parameters and sources that they have never seen, on large domains."""
 
+import itertools
 import math
 
 import numpy as np
@@ -45,8 +46,7 @@ SIDES = {
 }
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "source"), zip(CASES, itertools.cycle(SOURCES)))
 def test_a_shipped_model_solves_1024x1024_to_1e4_of_the_range_in_as_many_iterations(
     name, source, make_solver
 ):
@@ -62,5 +62,6 @@ def test_a_shipped_model_solves_1024x1024_to_1e4_of_the_range_in_as_many_iterati
     exact, learned = outcomes
     assert learned.converged
     assert abs(learned.iterations - exact.iterations) <= 3
-    # What their documentation promises; where they are worst it is a tenth of that.
-    assert np.abs(learned.field - exact.field).mean() < 1e-4 * np.ptp(exact.field)
+    # What their documentation promises; where they are worst it is a third of that.
+    values = exact.field
+    assert (learned.field - values).abs().mean() < 1e-4 * (values.max() - values.min())
