@@ -46,7 +46,9 @@ SIDES = {
 }
 
 
-@pytest.mark.parametrize(("name", "source"), zip(CASES, itertools.cycle(SOURCES)))
+@pytest.mark.parametrize(
+    ("name", "source"), list(zip(CASES, itertools.cycle(SOURCES), strict=False))
+)
 def test_a_shipped_model_solves_1024x1024_to_1e4_of_the_range_in_as_many_iterations(
     name, source, make_solver
 ):
