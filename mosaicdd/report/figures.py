@@ -10,6 +10,7 @@ that small ones are seen beside large ones, and every panel's title says its lar
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,6 +18,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
 
@@ -30,7 +32,7 @@ _TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar 
 _NARROW, _TICKS = 2.2, 0.4  # inches that a title needs, and between ticks
 _MARKED = 40  # iterations whose values are marked one by one
 
-_SMALL = {"fontsize": 9}
+_SMALL = 9  # points
 _ERRORS = {"validation_mse": "validation MSE", "window_mse": "windows MSE"}
 _LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
 
@@ -198,18 +200,18 @@ def _layout(
     long, tall = width > _LONG * height, height > _LONG * width
     if long:
         inches = _LENGTH * max(height / width, 1 / _TO_SCALE), _LENGTH
-        rows = [inches[0] + _TITLE] * panels + [2.6]
-        drawing = Figure((_LENGTH + _BAR, sum(rows) + 0.3), dpi=dpi, layout="constrained")
-        cells = drawing.add_gridspec(panels + 1, 1, height_ratios=rows)
+        heights = [inches[0] + _TITLE] * panels + [2.6]
+        drawing = Figure((_LENGTH + _BAR, sum(heights) + 0.3), dpi=dpi, layout="constrained")
+        cells = drawing.add_gridspec(panels + 1, 1, height_ratios=heights)
         maps, history = [cells[row, 0] for row in range(panels)], cells[panels, 0]
     elif tall:
         inches = _TALL, _TALL * max(width / height, 1 / _TO_SCALE)
-        columns = [inches[1] + _BAR] * panels + [4.0]
-        drawing = Figure((sum(columns), _TALL + _TITLE + 0.5), dpi=dpi, layout="constrained")
-        cells = drawing.add_gridspec(1, panels + 1, width_ratios=columns)
+        widths = [inches[1] + _BAR] * panels + [4.0]
+        drawing = Figure((sum(widths), _TALL + _TITLE + 0.5), dpi=dpi, layout="constrained")
+        cells = drawing.add_gridspec(1, panels + 1, width_ratios=widths)
         maps, history = [cells[0, column] for column in range(panels)], cells[0, panels]
     else:
-        inches = tuple(_SQUARE * side / max(height, width) for side in (height, width))
+        inches = pair(_SQUARE * side / max(height, width) for side in (height, width))
         columns = panels + 1 if panels < 4 else 3
         rows = -(-(panels + 1) // columns)
         size = columns * (inches[1] + _BAR), rows * (inches[0] + _TITLE) + 0.4
@@ -225,8 +227,9 @@ def _layout(
 
 
 def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float]) -> None:
-    blocks = tuple(int(_BLOCKS * drawing.dpi * length) for length in inches)
-    style = {"origin": "lower", "extent": panel.extent, "aspect": axes.get_aspect()}
+    blocks = pair(int(_BLOCKS * drawing.dpi * length) for length in inches)
+    style: dict[str, Any] = {"origin": "lower", "extent": panel.extent}
+    style["aspect"] = axes.get_aspect()
     beside = axes.inset_axes((1 + 0.1 / inches[1], 0.0, 0.12 / inches[1], 1.0))
     if panel.limits is not None:
         low, high = panel.limits
@@ -234,35 +237,36 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float
         image = axes.imshow(shown, vmin=low, vmax=high, cmap="viridis", **style)
         bar = drawing.colorbar(image, cax=beside)
     else:
-        norm = _logarithmic(panel.values)
+        limits = _logarithmic(panel.values)
         shown = _in_blocks(panel.values, blocks, np.maximum.reduceat)
-        shown = shown if norm is None else np.maximum(shown, norm.vmin)
-        style |= {"interpolation": "nearest", "cmap": "magma", "norm": norm}
-        image = axes.imshow(shown, **style)
-        bar = drawing.colorbar(image, cax=beside, extend="neither" if norm is None else "min")
+        if limits is not None:
+            shown = np.maximum(shown, limits[0])
+            style["norm"] = LogNorm(*limits)
+        image = axes.imshow(shown, interpolation="nearest", cmap="magma", **style)
+        bar = drawing.colorbar(image, cax=beside, extend="min" if limits else "neither")
     axes.set_facecolor("0.85")  # where there is no value
-    bar.set_label(panel.label, **_SMALL)
+    bar.set_label(panel.label, fontsize=_SMALL)
     bar.ax.tick_params(labelsize=8)
     if panel.peak is not None and _range(panel.values)[1] > 0:
         axes.plot(*panel.peak, "o", mfc="none", mec="lime", mew=1.0, ms=8, clip_on=False)
     narrow = inches[1] < _NARROW
-    axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, **_SMALL)
-    axes.set_xlabel("x", **_SMALL)
-    axes.set_ylabel("y", **_SMALL)
+    axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, fontsize=_SMALL)
+    axes.set_xlabel("x", fontsize=_SMALL)
+    axes.set_ylabel("y", fontsize=_SMALL)
     axes.tick_params(labelsize=8)
     for axis, length in zip((axes.yaxis, axes.xaxis), inches, strict=True):
         count = max(1, min(6, int(length / _TICKS)))
         axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 4, 5, 10], min_n_ticks=2))
 
 
-def _logarithmic(values: np.ndarray) -> LogNorm | None:
-    """Return colours down to some decades below the largest value; None if there is nothing."""
+def _logarithmic(values: np.ndarray) -> tuple[float, float] | None:
+    """Return limits, some decades below the largest value and that; None if there is nothing."""
     positive = values[np.isfinite(values) & (values > 0)]
     if not positive.size:
         return None
     high = float(positive.max())
     low = max(float(positive.min()), high * 10.0**-_DECADES)
-    return LogNorm(min(low, high / 10), high)
+    return min(low, high / 10), high
 
 
 def _in_blocks(values: np.ndarray, blocks: tuple[int, int], reduce: Callable) -> np.ndarray:
@@ -290,7 +294,7 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
     limits = axes.axis()  # those of the field, which may be a window
     axes.plot(x, y, "c.", markersize=2)
     axes.axis(limits)
-    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)", **_SMALL)
+    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)", fontsize=_SMALL)
 
 
 def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | None) -> None:
@@ -315,6 +319,6 @@ def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray |
     axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.tick_params(labelsize=8)
-    axes.set_title(f"{count} iterations\n{solution.status}", **_SMALL)
-    axes.set_xlabel("iteration", **_SMALL)
-    axes.set_ylabel("root mean square", **_SMALL)
+    axes.set_title(f"{count} iterations\n{solution.status}", fontsize=_SMALL)
+    axes.set_xlabel("iteration", fontsize=_SMALL)
+    axes.set_ylabel("root mean square", fontsize=_SMALL)

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 _HEAD = b"\nmosaicdd crc32 "
 _LENGTH = len(_HEAD) + 9
@@ -115,29 +115,30 @@ class _PatientFile(io.FileIO):
         super().__init__(path, "w+b")
         self.error: OSError | None = None
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: Any) -> int:
         """Write all of ``data``."""
         rest = memoryview(data)
         try:
             while self.error is None and len(rest):
-                rest = rest[super().write(rest) :]
+                rest = rest[super().write(rest) or 0 :]
         except OSError as error:
             self.error = error
-        return len(data)
+        return memoryview(data).nbytes
 
     def truncate(self, size: int | None = None) -> int:
         """Set the size."""
+        size = self.tell() if size is None else size
         try:
             return super().truncate(size) if self.error is None else size
         except OSError as error:
             self.error = error
             return size
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``, with zeros where nothing has been written."""
-        count = super().readinto(buffer)
-        memoryview(buffer)[count:] = bytes(len(buffer) - count)
-        return len(buffer)
+        rest = memoryview(buffer)[super().readinto(buffer) :]
+        rest[:] = bytes(len(rest))
+        return memoryview(buffer).nbytes
 
 
 def version_of(path: str | os.PathLike) -> tuple[int, ...]:
@@ -183,7 +184,7 @@ def digest_of_seal(path: str | os.PathLike) -> str | None:
     """Return the checksum that a file's seal states, None if it has none."""
     with Path(path).open("rb") as file:
         seal = _seal_of(file)
-    return seal and seal.removeprefix(_HEAD).strip().decode()
+    return None if seal is None else seal.removeprefix(_HEAD).strip().decode()
 
 
 def require_unbroken_seal(path: str | os.PathLike) -> None:

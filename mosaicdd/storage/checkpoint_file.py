@@ -130,14 +130,15 @@ def read_training_checkpoint(path: str | PathLike) -> tuple[dict, dict]:
 def _checksum(tree: str, arrays: list[np.ndarray]) -> str:
     digest = hashlib.sha256(tree.encode())
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
 def _flatten(value, arrays: list[np.ndarray]):
     """Return JSON for a tree, and append its tensors to the arrays."""
     if isinstance(value, torch.Tensor):
-        axes = sorted(range(value.ndim), key=lambda axis: -value.stride(axis))
+        strides = value.stride()
+        axes = sorted(range(value.ndim), key=lambda axis: -strides[axis])
         arrays.append(value.detach().cpu().permute(axes).contiguous().numpy())
         return {"array": len(arrays) - 1, "axes": axes}
     if isinstance(value, dict):

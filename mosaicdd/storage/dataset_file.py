@@ -66,8 +66,9 @@ class Dataset:
     validation: float
     seed: int
     parameter_names: tuple[str, ...] = ()
-    parameters: np.ndarray | None = None
-    window_parameters: np.ndarray | None = None
+    # None becomes an array without columns.
+    parameters: np.ndarray = None  # type: ignore[assignment]
+    window_parameters: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self):
         m = self.subdomain.cells
@@ -139,7 +140,7 @@ class Dataset:
         """SHA-256 of the samples, independent of the file that holds them."""
         digest = hashlib.sha256()
         for array in (self.boundary, self.solution):
-            digest.update(np.ascontiguousarray(array, dtype="<f8"))
+            digest.update(np.ascontiguousarray(array, dtype="<f8").data)
         return digest.hexdigest()
 
 
@@ -236,7 +237,7 @@ class DatasetParts:
     def write(self, number: int, arrays: dict[str, np.ndarray]) -> None:
         """Write a part."""
         with atomic_file(self._path(number)) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # none is named allow_pickle
 
     def read(self, number: int) -> dict[str, np.ndarray] | None:
         """Read a part; None if it is missing or damaged."""

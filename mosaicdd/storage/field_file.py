@@ -2,6 +2,7 @@
 
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,8 @@ class FieldFile:
             raise ValueError(f"{spec}: a field comes from FILE.npy or FILE.h5:/dataset")
         if not self._path.is_file():
             raise FileNotFoundError(f"{self._path}: the file of field values is missing")
+        self.shape: tuple[int, ...]
+        self.dtype: np.dtype
         self.shape, self.dtype = self._read(None)
         if self.dtype.kind not in "fiu":
             raise ValueError(f"{spec} must hold real numbers, got {self.dtype}")
@@ -67,7 +70,7 @@ class FieldFile:
     def __repr__(self) -> str:
         return f"FieldFile({self.name!r}, shape={self.shape})"
 
-    def _read(self, place) -> np.ndarray | tuple[tuple[int, ...], np.dtype]:
+    def _read(self, place) -> Any:
         """Read a part; if that is None, return the shape and the type."""
         if self._dataset is None:
             try:

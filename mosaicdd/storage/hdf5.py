@@ -7,7 +7,7 @@ wrong with a file into one line. `inspect_file` says what a file holds, whatever
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -87,7 +87,7 @@ class ArrayWriter:
         """Return the `write` of one array."""
         return functools.partial(self.write, name)
 
-    def history(self, history: dict[str, list[float]]) -> None:
+    def history(self, history: Mapping[str, Sequence[float]]) -> None:
         """Write one number per iteration and name."""
         for name, values in history.items():
             self._file[f"history/{name}"] = np.asarray(values, dtype=float)

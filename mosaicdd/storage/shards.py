@@ -62,7 +62,7 @@ def require_shard_folder(output: str | PathLike) -> None:
 
 
 @contextmanager
-def writing_shard(path: Path, shape: tuple[int, int], dtype: str) -> Iterator[ArrayWriter]:
+def writing_shard(path: Path, shape: tuple[int, ...], dtype: str) -> Iterator[ArrayWriter]:
     """Open a shard for writing; it appears under its name when all is written."""
     path.parent.mkdir(exist_ok=True)
     with new_file(path) as file:
@@ -74,7 +74,7 @@ def writing_shard(path: Path, shape: tuple[int, int], dtype: str) -> Iterator[Ar
 
 def complete_shard(path: Path, place: Slices) -> Shard:
     """Describe a shard that has been written."""
-    return Shard(f"{path.parent.name}/{path.name}", place, digest_of_seal(path))
+    return Shard(f"{path.parent.name}/{path.name}", place, digest_of_seal(path) or "")
 
 
 def discard_shard(path: Path) -> None:
@@ -85,7 +85,7 @@ def discard_shard(path: Path) -> None:
 
 
 def link_shards(
-    file: h5py.File, name: str, shape: tuple[int, int], dtype: str, shards: list[Shard]
+    file: h5py.File, name: str, shape: tuple[int, ...], dtype: str, shards: list[Shard]
 ) -> None:
     """Add a virtual dataset of all shards to an open file, and what tells whether they are there."""
     layout = h5py.VirtualLayout(shape, dtype)

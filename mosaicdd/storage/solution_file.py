@@ -22,10 +22,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.equations import find_equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
@@ -65,7 +67,8 @@ class StoredSolution:
     @cached_property
     def field(self) -> np.ndarray:
         """The solution, ``(ny + 1, nx + 1)``, or a window of that."""
-        return self._read("solution")
+        with self._open() as file:
+            return _OneProblem(file, self.number).array("solution")
 
     @property
     def x(self) -> np.ndarray:
@@ -90,7 +93,7 @@ class StoredSolution:
     @cached_property
     def error_map(self) -> np.ndarray | None:
         """The estimated error at the lattice nodes, ``(K_y + 1, K_x + 1)``; None without one."""
-        return self._read("error_estimate")
+        return self._map("error_estimate")
 
     @cached_property
     def outside(self) -> np.ndarray | None:
@@ -98,7 +101,7 @@ class StoredSolution:
 
         None if there was no such range.
         """
-        return self._read("outside_training_range")
+        return self._map("outside_training_range")
 
     @cached_property
     def fields(self) -> dict[str, float | np.ndarray]:
@@ -117,7 +120,8 @@ class StoredSolution:
             `find_equation`.
         """
         domain = Domain(self.grid.shape, self.grid.spacing)
-        return Problem(domain, str(self.attributes.get("pde")), self.fields, self.boundary)
+        pde = find_equation(str(self.attributes.get("pde")))
+        return Problem(domain, pde, self.fields, self.boundary)
 
     @property
     def seconds(self) -> float:
@@ -128,7 +132,7 @@ class StoredSolution:
     def _coordinates(self, axis: int) -> np.ndarray:
         return np.arange(self.window.start[axis], self.window.stop[axis]) * self.grid.spacing
 
-    def _read(self, name: str) -> np.ndarray | None:
+    def _map(self, name: str) -> np.ndarray | None:
         with self._open() as file:
             return _OneProblem(file, self.number).array(name) if name in file else None
 
@@ -245,13 +249,13 @@ def _grid(file: h5py.File, nodes: tuple[int, int]) -> Grid:
     edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
     missing = any(edge is None for edge in edges)
     lengths = nodes if missing else [edge.shape[-1] for edge in edges]
-    return Grid(tuple(length - 1 for length in lengths), float(file.attrs["spacing"]))
+    return Grid(pair(length - 1 for length in lengths), float(file.attrs["spacing"]))
 
 
 def _window(file: h5py.File, grid: Grid, nodes: tuple[int, int]) -> Window:
     first = file["solution"].attrs.get("first_node", np.zeros(2, int))
-    start = tuple(int(node) for node in first)
-    window = Window(start, tuple(a + n for a, n in zip(start, nodes, strict=True)))
+    start = pair(int(node) for node in first)
+    window = Window(start, pair(a + n for a, n in zip(start, nodes, strict=True)))
     if min(start) < 0 or any(b > n for b, n in zip(window.stop, grid.nodes, strict=True)):
         raise ValueError(
             f"{file.filename}: /solution has {nodes} nodes from {start}, the boundary data are for "

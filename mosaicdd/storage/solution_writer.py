@@ -62,14 +62,14 @@ class SolutionWriter(ArrayWriter):
             A number, or an array on nodes or cells: one of all problems, or with a leading axis for
             them.
         """
-        values = np.asarray(values)
-        if values.ndim in (1, 3) and len(values) == 1:
-            values = values[0]
+        array = np.asarray(values)
+        if array.ndim in (1, 3) and len(array) == 1:
+            array = array[0]
         group = self._file.require_group("fields")
-        if values.ndim:
-            group[name] = values
+        if array.ndim:
+            group[name] = array
         else:
-            group.attrs[name] = values
+            group.attrs[name] = array
 
     def describe(
         self,
