@@ -42,8 +42,15 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
     )
 
 
-def require_finite(values: np.ndarray, what: str) -> np.ndarray:
+def require_finite(
+    values: np.ndarray, what: str, origin: tuple[int, ...] = (0, 0, 0)
+) -> np.ndarray:
     """Check values at nodes, and return them.
+
+    Parameters
+    ----------
+    origin
+        Where they begin in the whole, on the last axes.
 
     Raises
     ------
@@ -52,7 +59,8 @@ def require_finite(values: np.ndarray, what: str) -> np.ndarray:
     """
     bad = ~np.isfinite(values)
     if bad.any():
-        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        at = np.argwhere(bad)[0]
+        first = tuple(int(i + o) for i, o in zip(at, origin[-len(at) :], strict=True))
         raise ValueError(
             f"{what} has {int(bad.sum())} of {values.size} values that are not finite, the first at "
             f"node {first[0] if len(first) == 1 else first}"
@@ -126,7 +134,7 @@ class Field:
             y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
             values = evaluate(self.values, y[:, None], x, what)
         values = values.reshape(-1, *values.shape[-2:])
-        return require_finite(values, what)
+        return require_finite(values, what, (0, part[0].start, part[1].start))
 
 
 class Some:

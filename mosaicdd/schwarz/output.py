@@ -92,9 +92,12 @@ class SolutionOutput:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *failure) -> bool | None:
+    def __exit__(self, *failure) -> None:
         with self._writing:
-            return self._open.__exit__(*failure)
+            if failure[0] is None:
+                self._ranks.agree(self._open.close)  # the file is there when all go on
+            else:
+                self._open.__exit__(*failure)
 
     def strips(self, strips: Iterator[Strip], members: range, place: Slices) -> None:
         """Write the fields of some problems strip by strip, as they are filled.

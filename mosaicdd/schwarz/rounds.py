@@ -55,8 +55,9 @@ class Rounds:
             )
         shares = [groups.share(problems, index) for index in range(groups.count)]
         largest = max(map(len, shares))
-        self.batch = min(settings.batch or _default_batch(lattice, settings), largest)
-        self.number = -(-largest // self.batch)
+        most = min(settings.batch or _default_batch(lattice, settings), largest)
+        self.number = -(-largest // most)
+        self.batch = -(-largest // self.number)  # of equal size, so that one plan serves all
         mine = shares[groups.index]
         self._batches = [mine[i : i + self.batch] for i in range(0, len(mine), self.batch)]
 

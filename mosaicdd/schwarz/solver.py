@@ -234,9 +234,9 @@ class Solver:
             self._bound, self._engines = self._bind(problem), {}
         elif source is not None:
             source.update(problem)
-        self._problem = problem
         engine = self._world.agree(lambda: self._first_engine)
         self._world.agree(lambda: problem.check_source(self.grid, engine.block.owned_nodes()[1]))
+        self._problem = problem
         self._truth = self._reference(engine)
 
     def _require_one(self, problems: int) -> None:
