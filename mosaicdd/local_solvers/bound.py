@@ -21,6 +21,7 @@ from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.source import BlockSource, Source
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
+from mosaicdd.tensors import Tensors
 
 Plan = Callable[[torch.Tensor, torch.Tensor], None]
 """A planned solve, ``plan(g, out)``: perimeters ``(B, P)`` to values at the points ``(B, Q)``."""
@@ -86,7 +87,9 @@ class LocalSolver(Protocol):
     """
 
     name: str
-    spacing: float | None
+
+    @property
+    def spacing(self) -> float | None: ...  # noqa: D102 - said above
 
     def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the local solver for a problem's operator, source and grid.
@@ -128,12 +131,13 @@ class BlockPlan:
         weights: np.ndarray | None = None,
         kept: bool = False,
     ):
-        tensors = {"device": device, "dtype": dtype}
+        tensors: Tensors = {"device": device, "dtype": dtype}
         self.homogeneous = solver.plan(points, **tensors, weights=weights)
         self._source = None
         if solver.source is not None:
-            form = {"weights": weights, "kept": kept}
-            self._source = BlockSource(solver.source, block, points, **tensors, **form)
+            self._source = BlockSource(
+                solver.source, block, points, **tensors, weights=weights, kept=kept
+            )
 
     @property
     def affine(self) -> bool:

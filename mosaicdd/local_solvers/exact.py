@@ -72,8 +72,9 @@ class ExactSolver:
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:
             raise ValueError(f"the exact local solver knows grid nodes 0..{m} only")
         rows = self.matrix[nodes[:, 0], nodes[:, 1]]
-        kind = {"device": device, "dtype": dtype}
-        return linear_plan(rows, points, self.subdomain, **kind, weights=weights)
+        return linear_plan(
+            rows, points, self.subdomain, device=device, dtype=dtype, weights=weights
+        )
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> None:
         """Return None: there are no data for which it is not made."""

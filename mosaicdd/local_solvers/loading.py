@@ -17,13 +17,15 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.networks.family import invariants
+from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard, read_model
+from mosaicdd.tensors import Tensors
 
 _ROUNDING = 1e-6  # of limits to what operators are like
 SHIPPED = Path(__file__).parent / "shipped"
@@ -64,7 +66,7 @@ class NetworkModel:
         The network, and what the model file says of it.
     """
 
-    def __init__(self, name: str, network: torch.nn.Module, card: ModelCard):
+    def __init__(self, name: str, network: Network, card: ModelCard):
         self.name = name
         self.network = network
         self.card = card
@@ -106,16 +108,14 @@ class NetworkModel:
                 f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
             )
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
-        network, outside = self.network, ""
-        if self.card.ranges:
-            outside = self.outside(needed, subdomain)
-            network = network.at(needed, subdomain)
-        elif needed != self._operator:
+        outside = self.outside(needed, subdomain) if self.card.ranges else ""
+        if not self.card.ranges and needed != self._operator:
             raise ValueError(
                 f"{self.name} is a model for {self.card.pde}, it does not solve "
                 f"{problem.equation.name} with {needed}; take 'exact', or a model that does"
             )
         source = None if problem.source is None else Source(problem, grid, subdomain)
+        network = self._network_for(needed, subdomain)
         return NetworkSolver(self.name, needed, subdomain, network, self.card, source, outside)
 
     def outside(self, operator: EllipticOperator, subdomain: Subdomain) -> str:
@@ -136,8 +136,12 @@ class NetworkModel:
     def as_trained(self) -> NetworkSolver:
         """Return the network as a solver of what it was trained for, without a source."""
         operator, subdomain = self._operator, self.card.subdomain
-        network = self.network.at(operator, subdomain) if self.card.ranges else self.network
+        network = self._network_for(operator, subdomain)
         return NetworkSolver(self.name, operator, subdomain, network, self.card)
+
+    def _network_for(self, operator: EllipticOperator, subdomain: Subdomain) -> Network:
+        family = self.network
+        return family.at(operator, subdomain) if isinstance(family, FamilyNetwork) else family
 
 
 def find_local_solver(name_or_path: str) -> LocalSolver:
@@ -215,7 +219,7 @@ def self_test_error(local_solver: BoundSolver) -> float:
     Root mean squares over the centre lines of 64 perimeters, always the same.
     """
     subdomain = local_solver.subdomain
-    tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
+    tensors: Tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
     rng = np.random.default_rng(0)
     g = torch.from_numpy(rng.standard_normal((_PERIMETERS, 4 * subdomain.cells)))
     points = subdomain.centre_lines

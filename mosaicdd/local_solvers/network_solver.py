@@ -13,6 +13,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import OutsideRange, Plan
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.training_range import SpectrumRange
@@ -44,7 +45,7 @@ class NetworkSolver:
         name: str,
         operator: EllipticOperator,
         subdomain: Subdomain,
-        network: torch.nn.Module,
+        network: Network,
         card: ModelCard,
         source: Source | None = None,
         outside: str = "",
@@ -82,24 +83,27 @@ class NetworkSolver:
             )
         if self.linear:
             rows = self.matrix(points)
-            kind = {"device": device, "dtype": dtype}
-            return linear_plan(rows, points, self.subdomain, **kind, weights=weights)
+            return linear_plan(
+                rows, points, self.subdomain, device=device, dtype=dtype, weights=weights
+            )
         return NetworkPlan(self, points, device=device, dtype=dtype, weights=weights)
+
+    def lifting(self, *, device: torch.device, dtype: torch.dtype) -> Lifting:
+        """Return the lifting that the network was trained under."""
+        degree = self.card.lifting_degree
+        return Lifting(self.operator, self.subdomain, degree, device=device, dtype=dtype)
 
     def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> "PointPlan":
         """Prepare the solve at points that are not fixed, one for each perimeter."""
-        kind = {"device": device, "dtype": dtype}
-        network = copy.deepcopy(self.network).to(**kind).eval()
-        lifting = Lifting(self.operator, self.subdomain, self.card.lifting_degree, **kind)
+        network = copy.deepcopy(self.network).to(device, dtype).eval()
+        lifting = self.lifting(device=device, dtype=dtype)
         return PointPlan(network, lifting, dtype, _ACTIVATION_BYTES[torch.device(device).type])
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if the card states one."""
         if self.training_range is None:
             return None
-        lifting = Lifting(
-            self.operator, self.subdomain, self.card.lifting_degree, device=device, dtype=dtype
-        )
+        lifting = self.lifting(device=device, dtype=dtype)
         return functools.partial(self.training_range.outside, lifting=lifting)
 
     @torch.no_grad()
@@ -115,9 +119,8 @@ class NetworkSolver:
             raise TypeError(f"{self.name} is not linear in the perimeter values: it has no matrix")
         network = copy.deepcopy(self.network).to("cpu", torch.float64)
         rows = network.prepare(torch.as_tensor(unit_points(points, self.subdomain)))
-        return Lifting(self.operator, self.subdomain, self.card.lifting_degree).compile(
-            rows.numpy(), points
-        )
+        lifting = self.lifting(device=torch.device("cpu"), dtype=torch.float64)
+        return lifting.compile(rows.numpy(), points)
 
 
 class NetworkPlan:
@@ -140,13 +143,7 @@ class NetworkPlan:
         weights: np.ndarray | None = None,
     ):
         self._network = copy.deepcopy(solver.network).to(device, dtype).eval()
-        self._lifting = Lifting(
-            solver.operator,
-            solver.subdomain,
-            solver.card.lifting_degree,
-            device=device,
-            dtype=dtype,
-        )
+        self._lifting = solver.lifting(device=device, dtype=dtype)
         self._basis = self._lifting.basis_tensor(points)
         scaled = torch.as_tensor(unit_points(points, solver.subdomain)).to(device, dtype)
         self._weights = None if weights is None else torch.as_tensor(weights).to(device, dtype)
@@ -186,7 +183,7 @@ class PointPlan:
     """
 
     def __init__(
-        self, network: torch.nn.Module, lifting: Lifting, dtype: torch.dtype, activation_bytes: int
+        self, network: Network, lifting: Lifting, dtype: torch.dtype, activation_bytes: int
     ):
         self._network = network
         self._lifting = lifting

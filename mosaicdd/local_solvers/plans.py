@@ -103,7 +103,7 @@ class ReflectionPlan:
             folded, parts = self._memory[: sum(sizes)].split(sizes)
             folded, parts = folded.view(2, subdomains, half), parts.view(2, subdomains, padded)
             even, odd = parts[..., : self._width].unflatten(2, (-1, self._half)).numpy()
-            self._buffers[subdomains] = _Buffers(folded, *folded, parts, even, odd)
+            self._buffers[subdomains] = _Buffers(folded, folded[0], folded[1], parts, even, odd)
         return self._buffers[subdomains]
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
@@ -19,6 +20,7 @@ from mosaicdd.lattice.transfer import Batch, batch_shape, batches
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
+from mosaicdd.tensors import Tensors
 
 _BATCH = 512  # subdomains whose sources are copied at a time
 
@@ -47,7 +49,7 @@ class Source:
 
     def on(self, block: Block, *, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
         """Sample ``f`` at the nodes of a block's region: ``(n or 1, rows, columns)``."""
-        part = tuple(
+        part = pair(
             slice(first, first + cells + 1)
             for first, cells in zip(block.origin, block.cells, strict=True)
         )
@@ -87,7 +89,7 @@ class BlockSource:
         rows = operator[(points[:, 0] - 1) * (m - 1) + points[:, 1] - 1]  # (Q, I)
         if weights is not None:
             rows = np.asarray(weights)[:, None] * rows
-        self._tensors = {"device": device, "dtype": dtype}
+        self._tensors: Tensors = {"device": device, "dtype": dtype}
         self._operator = torch.as_tensor(np.ascontiguousarray(rows.T)).to(**self._tensors)  # (I, Q)
         self._source = source
         self._block = block
@@ -105,11 +107,11 @@ class BlockSource:
         values = out.view(-1, *batch_shape(batch), out.shape[1])
         if self._values is not None:
             values += self._values[:, rows, columns]
-            return
-        patches = self._patches[:, rows, columns]  # (n or 1, rows, columns, m - 1, m - 1)
-        for i in range(values.shape[1]):  # a row of subdomains at a time
-            w = patches[:, i].flatten(2) @ self._operator
-            values[:, i] += w
+        elif self._patches is not None:
+            patches = self._patches[:, rows, columns]  # (n or 1, rows, columns, m - 1, m - 1)
+            for i in range(values.shape[1]):  # a row of subdomains at a time
+                w = patches[:, i].flatten(2) @ self._operator
+                values[:, i] += w
 
     def _load(self) -> None:
         """Sample the source, and solve for it where the results are kept."""
@@ -122,7 +124,7 @@ class BlockSource:
             return
         shape = *patches.shape[:3], self._operator.shape[1]
         values = torch.zeros(shape, **self._tensors)
-        for batch in batches(tuple(slice(0, n) for n in shape[1:3]), _BATCH):
+        for batch in batches(pair(slice(0, n) for n in shape[1:3]), _BATCH):
             self.add(batch, values[:, *batch].reshape(-1, shape[3]))
         self._values, self._patches = values, None
 

@@ -6,6 +6,7 @@ limits to them; a perimeter above one is outside of the training range, and the 
 is extrapolation. Such subdomains are counted, or handed to the exact local solver.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -19,6 +20,7 @@ from mosaicdd.lattice.transfer import Transfer, batch_shape, batches
 from mosaicdd.local_solvers.bound import OutsideRange, Plan
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.lifting import Lifting
+from mosaicdd.tensors import Tensors
 
 if TYPE_CHECKING:
     from mosaicdd.local_solvers.network_solver import NetworkSolver
@@ -136,10 +138,10 @@ class GuardedSolver:
         weights: np.ndarray | None = None,
     ) -> Plan:
         """Prepare both solves for grid nodes ``points``, ``(Q, 2)`` integers in cells."""
-        kind = {"device": device, "dtype": dtype, "weights": weights}
-        network = self._network_solver.plan(points, **kind)
-        exact = self._exact.plan(points, **kind)
-        outside_of = self.outside_range(device=device, dtype=dtype)
+        tensors: Tensors = {"device": device, "dtype": dtype}
+        network = self._network_solver.plan(points, **tensors, weights=weights)
+        exact = self._exact.plan(points, **tensors, weights=weights)
+        outside_of = self.outside_range(**tensors)
 
         def plan(g: torch.Tensor, out: torch.Tensor) -> None:
             network(g, out)
@@ -153,9 +155,10 @@ class GuardedSolver:
 
         return plan
 
-    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
+    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange:
         """Return what tells perimeters outside of the network's training range."""
-        return self._network_solver.outside_range(device=device, dtype=dtype)
+        lifting = self._network_solver.lifting(device=device, dtype=dtype)
+        return functools.partial(self.training_range.outside, lifting=lifting)
 
 
 _BATCH = {"cpu": 1024, "cuda": 65_536}  # on a processor, a cache holds what is made on the way

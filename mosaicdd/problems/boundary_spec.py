@@ -39,7 +39,8 @@ class BoundarySpec:
     def __init__(self, text: str):
         self.text = text
         self._expression = text.startswith("expr:")
-        self._settings, self._seeds = {}, [None]
+        self._settings: dict[str, float] = {}
+        self._seeds: Sequence[int] = [0]
         if not self._expression:
             self._settings, self._seeds = _gp(text.partition(":")[2])
 
@@ -59,10 +60,7 @@ class BoundarySpec:
         if self._expression:
             return [Boundary.of_expression(self.text.removeprefix("expr:"), grid)]
         return [
-            Boundary.of_gaussian_process(
-                grid, **self._settings | ({} if s is None else {"seed": s})
-            )
-            for s in self._seeds
+            Boundary.of_gaussian_process(grid, seed=seed, **self._settings) for seed in self._seeds
         ]
 
 
@@ -98,11 +96,12 @@ class ReplacedSides:
         return Problem(grid.shape, "laplace", sides=edges | self.conditions).boundaries(grid)
 
 
-def _gp(text: str) -> tuple[dict[str, float], Sequence[int | None]]:
-    """Return the settings of a Gaussian process and the seeds, None for that of the settings."""
+def _gp(text: str) -> tuple[dict[str, float], Sequence[int]]:
+    """Return the settings of a Gaussian process, and its seeds."""
     seeds = _SEEDS.search(text)
     if seeds is None:
-        return _gp_settings(text), [None]
+        settings = _gp_settings(text)
+        return settings, [int(settings.pop("seed", 0))]
     settings = _gp_settings(text[: seeds.start()] + text[seeds.end() :])
     if "seed" in settings:
         raise ValueError("gp:seed is given twice")

@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from mosaicdd.problems.fields import Field, Part, Some, evaluate, require_finite
 _SAMPLES = 2**20  # values of a source that are checked at a time
 
 
+@runtime_checkable
 class Data(Protocol):
     """Values on all edges that are made when the grid is known.
 
@@ -28,7 +29,8 @@ class Data(Protocol):
         Of how many problems.
     """
 
-    problems: int
+    @property
+    def problems(self) -> int: ...  # noqa: D102 - said above
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the values of each problem on the edges of a grid."""
@@ -38,7 +40,7 @@ class Data(Protocol):
 Sides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | Data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Problem:
     """One or several boundary value problems that share domain, equation and parameters.
 
@@ -69,16 +71,25 @@ class Problem:
 
     domain: Domain
     equation: Equation
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    sides: Sides = field(default_factory=Dirichlet)
+    fields: Mapping[str, Any]
+    sides: Sides
 
-    def __post_init__(self):
-        if not isinstance(self.domain, Domain):
-            object.__setattr__(self, "domain", Domain(self.domain))
-        given = self.equation
-        found = use_equation(given) if isinstance(given, Equation) else find_equation(given)
-        object.__setattr__(self, "equation", found)
-        object.__setattr__(self, "fields", dict(self.fields))
+    def __init__(
+        self,
+        domain: Domain | tuple[int, int],
+        equation: Equation | str,
+        fields: Mapping[str, Any] | None = None,
+        sides: Sides | None = None,
+    ):
+        if not isinstance(domain, Domain):
+            domain = Domain(domain)
+        known = (
+            use_equation(equation) if isinstance(equation, Equation) else find_equation(equation)
+        )
+        object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "equation", known)
+        object.__setattr__(self, "fields", dict(fields or {}))
+        object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
             self.source.require_shape(self.domain.grid())
@@ -106,7 +117,7 @@ class Problem:
         given = {
             name: self.fields[name] for name in self.equation.parameters if name in self.fields
         }
-        return {name: float(value) for name, value in (self.equation.parameters | given).items()}
+        return {name: float(value) for name, value in {**self.equation.parameters, **given}.items()}
 
     @cached_property
     def source(self) -> Field | None:
@@ -120,11 +131,11 @@ class Problem:
         counts = {} if self.source is None else {"the field f": self.source.problems}
         if isinstance(self.sides, Boundary):
             counts["the boundary"] = 1
-        elif hasattr(self.sides, "boundaries"):
+        elif isinstance(self.sides, Data):
             counts["the boundary"] = self.sides.problems
         elif not isinstance(self.sides, Sequence):
             for name, condition in self._conditions.items():
-                shape = np.shape(getattr(condition.values, "shape", ()) and condition.values)
+                shape = tuple(getattr(condition.values, "shape", ()))
                 counts[f"the side {name}"] = shape[0] if len(shape) == 2 else 1
         else:
             counts["the boundary"] = len(self.sides)
@@ -146,7 +157,7 @@ class Problem:
         """
         if isinstance(self.sides, Boundary):
             given = [self.sides]
-        elif hasattr(self.sides, "boundaries"):
+        elif isinstance(self.sides, Data):
             given = self.sides.boundaries(grid)
         elif isinstance(self.sides, Sequence):
             given = list(self.sides)
@@ -181,7 +192,7 @@ class Problem:
 
     def with_fields(self, **fields: Any) -> "Problem":
         """Return the same problem with other values of some fields."""
-        return dataclasses.replace(self, fields=self.fields | fields)
+        return dataclasses.replace(self, fields={**self.fields, **fields})
 
     def some(self, which: range) -> "Problem":
         """Return some of the problems; sources are not read yet."""
@@ -196,14 +207,29 @@ class Problem:
         return dataclasses.replace(self, sides=sides)
 
     @property
-    def _conditions(self) -> dict[str, Condition]:
-        """The condition of each side."""
-        if isinstance(self.sides, Mapping):
-            return {name: self.sides.get(name, Dirichlet(0.0)) for name in SIDES}
-        return dict.fromkeys(SIDES, self.sides)
+    def _conditions(self) -> dict[str, Dirichlet]:
+        """The condition of each side, of a kind that is solved."""
+        given: Mapping[str, object] = (
+            self.sides if isinstance(self.sides, Mapping) else dict.fromkeys(SIDES, self.sides)
+        )
+        conditions = {}
+        for name in SIDES:
+            condition = given.get(name, Dirichlet(0.0))
+            if not isinstance(condition, Condition):
+                raise TypeError(
+                    f"the side {name} must be Dirichlet, Neumann, Robin or Periodic, got "
+                    f"{type(condition).__name__}"
+                )
+            if not isinstance(condition, Dirichlet):
+                raise NotImplementedError(
+                    f"the side {name} is {type(condition).__name__}: sides other than Dirichlet are not "
+                    "solved yet"
+                )
+            conditions[name] = condition
+        return conditions
 
     def _check_sides(self) -> None:
-        if hasattr(self.sides, "boundaries"):
+        if isinstance(self.sides, Data):
             return
         if isinstance(self.sides, (Boundary, Sequence)) and not isinstance(self.sides, str):
             boundaries = [self.sides] if isinstance(self.sides, Boundary) else self.sides
@@ -216,21 +242,12 @@ class Problem:
             for name in self.sides:
                 if name not in SIDES:
                     raise ValueError(f"unknown side {name!r}; known: {', '.join(SIDES)}")
-        for name, condition in self._conditions.items():
-            if not isinstance(condition, Condition):
-                raise TypeError(
-                    f"the side {name} must be Dirichlet, Neumann, Robin or Periodic, got "
-                    f"{type(condition).__name__}"
-                )
-            if not isinstance(condition, Dirichlet):
-                raise NotImplementedError(
-                    f"the side {name} is {type(condition).__name__}: sides other than Dirichlet are not "
-                    "solved yet"
-                )
+        self._conditions  # noqa: B018 - checks them
 
     def _edge(self, name: str, grid: Grid) -> np.ndarray:
         """Return the values on a side, ``(n or 1, N + 1)``."""
-        values, what = self._conditions[name].values, f"the side {name}"
+        values: Any = self._conditions[name].values
+        what = f"the side {name}"
         axis = 1 if name in ("bottom", "top") else 0
         nodes = grid.nodes[axis]
         if getattr(values, "shape", ()) or isinstance(values, (list, tuple)):

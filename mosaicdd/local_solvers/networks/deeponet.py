@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
     Jet,
@@ -45,7 +46,7 @@ class DeepONetSettings:
             )
 
 
-class DeepONet(torch.nn.Module):
+class DeepONet(Network):
     """Branch times trunk.
 
     Parameters
@@ -89,7 +90,9 @@ class DeepONet(torch.nn.Module):
         coefficients = self._branch(g)
         jet = trunk_jet(self.trunk, features, a, second_only)
         jet = jet.map(lambda part: coefficients @ part.mT)
-        return jet if second_only else Jet(jet.value + self.constant, jet.first, jet.second)
+        if jet.value is None:
+            return jet
+        return Jet(jet.value + self.constant, jet.first, jet.second)
 
     def _branch(self, g: torch.Tensor) -> torch.Tensor:
         """Return the branch ``(B, D)``, scaled so that values of order 1 come out."""

@@ -14,6 +14,7 @@ Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` points, ``N 
 nodes, ``D`` width, ``K`` modes.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.problems.elliptic import EllipticOperator
 
@@ -95,7 +97,7 @@ class FamilySettings:
             )
 
 
-class FamilyNetwork(torch.nn.Module):
+class FamilyNetwork(Network):
     """A perceptron of the operator, over modes of the operators.
 
     Parameters
@@ -115,6 +117,11 @@ class FamilyNetwork(torch.nn.Module):
 
     Settings = FamilySettings
     linear = True
+    trunk: torch.Tensor
+    branches: torch.Tensor
+    amplitudes: torch.Tensor
+    centre: torch.Tensor
+    reach: torch.Tensor
 
     def __init__(self, perimeter: int, settings: FamilySettings):
         super().__init__()
@@ -150,8 +157,8 @@ class FamilyNetwork(torch.nn.Module):
         branch = self.branches[0] + torch.einsum("k,kdp->dp", z, self.branches[1:])
         rows = self.trunk @ branch  # (N, P), of the canonical image
         own = [r for r, image in enumerate(images(p)) if np.abs(image - p).max() <= SAME]
-        rows = sum(self._transported(rows, r) for r in own) / len(own)
-        return MatrixNetwork(self._transported(rows, element), self.cells)
+        even = functools.reduce(torch.add, (self._transported(rows, r) for r in own)) / len(own)
+        return MatrixNetwork(self._transported(even, element), self.cells)
 
     def _transported(self, rows: torch.Tensor, element: int) -> torch.Tensor:
         """Return the matrix ``A`` with ``A g = (rows R g)`` at the images of the nodes."""
@@ -159,7 +166,7 @@ class FamilyNetwork(torch.nn.Module):
         return rows[nodes][:, self.square.images[element]]
 
 
-class MatrixNetwork(torch.nn.Module):
+class MatrixNetwork(Network):
     """A network that is one matrix: between the nodes its values are interpolated by cubics.
 
     Parameters
@@ -169,6 +176,7 @@ class MatrixNetwork(torch.nn.Module):
     """
 
     linear = True
+    operator: torch.Tensor
 
     def __init__(self, rows: torch.Tensor, cells: int):
         super().__init__()

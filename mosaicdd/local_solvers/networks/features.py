@@ -14,6 +14,8 @@ class FourierFeatures(torch.nn.Module):
         Standard deviation of their wave numbers, in radians per half side.
     """
 
+    wave_numbers: torch.Tensor
+
     def __init__(self, count: int, sigma: float):
         super().__init__()
         self.size = 2 + 2 * count

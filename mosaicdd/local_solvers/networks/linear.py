@@ -7,10 +7,12 @@ Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
 from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
@@ -51,7 +53,7 @@ class LinearSettings:
             )
 
 
-class LinearNetwork(torch.nn.Module):
+class LinearNetwork(Network):
     """Trunk of the position times a branch matrix.
 
     Parameters
@@ -105,8 +107,9 @@ class LinearNetwork(torch.nn.Module):
             canonical, directions = points, unit_directions(points)
         else:
             canonical, directions, nodes = self.symmetry.locate(points)
-        jet = features_jet(features, canonical, directions, a)
-        jet = trunk_jet(layers, jet, a, second_only).map(lambda part: part @ self.branch)
+        features = cast(FourierFeatures, features)  # the first layer of the trunk
+        entering = features_jet(features, canonical, directions, a)
+        jet = trunk_jet(layers, entering, a, second_only).map(lambda part: part @ self.branch)
         if self.symmetry is not None:
             jet = jet.map(lambda rows: rows.gather(-1, nodes.expand_as(rows)))
         return jet.map(lambda rows: g @ rows.mT)

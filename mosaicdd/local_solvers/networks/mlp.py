@@ -9,14 +9,17 @@ channels of the embedded perimeter, ``F`` features of a position.
 """
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
+    CompleteJet,
     Jet,
     features_jet,
     perceptron_jet,
@@ -73,7 +76,7 @@ class PreparedPoints:
     index: torch.Tensor
 
 
-class MLP(torch.nn.Module):
+class MLP(Network):
     """Split first layer, perceptron.
 
     Parameters
@@ -87,7 +90,7 @@ class MLP(torch.nn.Module):
         Whether hidden layers keep their inputs only, and work anew in the backward pass.
     """
 
-    Settings = MLPSettings
+    Settings: ClassVar[type[Any]] = MLPSettings
     linear = False
     recompute = False
 
@@ -143,7 +146,7 @@ class MLP(torch.nn.Module):
             g, PreparedPoints(self._position(features.value), boundary, index)
         )
         rates, second = (part @ self.point_layer.weight.T for part in features.derivatives)
-        entering = Jet(value, rates[:, None], second[None])
+        entering = CompleteJet(value, rates[:, None], second[None])
         jet = perceptron_jet(self.perceptron, entering, a, second_only, self.recompute)
         return jet.map(lambda part: part.squeeze(-1))
 
@@ -155,12 +158,12 @@ class MLP(torch.nn.Module):
             return points, unit_directions(flat), [(False, self.boundary_layer.weight.T)], index
         fold = self.symmetry.fold(flat, merge=False)
         elements, which = torch.unique(fold.element, return_inverse=True)
-        boundary = self._moved_boundary_layer(elements.tolist())
+        boundary = self._moved_boundary_layer(self.symmetry.images[elements])
         # Column k of a symmetry's matrix is how the folded point moves with coordinate k.
         directions = self.symmetry.matrices.to(points)[fold.element].permute(2, 0, 1)
         return fold.canonical.view(points.shape), directions, boundary, which.view(index.shape)
 
-    def _moved_boundary_layer(self, elements: list[int]) -> list[tuple[bool, torch.Tensor]]:
+    def _moved_boundary_layer(self, images: torch.Tensor) -> list[tuple[bool, torch.Tensor]]:
         """Return the boundary layer for perimeters moved by symmetries, rotations first.
 
         Embedding commutes with a change of the starting node, so it is moved to the weights: one
@@ -168,8 +171,8 @@ class MLP(torch.nn.Module):
         """
         weight = self.boundary_layer.weight.view(-1, self.channels, self.perimeter)
         groups: dict[bool, list[torch.Tensor]] = {}
-        for element in elements:
-            source = self.symmetry.images[element].argsort()  # moved g is g[source]
+        for image in images:
+            source = image.argsort()  # moved g is g[source]
             first, reflected = int(source[0]), bool(source[-1] == (source[0] + 1) % self.perimeter)
             shift = self.perimeter - 1 - first if reflected else first
             groups.setdefault(reflected, []).append(weight.roll(shift, dims=2).flatten(1))

@@ -12,6 +12,8 @@ import sys
 
 import torch
 
+from mosaicdd.local_solvers.networks.network import Network
+
 _METHODS = ("forward", "prepare", "apply_prepared")
 _allowed: set[str] = set()
 
@@ -21,7 +23,7 @@ def allow(name: str) -> None:
     _allowed.add(name)
 
 
-def find_class(name: str) -> type[torch.nn.Module]:
+def find_class(name: str) -> type[Network]:
     """Import the class ``module:Class`` and check that it has the parts of a network.
 
     Raises
@@ -62,7 +64,7 @@ def _missing(found: object) -> str:
 
 
 @torch.no_grad()
-def check_behaviour(name: str, network: torch.nn.Module, perimeter: int) -> None:
+def check_behaviour(name: str, network: Network, perimeter: int) -> None:
     """Try a network on two perimeters and three points.
 
     Raises

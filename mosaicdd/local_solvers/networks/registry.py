@@ -17,6 +17,7 @@ A name with a colon, ``module:Class``, is a network of the user's own.
 """
 
 from dataclasses import fields
+from typing import Any
 
 import torch
 
@@ -25,11 +26,12 @@ from mosaicdd.local_solvers.networks.deeponet import DeepONet
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.linear import LinearNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.own import check_behaviour, find_class
 from mosaicdd.local_solvers.networks.sdnet import SDNet
 from mosaicdd.local_solvers.networks.sdnet_concat import SDNetConcat
 
-NETWORKS: dict[str, type[torch.nn.Module]] = {
+NETWORKS: dict[str, type[Network]] = {
     "linear": LinearNetwork,
     "sdnet": SDNet,
     "sdnet-concat": SDNetConcat,
@@ -44,7 +46,7 @@ def is_family(network: torch.nn.Module) -> bool:
     return isinstance(network, FamilyNetwork)
 
 
-def network_class(name: str) -> type[torch.nn.Module]:
+def network_class(name: str) -> type[Network]:
     """Return the class of a name in `NETWORKS`, or of ``module:Class``.
 
     Raises
@@ -75,7 +77,7 @@ def check_settings(name: str, values: dict) -> object:
         If the name or a setting is unknown, or a value is of another type or out of its range.
     """
     settings = network_class(name).Settings
-    known = {field.name: field.type for field in fields(settings)}
+    known: dict[str, Any] = {field.name: field.type for field in fields(settings)}
     for key, value in values.items():
         if key not in known:
             raise ValueError(f"network {name!r} has no setting {key!r}; known: {', '.join(known)}")
@@ -87,7 +89,7 @@ def check_settings(name: str, values: dict) -> object:
     return settings(**values)
 
 
-def build_network(name: str, settings: dict, subdomain: Subdomain) -> torch.nn.Module:
+def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
     """Build a network with random weights.
 
     Raises

@@ -5,6 +5,7 @@ A symmetric equation has ``u(x; g) = u(R x; R g)``, so a network need only know 
 fold are mapped there by several ``R``; averaging over them makes the symmetry exact.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,9 @@ class SquareSymmetry(torch.nn.Module):
         ``(8, P)`` the node that each perimeter node goes to.
     """
 
+    matrices: torch.Tensor
+    images: torch.Tensor
+
     def __init__(self, perimeter: int):
         super().__init__()
         turn, swap = np.array([[0, -1], [1, 0]]), np.array([[0, 1], [1, 0]])
@@ -85,8 +89,9 @@ class SquareSymmetry(torch.nn.Module):
 
     def unfold(self, rows: torch.Tensor, fold: Fold) -> torch.Tensor:
         """Return the operator ``(Q, P)`` for its rows ``(U, P)`` at the canonical points."""
-        even = sum(
-            fold.stabiliser[:, r, None] * rows[:, image] for r, image in enumerate(self.images)
+        even = functools.reduce(
+            torch.add,
+            (fold.stabiliser[:, r, None] * rows[:, image] for r, image in enumerate(self.images)),
         )
         return even[fold.index].gather(1, self.images[fold.element])
 

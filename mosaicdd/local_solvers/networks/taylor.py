@@ -12,7 +12,7 @@ Shape letters: ``K = 2`` axes (y, x), ``Q`` points, ``D`` width; ``...`` are lea
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -39,11 +39,18 @@ class Jet:
     first: torch.Tensor | None
     second: torch.Tensor
 
-    def map(self, function) -> "Jet":
+    def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> "Jet":
         """Apply a function that is linear, and acts alike on each leading axis, to all parts."""
-        return Jet(
-            *(None if p is None else function(p) for p in (self.value, self.first, self.second))
-        )
+        value, first = (None if p is None else function(p) for p in (self.value, self.first))
+        return Jet(value, first, function(self.second))
+
+
+@dataclass(frozen=True)
+class CompleteJet(Jet):
+    """A jet that has all parts."""
+
+    value: torch.Tensor
+    first: torch.Tensor
 
     @property
     def derivatives(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,7 +60,7 @@ class Jet:
 
 def features_jet(
     features: FourierFeatures, points: torch.Tensor, directions: torch.Tensor, a: Coefficients
-) -> Jet:
+) -> CompleteJet:
     """Return the jet of Fourier features at points ``(Q, 2)``.
 
     Parameters
@@ -64,7 +71,7 @@ def features_jet(
     phase, rates = points @ features.wave_numbers, directions @ features.wave_numbers
     sine, cosine = torch.sin(phase), torch.cos(phase)
     curvature = sum(weight * rate.square() for weight, rate in zip(a, rates, strict=True))
-    return Jet(
+    return CompleteJet(
         torch.cat([points, sine, cosine], dim=-1),
         torch.cat([directions, cosine * rates, -sine * rates], dim=-1),
         torch.cat([torch.zeros_like(points), -sine * curvature, -cosine * curvature], dim=-1),
@@ -77,8 +84,8 @@ def unit_directions(points: torch.Tensor) -> torch.Tensor:
 
 
 def perceptron_jet(
-    layers: Sequence[torch.nn.Module],
-    jet: Jet,
+    layers: Iterable[torch.nn.Module],
+    jet: CompleteJet,
     a: Coefficients,
     second_only: bool,
     recompute: bool = False,
@@ -92,7 +99,7 @@ def perceptron_jet(
     recompute
         Whether a layer keeps its input only, and works anew in the backward pass.
     """
-    *hidden, last = layers[1::2]
+    *hidden, last = _linear(layers)
     streams = _EnteringGelu.apply(jet.value, *jet.derivatives, a, second_only and not hidden)
     for layer in hidden:
         only = second_only and layer is hidden[-1]
@@ -104,14 +111,18 @@ def perceptron_jet(
 
 
 def trunk_jet(
-    layers: Sequence[torch.nn.Module], features: Jet, a: Coefficients, second_only: bool
+    layers: Iterable[torch.nn.Module], features: CompleteJet, a: Coefficients, second_only: bool
 ) -> Jet:
     """Propagate the jet of features ``(Q, F)`` through linear layers with GELU between them."""
     streams = torch.cat([features.value[None], features.first, features.second[None]])
-    *hidden, last = layers[::2]
+    *hidden, last = _linear(layers)
     for layer in hidden:
         streams = _hidden_layer(streams, layer, a, second_only and layer is hidden[-1])
     return _last_layer(streams, last, second_only)
+
+
+def _linear(layers: Iterable[torch.nn.Module]) -> list[torch.nn.Linear]:
+    return [layer for layer in layers if isinstance(layer, torch.nn.Linear)]
 
 
 def _last_layer(streams: torch.Tensor, layer: torch.nn.Linear, second_only: bool) -> Jet:
