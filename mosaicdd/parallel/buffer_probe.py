@@ -60,6 +60,8 @@ def main() -> None:
     from mosaicdd.parallel.ranks import Ranks
 
     comm = communicator()
+    if comm is None:
+        sys.exit(1)  # without an MPI library nothing arrives
     with Ranks.of(comm) as ranks:
         device = device_of_rank(ranks, sys.argv[1])
     sys.exit(0 if buffers_arrive(comm, device) else 1)

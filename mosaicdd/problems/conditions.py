@@ -56,7 +56,7 @@ def condition_of_spec(text: str) -> Condition:
     """
     kind, _, spec = text.partition(":")
     alpha, _, rest = spec.partition(",")
-    make = {
+    make: dict[str, Callable[[], Condition]] = {
         "dirichlet": lambda: Dirichlet(_values(spec)),
         "neumann": lambda: Neumann(_values(spec)),
         "robin": lambda: Robin(float(alpha), _values(rest)),
