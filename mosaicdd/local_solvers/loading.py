@@ -154,8 +154,10 @@ def find_local_solver(name_or_path: str) -> LocalSolver:
     ValueError
         If the file is not a sound model file.
     """
-    if name_or_path == Exact.name:
-        return Exact()
+    return Exact() if name_or_path == Exact.name else _network_model(name_or_path)
+
+
+def _network_model(name_or_path: str) -> NetworkModel:
     path = model_path(name_or_path)
     card, weights = read_model(path)
     try:
@@ -176,7 +178,7 @@ def default_local_solver(problem: Problem) -> str:
         return LAPLACE.name
     if problem.equation.name not in shipped_models():
         return Exact.name
-    model = find_local_solver(problem.equation.name)
+    model = _network_model(problem.equation.name)
     spacing = problem.domain.grid(model.spacing).spacing
     outside = model.outside(problem.operator, Subdomain(model.cells, model.cells * spacing))
     return Exact.name if outside else model.name
