@@ -16,6 +16,11 @@ from mosaicdd.problems.references import solve_and_count_by_multigrid, solve_by_
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
+_SPAN = (
+    "Seconds from the boundary data to the field in memory, set-up included, start-up and files not; "
+    "mosaicdd's include the error estimate, the paper's are its own and end at an MAE of 5e-2."
+)
+
 
 def main(folder: Path) -> None:
     """Solve by the baselines, compare, and print the table."""
@@ -29,14 +34,16 @@ def main(folder: Path) -> None:
     for solution, name in zip(ours, ("shipped network", "exact local solver"), strict=True):
         facts = solution.attributes
         label = f"mosaicdd, {name}, {facts['ranks']} ranks"
+        seconds = facts["seconds"]["total"] - facts["seconds"]["write"]
         error = np.abs(solution.field - amg).mean()
-        rows.append([label, str(facts["iterations"]), f"{solution.seconds:.2f}", f"{error:.1e}"])
+        rows.append([label, str(facts["iterations"]), f"{seconds:.2f}", f"{error:.1e}"])
     error = np.abs(dst - amg).mean()
     rows.append(["fast sine transform, 1 core", "direct", f"{dst_seconds:.2f}", f"{error:.1e}"])
     label = "pyAMG (Ruge-Stueben, CG) to 1e-10, 1 core"
     rows.append([label, str(amg_iterations), f"{amg_seconds:.2f}", "reference"])
     ny, nx = ours[0].grid.shape
     print(table([f"Laplace, {nx} x {ny}", "iterations", "seconds", "MAE against pyAMG"], rows))
+    print(_SPAN)
 
 
 def _timed(solve, *problem) -> tuple:
