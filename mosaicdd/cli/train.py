@@ -97,7 +97,7 @@ def train(
     import torch
 
     from mosaicdd.cli.signals import listening
-    from mosaicdd.cli.train_output import draw, show_plan, show_report, show_result
+    from mosaicdd.cli.train_output import draw, show_plan, show_result
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.metrics_file import require_tensorboard
     from mosaicdd.training.loop import Training
@@ -120,14 +120,14 @@ def train(
             training.join(ranks, resume)
         if dry_run:
             if ranks.is_root:
-                show_plan(training.memory(ranks), ranks.device, ranks.size, as_json)
+                show_plan(training.memory(ranks), as_json)
             return 0
         replaces = ranks.is_root and training.output.exists()
         watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
         quiet = as_json or not ranks.is_root
         with stage(f"training {network}", quiet=quiet) as show, listening(watch):
             try:
-                result = training.run(ranks, lambda report: show_report(show, report), watch)
+                result = training.run(ranks, lambda now: show(now.progress, now.text), watch)
             except TrainingDivergedError as error:
                 raise click.ClickException(f"{error}; {training.checkpoints.last_good}") from error
             except OSError:
@@ -136,5 +136,5 @@ def train(
         if ranks.is_root:
             if result.finished:
                 draw(training, result)
-            show_result(training, result, ranks.size, replaces, as_json)
+            show_result(training, result, replaces, as_json)
     return 0 if result.finished else _INTERRUPTED

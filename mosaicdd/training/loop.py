@@ -19,6 +19,7 @@ from mosaicdd.local_solvers.loading import extract_weights
 from mosaicdd.local_solvers.networks.own import allow
 from mosaicdd.local_solvers.networks.registry import build_network, check_settings, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
+from mosaicdd.parallel.machine import device_memory
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation, find_equation
 from mosaicdd.storage.atomic import require_writable
@@ -27,7 +28,7 @@ from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import ModelCard, write_model
 from mosaicdd.training.checkpoints import Checkpoints
 from mosaicdd.training.family import family_ranges
-from mosaicdd.training.memory_plan import MemoryLevel, memory_plan
+from mosaicdd.training.memory_plan import MemoryPlan, memory_plan
 from mosaicdd.training.objective import require_trainable
 from mosaicdd.training.rank_group import RankGroup, rank_group
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
@@ -151,12 +152,13 @@ class Training:
         if resume:
             self._state = ranks.agreed(self.checkpoints.read)
 
-    def memory(self, ranks: RankGroup) -> list[MemoryLevel]:
-        """Return the memory per device for each way to share it out."""
-        kind = ranks.device.type
-        return memory_plan(
-            self._built, self.dataset, self.settings, self.execution, ranks.size, kind
+    def memory(self, ranks: RankGroup) -> MemoryPlan:
+        """Return the memory per device for each way to share it out; ranks on processors share it."""
+        levels = memory_plan(
+            *(self._built, self.dataset, self.settings, self.execution),
+            *(ranks.size, ranks.device.type),
         )
+        return MemoryPlan(levels, ranks.size, device_memory(ranks.device, ranks.size))
 
     def run(
         self,
@@ -233,6 +235,21 @@ class TrainingResult:
     def far_off(self) -> bool:
         """Whether the network has hardly learned its equation: it would fail its self-test."""
         return not self.relative_error <= _FAR_OFF
+
+    @property
+    def figures(self) -> dict:
+        """What a script wants to know, as plain values."""
+        return {
+            "status": "finished" if self.finished else "interrupted",
+            "validation_mse": self.best.validation_mse,
+            "window_mse": self.best.window_mse,
+            "steps": self.steps,
+            "seconds": round(self.seconds, 3),
+            "samples_per_second": round(self.samples_per_second, 1),
+            "ranks": self.card.training["ranks"],
+            "network": self.card.network,
+            "parameters": self.parameters,
+        }
 
 
 def train_network(

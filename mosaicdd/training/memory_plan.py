@@ -5,7 +5,7 @@ small ones and continued in a straight line to the samples of a pass.
 """
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
@@ -17,6 +17,9 @@ from mosaicdd.training.optimisers import build_optimiser
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
+
+_PARTS = ("weights", "gradients", "optimiser", "activations", "samples", "total")
+_MB = 2**20
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,44 @@ class MemoryLevel:
     def total(self) -> int:
         """Sum of all parts."""
         return sum((self.weights, self.gradients, self.optimiser, self.activations, self.samples))
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The levels of sharding beside the memory that there is.
+
+    Parameters
+    ----------
+    levels
+        As `memory_plan` returns them.
+    ranks, device_memory
+        Number of ranks, and the bytes that each has.
+    """
+
+    levels: list[MemoryLevel]
+    ranks: int
+    device_memory: int
+
+    @property
+    def fits(self) -> str | None:
+        """The first level that fits, if there is one."""
+        enough = (level for level in self.levels if level.total <= self.device_memory)
+        return next((level.sharding for level in enough), None)
+
+    @property
+    def figures(self) -> dict:
+        """All of it as plain values."""
+        rows = [asdict(level) | {"total": level.total} for level in self.levels]
+        return asdict(self) | {"levels": rows, "fits": self.fits}
+
+    @property
+    def table(self) -> str:
+        """The levels in lines, in MB."""
+        lines = [f"{'MB per device':14}" + "".join(f"{part:>13}" for part in _PARTS)]
+        for level in self.levels:
+            values = "".join(f"{getattr(level, part) / _MB:13.1f}" for part in _PARTS)
+            lines.append(f"{level.sharding:14}{values}")
+        return "\n".join(lines)
 
 
 def memory_plan(

@@ -49,9 +49,13 @@ class Report:
         return self.validation_mse + self.window_mse
 
     @property
-    def seconds_left(self) -> float:
-        """Time to the end, if it goes on as it went."""
-        return self.seconds * (1 / self.progress - 1) if self.progress else float("inf")
+    def text(self) -> str:
+        """The losses, the errors and the speed, in one line."""
+        terms = f"data {self.data_loss:.1e}"
+        if self.pde_loss:
+            terms += f", PDE {self.pde_loss:.1e}"
+        errors = f"validation {self.validation_mse:.1e}, windows {self.window_mse:.1e}"
+        return f"step {self.step}, {terms}, {errors}, {self.samples_per_second:.0f} samples/s"
 
 
 @dataclass(frozen=True)
