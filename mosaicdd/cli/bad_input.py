@@ -67,4 +67,5 @@ def _options() -> dict[str, str]:
     """Return the options of the command at work by the names of their arguments."""
     context = click.get_current_context(silent=True)
     params = [] if context is None else context.command.params
-    return {param.name: param.opts[-1] for param in params if isinstance(param, click.Option)}
+    options = [param.opts[-1] for param in params if isinstance(param, click.Option)]
+    return {option.lstrip("-").replace("-", "_"): option for option in options}

@@ -157,3 +157,22 @@ def test_a_warning_that_comes_after_the_work_does_not_spoil_it(tmp_path):
     assert ended.returncode == 0, ended.stderr
     with h5py.File(output) as file:
         assert file.attrs["status"] == "converged_rtol"
+
+
+def test_people_are_told_at_once_and_how_to_go_on(tmp_path):
+    output = tmp_path / "out.h5"
+    command = [part for part in COMMAND if part != "--json"]
+    job = subprocess.Popen(
+        [*command, "-o", output, *LONG, "--checkpoint-minutes", "0.0001"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not output.with_suffix(".h5.checkpoint").exists() and job.poll() is None:
+        time.sleep(0.01)
+    job.send_signal(signal.SIGINT)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 1, err
+    checkpoint = f"{output}.checkpoint"
+    assert f"interrupted: finishing this iteration, writing {output} and {checkpoint}" in err
+    assert f"kept in {checkpoint}: the same command with --resume goes on" in out

@@ -7,7 +7,7 @@ import pytest
 
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references import solve_by_sine_transform, solve_directly
 from mosaicdd.storage.solution_file import read_solution
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -198,3 +198,55 @@ def test_a_trace_shows_subdomains_solved_while_halos_travel(mosaicdd, common_pat
         ]
         assert len(halos) >= 9
         assert sum(overlapped) >= len(halos) - 3  # all but the ends of sequences
+
+
+def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
+    path, values = common_path / "out.h5", common_path / "f.npy"
+    source = np.random.default_rng(0).standard_normal((129, 257))
+    np.save(values, source)
+    fields = ("--pde", "screened-poisson", "--field", "c=3", "--field", f"f={values}")
+    sides = ("--boundary", "expr:x*y", "--side", "left=dirichlet:expr:y*(2-y)")
+    arguments = (*EXACT, *fields, *sides, "--spacing", "0.125", "--rtol", "1e-11")
+    ended = mosaicdd("solve", "-o", path, "--cells", "256x128", *arguments)
+    assert (ended.code, ended.err) == (0, "")
+    stored = read_solution(path)
+    assert stored.grid.spacing == 0.125
+    assert stored.fields["c"] == 3.0
+    np.testing.assert_array_equal(stored.fields["f"], source)
+    y = stored.y[1:-1]
+    np.testing.assert_allclose(stored.boundary.left[1:-1], y * (2 - y), rtol=0, atol=1e-12)
+    problem = Problem(stored.grid.shape, "screened-poisson", stored.fields, stored.boundary)
+    truth = solve_directly(problem, stored.grid)
+    # Stopped at 1e-11 of a solution of size 50.
+    np.testing.assert_allclose(stored.field, truth, rtol=0, atol=1e-8)
+
+
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--field", "c=3"), "laplace has no field 'c'"),
+        (("--field", "c"), "'c' is not of the form NAME=SPEC"),
+        (("--field", "f=nothing.npy"), "--field: nothing.npy: the file of field values is missing"),
+        (("--side", "left=neumann:0"), "sides other than Dirichlet are not solved yet"),
+        (("--side", "left=x"), "'left=x' is not of the form SIDE=KIND:SPEC"),
+        (("--side", "middle=dirichlet:0"), "unknown side 'middle'"),
+        (("--spacing", "-1"), "spacing"),
+        (("--pde", "nothing.py:NAME"), "nothing.py"),
+        (("--device", "tpu"), "unknown device 'tpu'; known: cpu, cuda"),
+    ],
+)
+def test_a_problem_that_cannot_be_is_refused_in_one_line(arguments, message, mosaicdd, common_path):
+    ended = mosaicdd("solve", "-o", common_path / "out.h5", "--cells", "64x64", *arguments)
+    assert ended.code == 2
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_people_read_relative_numbers_and_what_is_certified(mosaicdd, common_path):
+    command = ("solve", "-o", common_path / "out.h5", "--cells", "64x64")
+    out = mosaicdd(*command).out
+    assert "relative update" in out
+    assert "certified" not in out
+    out = mosaicdd(*command, "--certify", "1e-9").out
+    assert "certified to a discrete residual of 1.0e-09 by " in out

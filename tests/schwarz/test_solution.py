@@ -1,0 +1,92 @@
+"""`Solution`: how it shows itself, in memory as in a file."""
+
+import base64
+import re
+
+import numpy as np
+import pytest
+
+import mosaicdd as m
+
+CELLS = (64, 96)
+
+
+@pytest.fixture(scope="module")
+def solution():
+    """Return the solution of a problem with a parameter and a source."""
+    fields = {"c": 2.0, "f": "x*y"}
+    return m.solve(m.Problem(CELLS, "screened-poisson", fields, m.Dirichlet("x - y")))
+
+
+@pytest.fixture(scope="module")
+def several():
+    """Return the solutions of three problems."""
+    values = np.random.default_rng(0).standard_normal((3, 65, 97))
+    return m.solve(m.Problem(CELLS, "poisson", {"f": values}))
+
+
+@pytest.fixture(params=["memory", "file"])
+def shown(request, solution, tmp_path):
+    """Return the solution in memory, and opened from a file."""
+    if request.param == "memory":
+        return solution
+    solution.save(tmp_path / "out.h5")
+    return m.open(tmp_path / "out.h5")
+
+
+def test_a_comparison_is_of_the_problem_with_its_fields(shown):
+    comparison = shown.compare("direct")
+    # Stopped at 1e-7 of values up to 1.5, with an iteration that contracts by 0.2.
+    assert comparison.mae < 1e-7
+    assert m.compare(shown, "direct").mae == comparison.mae
+    assert shown.compare(np.asarray(shown.field)).max_error == 0
+
+
+def test_several_problems_are_compared_one_by_one_and_together(several, tmp_path):
+    comparison = several.compare("direct")
+    assert len(comparison.problems) == 3
+    assert comparison.max_error == max(one.max_error for one in comparison.problems) < 1e-6
+    several.save(tmp_path / "out.h5")
+    assert m.compare(tmp_path / "out.h5", "direct").mae == comparison.mae
+
+
+def test_a_picture_is_returned_and_written(shown, tmp_path):
+    path = tmp_path / "out.png"
+    drawing = shown.plot(path, reference="direct")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert len(drawing.axes) > len(shown.plot().axes)
+
+
+def test_an_xarray_has_coordinates_and_attributes(shown, several):
+    pytest.importorskip("xarray")
+    array = shown.to_xarray()
+    assert array.dims == ("y", "x")
+    np.testing.assert_array_equal(array.values, shown.field)
+    np.testing.assert_array_equal(array.x, shown.x)
+    assert array.attrs["pde"] == "screened-poisson"
+    assert several.to_xarray().dims == ("problem", "y", "x")
+
+
+def test_html_is_a_table_and_a_picture(shown):
+    page = shown._repr_html_()
+    assert "screened-poisson" in page
+    assert "96 x 64 cells" in page
+    assert "converged_rtol" in page
+    image = re.search(r"base64,([^']*)'", page)[1]
+    assert base64.b64decode(image).startswith(b"\x89PNG")
+
+
+def test_a_notebook_shows_a_solution():
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    program = (
+        "import mosaicdd as m\n"
+        "problem = m.Problem((64, 64), 'laplace', sides=m.Dirichlet('x*x - y*y'))\n"
+        "m.solve(problem)"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(program)])
+    nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    (output,) = notebook.cells[0].outputs
+    assert "<table>" in output["data"]["text/html"]
+    assert "data:image/png;base64," in output["data"]["text/html"]
+    assert output["data"]["text/plain"].startswith("<Solution of laplace on 64x64 cells")
