@@ -9,7 +9,7 @@ import copy
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from mosaicdd.parallel.partition import Dims, fitting_dims, require_fitting, sha
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Result = TypeVar("Result")
 _UNLIMITED = (2**62, 2**62)  # items per axis: of dims that nothing is known about, the squarest
 
 
@@ -221,9 +222,9 @@ class Ranks:
         """Wait for all ranks."""
         self._life.comm.Barrier()
 
-    def on_root(self, function: Callable):
+    def on_root(self, function: Callable[[], Result]) -> Result:
         """Call a function on the root and return its (small) result, or raise its error, on all."""
-        outcome: tuple[Any, Exception | None] | None = None
+        outcome: tuple[Result | None, Exception | None] | None = None
         if self.is_root:
             try:
                 outcome = function(), None
@@ -234,12 +235,12 @@ class Ranks:
             raise error
         return result
 
-    def agree(self, function: Callable):
+    def agree(self, function: Callable[[], Result]) -> Result:
         """Call a function on every rank; if it raises on one, the first error is raised on all."""
         return agreed(function, self.allgather)
 
 
-def agreed(function: Callable, allgather: Callable[[object], Sequence]):
+def agreed(function: Callable[[], Result], allgather: Callable[[object], Sequence]) -> Result:
     """Call a function on every rank; if it raises on one, the first error is raised on all.
 
     Parameters
@@ -247,7 +248,7 @@ def agreed(function: Callable, allgather: Callable[[object], Sequence]):
     allgather
         Returns the values of all ranks.
     """
-    result = error = None
+    error: Exception | None = None
     try:
         result = function()
     except Exception as caught:  # noqa: BLE001 - raised again below, on every rank

@@ -4,19 +4,24 @@ Fields are arrays ``(ny + 1, nx + 1, ...)`` whose edge holds the boundary data; 
 right-hand sides. Used by the exact local solver, the datasets and the references.
 """
 
+import functools
+import operator
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
+import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.elliptic import EllipticOperator
 
 Places = tuple[slice, slice]
+Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
 
 class DirichletSystem:
@@ -52,8 +57,8 @@ class DirichletSystem:
         matrix.eliminate_zeros()
         return matrix
 
-    def apply(self, field: np.ndarray) -> np.ndarray:
-        """Apply the stencil to any field with its edge, an array or a tensor.
+    def apply(self, field: Array) -> Array:
+        """Apply the stencil to any field with its edge.
 
         From ``(ny + 1, nx + 1, ...)`` it gives ``(ny - 1, nx - 1, ...)``.
         """
@@ -61,7 +66,7 @@ class DirichletSystem:
         total = float(self.stencil[1, 1]) * field[1:-1, 1:-1]
         for weight, places in self._neighbours_by_weight:
             first, *others = (field[dy : dy + ny, dx : dx + nx] for dy, dx in places)
-            total += weight * sum(others, first)
+            total += weight * functools.reduce(operator.add, others, first)
         return total
 
     @cached_property

@@ -40,6 +40,7 @@ class Checkpoints:
         self.path = Path(f"{output}.checkpoint")
         self._ranks = ranks
         self._engine = engine
+        self._dtype = settings.dtype
         ny, nx = problem.domain.cells
         edges = hashlib.sha256(b"".join(getattr(boundary, e).tobytes() for e in boundary.EDGES))
         self._identity = {
@@ -57,8 +58,8 @@ class Checkpoints:
         root = self._ranks.is_root
         writing = writing_checkpoint(self.path, self._identity) if root else nullcontext()
         with writing as writer:
-            write_lines(self._engine.movement, v, writer, self._identity["dtype"])
-            if root:
+            write_lines(self._engine.movement, v, writer, self._dtype)
+            if writer is not None:
                 writer.history(asdict(history))
 
     def read(self) -> tuple[Interface, History]:

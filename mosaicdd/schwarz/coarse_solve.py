@@ -27,6 +27,7 @@ from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.schwarz.layouts import block_of, nodes_layout
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.tensors import Tensors
 
 _MOST = 2**20  # unknowns of a factorisation: some 8 GB
 _NEGLIGIBLE = 1e-9  # response, beside the 1 of the diagonal: what a flow carries upstream
@@ -97,7 +98,7 @@ def assemble(
     """Assemble ``A_c = R (I - T) P`` of the whole lattice, ``(size, size)``."""
     lattice, q = coarsening.lattice, coarsening.points
     whole = Block.whole(lattice)
-    tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
+    tensors: Tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
     numbers = Interface(whole, **tensors)
     numbers.flat.fill_(-1.0)
     coarsening.spread(torch.arange(coarsening.size, dtype=torch.float64)[None], numbers)
@@ -187,8 +188,9 @@ class ReplicatedSolve:
         blocks = (block_of(ranks, block.lattice, rank) for rank in range(ranks.size))
         places = [coarsening.touched(one) for one in blocks]
         sums = count_of_sums(problems)
-        form = {"problems": problems, "sums": sums, "device": device}
-        self._gather = NodeGather(ranks, places, coarsening.size, **form)
+        self._gather = NodeGather(
+            ranks, places, coarsening.size, problems=problems, sums=sums, device=device
+        )
         self._coarsening = coarsening
         self._solve = solve
         self._communicating = clock.part("communication")

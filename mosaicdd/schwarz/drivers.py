@@ -61,7 +61,7 @@ def stationary(
     iterate.begin()
     while True:
         residual, totals = iterate.advance(v, new, measure, next(factors))
-        if measure is not None:
+        if totals is not None:
             _keep(results, v, monitor.enter(totals, v))
             if monitor.ended:
                 iterate.finish()
@@ -74,7 +74,7 @@ def stationary(
             measure = None
             if monitor.ended:
                 break
-    return (v if results is None else results), monitor.statuses
+    return (v if results is None else results), monitor.final_statuses
 
 
 def _keep(results: Interface | None, v: Interface, ended: list[int]) -> None:
@@ -97,7 +97,8 @@ def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface
     direction = v.like()  # its values on the domain's edge stay zero
     results = v.like() if v.problems > 1 else None
     basis = v.flat.new_empty(_RESTART + 1, *shape)
-    offset, failures = None, {}
+    offset: torch.Tensor | None = None
+    failures: dict[int, str] = {}
     if iterate.affine:  # what the source adds to every image: that of zero
         target = v.like()
         iterate(direction, target)
@@ -106,7 +107,7 @@ def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface
         residual = iterate(v, image)
         _keep(results, image, monitor.record(v, image, residual, failures))
         if monitor.ended:
-            return (image if results is None else results), monitor.statuses
+            return (image if results is None else results), monitor.final_statuses
         torch.sub(image.flat, v.flat, out=basis[0].view(-1))
         if monitor.remaining > 1:
             failures = _cycle(iterate, v, direction, basis, owned, offset, monitor)
@@ -213,7 +214,7 @@ def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interf
     while True:
         residual = iterate(v, image)
         if monitor.record(v, image, residual):
-            return image, monitor.statuses
+            return image, monitor.final_statuses
         update = monitor.history.update[-1]
         if update > _GROWTH * best_update:
             memory.forget()

@@ -17,10 +17,10 @@ from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.certify import Certifier, Driver
+from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
 from mosaicdd.schwarz.drivers import anderson, gmres, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
-from mosaicdd.schwarz.fill import FILL_HALO, Strip
+from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.method import Method, WindowFill
 from mosaicdd.schwarz.outcome import Outcome
@@ -89,15 +89,15 @@ class Engine:
         self.problems = problems
         self.clock = clock or Stopwatch()
         self._ranks = ranks
-        self._kind = settings.tensors
+        self._tensors = settings.tensors
         self._scheme = scheme_of(local_solver.operator, local_solver.subdomain)
         self.acceleration = settings.accelerate or self._default_acceleration(local_solver)
-        self._outside_range = local_solver.outside_range(**self._kind)
+        self._outside_range = local_solver.outside_range(**self._tensors)
         self.method = self._plan(local_solver, settings)
         self._exact = self._exact_method(local_solver)
         self._filling = self._exact if settings.certify is not None else self.method
-        self._window = window
-        self._fill = self._window_fill = None
+        self._fill: Fill | None = None
+        self._window_fill: WindowFill | None = None
         if settings.certify is not None or (fill and window is None):
             self._fill = self._filling.plan_fill()
         if fill and window is not None:
@@ -110,7 +110,7 @@ class Engine:
             ranks, lattice.grid, local_solver.operator, local_solver.source, problems
         )
         self._edge_error = EdgeError(
-            ranks, self.block, self._filling.local_solver, self._exact.local_solver, **self._kind
+            ranks, self.block, self._filling.local_solver, self._exact.local_solver, **self._tensors
         )
 
     @property
@@ -139,7 +139,12 @@ class Engine:
 
     def _driver(self, acceleration: str) -> Driver:
         relaxed = functools.partial(stationary, relaxation=self._scheme.factors)
-        drivers = {"none": stationary, "chebyshev": relaxed, "gmres": gmres, "anderson": anderson}
+        drivers: dict[str, Driver] = {
+            "none": stationary,
+            "chebyshev": relaxed,
+            "gmres": gmres,
+            "anderson": anderson,
+        }
         return drivers[acceleration]
 
     def _exact_method(self, local_solver: BoundSolver) -> Method:
@@ -158,7 +163,7 @@ class Engine:
 
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
-        v = Interface(self.block, problems=self.problems, **self._kind)
+        v = Interface(self.block, problems=self.problems, **self._tensors)
         self.movement.scatter(lines, v)
         return v
 
@@ -171,7 +176,7 @@ class Engine:
             If the local solver that the field is filled by has values at grid nodes only.
         """
         local_solver = self._filling.local_solver
-        return PointValues(self._ranks, local_solver, self.movement, points, **self._kind)
+        return PointValues(self._ranks, local_solver, self.movement, points, **self._tensors)
 
     def solve(self, boundary: Boundary, **options) -> Outcome:
         """Solve for boundary data; options as those of `solve_many`."""
@@ -215,7 +220,7 @@ class Engine:
         clock = [time.perf_counter()]
         v = start
         if v is None:
-            v = Interface(self.block, problems=self.problems, **self._kind)
+            v = Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
         observers = {"progress": progress, "watch": watch}
         rule = self.settings.stopping
@@ -223,15 +228,20 @@ class Engine:
         if history is not None:
             monitor.history = history.followed_by(History())
         v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
-        histories, certificates = monitor.histories, [None] * self.problems
-        if self.settings.certify is not None and "interrupted" not in statuses:
+        histories = monitor.histories
+        certificates: Sequence[Certificate | None] = [None] * self.problems
+        if (
+            self.settings.certify is not None
+            and self._fill is not None
+            and "interrupted" not in statuses
+        ):
             monitor = Monitor(self._ranks, rule, v, **observers)
             exactly = self._scheme.acceleration
             if exactly == "chebyshev" and self.settings.dtype != "float64":
                 exactly = "none"
             certify = Certifier(
                 self._exact.iterate,
-                lambda v: self._residual_of_fill(v, boundaries),
+                functools.partial(self._residual_of_fill, self._fill, boundaries),
                 self._driver(exactly),
             )
             v, statuses, certificates = certify(v, self.settings.certify, monitor)
@@ -285,31 +295,32 @@ class Engine:
     ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
         """Fill what is wanted of the field; return it, or None, and both residuals, if measured."""
         unknown, fields = [None] * self.problems, None
-        if not self._wanted:
-            return None, unknown, unknown
-        if self._window is not None:
+        if self._window_fill is not None:
             strips = self._window_fill.strips(self.movement.widen(v, FILL_HALO))
             if sink is None:
                 fields = self._kept(strips)
             else:
                 sink(strips)
             return fields, unknown, unknown
+        fill = self._fill
+        if not self._wanted or fill is None:
+            return None, unknown, unknown
         node_residual = NodeResidual(self._ranks, v)
         if sink is None:
-            block = self._fill.block
-            region = torch.empty(self.problems, *(n + 1 for n in block.cells), **self._kind)
-            for _ in self._strips(v, node_residual, region):
+            block = fill.block
+            region = torch.empty(self.problems, *(n + 1 for n in block.cells), **self._tensors)
+            for _ in self._strips(fill, v, node_residual, region):
                 pass
             fields = region[:, *block.owned_nodes()[0]]
         else:
-            sink(self._strips(v, node_residual))
+            sink(self._strips(fill, v, node_residual))
         discrete_residuals = self._discrete_residual.relative(boundaries)
         return fields, node_residual.root_mean_square().tolist(), discrete_residuals.tolist()
 
     def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
         """Return this rank's part of a window."""
         shape = [part.stop - part.start for part in self.place]
-        fields = torch.empty(self.problems, *shape, **self._kind)
+        fields = torch.empty(self.problems, *shape, **self._tensors)
         first = self.place[0].start
         for strip in strips:
             rows = strip.place[0]
@@ -318,22 +329,25 @@ class Engine:
 
     def _strips(
         self,
+        fill: Fill,
         v: Interface,
         node_residual: NodeResidual | None = None,
         region: torch.Tensor | None = None,
     ) -> Iterator[Strip]:
         """Fill the field strip by strip, and measure it by the way."""
         measuring = self.clock.part("check")
-        for strip in self._fill.strips(self.movement.widen(v, FILL_HALO), region):
+        for strip in fill.strips(self.movement.widen(v, FILL_HALO), region):
             with measuring:
                 self._discrete_residual.add(strip)
                 if node_residual is not None:
                     node_residual.add(strip)
             yield strip
 
-    def _residual_of_fill(self, v: Interface, boundaries: Sequence[Boundary]) -> np.ndarray:
+    def _residual_of_fill(
+        self, fill: Fill, boundaries: Sequence[Boundary], v: Interface
+    ) -> np.ndarray:
         """Return the relative discrete residual of each problem's field."""
-        for _ in self._strips(v):
+        for _ in self._strips(fill, v):
             pass
         return self._discrete_residual.relative(boundaries)
 

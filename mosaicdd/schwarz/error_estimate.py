@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.subdomain import Subdomain
@@ -31,6 +32,7 @@ from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fixed_point import Iteration
 from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.tensors import Tensors
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,12 @@ class EdgeError:
         ranks: Ranks,
         block: Block,
         local_solver: BoundSolver,
-        exact: ExactSolver,
+        exact: BoundSolver,
         *,
         device: torch.device,
         dtype: torch.dtype,
     ):
-        tensors = {"device": device, "dtype": dtype}
+        tensors: Tensors = {"device": device, "dtype": dtype}
         subdomain = local_solver.subdomain
         solvers = () if type(local_solver) is ExactSolver else (local_solver, exact)
         self._plans = [solver.plan(subdomain.interior, **tensors) for solver in solvers]
@@ -91,7 +93,8 @@ class EdgeError:
         for plan in self._plans:
             plan(unit, values)
             operators.append(values.mT.cpu().numpy().copy())
-        difference = np.subtract(*operators)
+        predicted, exact = operators
+        difference = predicted - exact
         return linear_plan(difference, subdomain.interior, subdomain, device=device, dtype=dtype)
 
     def __call__(self, v: Interface) -> np.ndarray:
@@ -164,7 +167,7 @@ def estimate_errors(
     on_interface = safety * monitor.distance(better, v)
     along_edge = edge_error(v)
     nodes = safety * (better.nodes() - v.nodes()).abs()
-    place = tuple(map(slice, v.block.start, v.block.stop))
+    place = pair(map(slice, v.block.start, v.block.stop))
     return [
         ErrorEstimate(
             rms=float(on_interface[i] + along_edge[i]),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.tiles import Tiles, region_tiles
@@ -74,7 +75,7 @@ class Fill:
         *,
         batch_subdomains: int,
     ):
-        kind = settings.tensors
+        tensors = settings.tensors
         self.block = block
         self._plan = plan
         self._problems = problems
@@ -86,14 +87,14 @@ class Fill:
         down = max(1, batch_subdomains // (problems * widest))
         self._rows = [part for run in rows for part in run.split(down)]
         self._columns = [part for run in columns for part in run.split(across)]
-        self._transfer = Transfer(block, **kind)
+        self._transfer = Transfer(block, **tensors)
         tallest = max(run.count for run in self._rows)
         largest = problems * tallest * across
-        self._perimeters = torch.empty(largest, 4 * m, **kind)
-        self._values = torch.empty(largest, (m - 1) ** 2, **kind)
+        self._perimeters = torch.empty(largest, 4 * m, **tensors)
+        self._values = torch.empty(largest, (m - 1) ** 2, **tensors)
         # The last row of the strip before, then tiles, from their first lattice line to their last.
         height = 2 + tallest * m
-        self._buffer = torch.zeros(problems, height, block.cells[1] + 1, **kind)
+        self._buffer = torch.zeros(problems, height, block.cells[1] + 1, **tensors)
         self._filling = clock.part("fill")
 
     def strips(self, v: Interface, region: torch.Tensor | None = None) -> Iterator[Strip]:
@@ -173,6 +174,6 @@ class Fill:
         origin = self.block.origin[0]
         return Strip(
             values=field[:, parts[0].start - base : parts[0].stop - base, parts[1]],
-            inner=tuple(inner),
+            inner=pair(inner),
             place=(slice(origin + start, origin + stop), whole[1]),
         )

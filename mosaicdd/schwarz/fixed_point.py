@@ -130,8 +130,8 @@ class FixedPoint(Iteration):
         ]
         self._all = [self._sweep.batches(block.ring(ring)) for ring in range(block.halo)]
         self._rings = 0  # around the owned subdomains, which the values at hand suffice for
-        kind = settings.tensors
-        self._residual = torch.empty(problems, *block.subdomains, **kind)
+        tensors = settings.tensors
+        self._residual = torch.empty(problems, *block.subdomains, **tensors)
         # Per family of lines: what is complete before halos arrive, and all around it; and of that
         # what is this rank's to start from, if it adds up its own subdomains only.
         self._settled = [block.settled(axis) for axis in (0, 1)]
@@ -176,7 +176,7 @@ class FixedPoint(Iteration):
         residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)  # omega R (T v - v)
         if self._coarse_space is not None:
             totals = self._coarse_space.correct(v, out, mine, alone=ring == 0)  # A c = omega R (..)
-            self._add_correction(out, ring)  # out += T P c
+            self._add_correction(self._coarse_space, out, ring)  # out += T P c
         elif measure is not None:
             with self._communicating:
                 totals = self._ranks.sum(mine)
@@ -211,11 +211,11 @@ class FixedPoint(Iteration):
                 for part in late:
                     new[:, *part].add_(old[:, *part], alpha=kept)
 
-    def _add_correction(self, out: Interface, ring: int) -> None:
+    def _add_correction(self, coarse_space: CoarseSpace, out: Interface, ring: int) -> None:
         """Add the coarse correction, swept, of the subdomains within a ring."""
         for batch in self._all[ring]:
             values = self._sweep.centre_lines(batch)
-            self._coarse_space.sweep(batch, values)
+            coarse_space.sweep(batch, values)
             self._sweep.add_weighted(values, batch, out)
 
     def finish(self) -> None:

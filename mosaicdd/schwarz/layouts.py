@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -48,7 +49,7 @@ class Overlapping:
 def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:
     """Return the block of a rank."""
     start, stop = ranks.partition(lattice.subdomains, rank)
-    return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
+    return Block(lattice, pair(a + 1 for a in start), pair(b + 1 for b in stop), halo)
 
 
 def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Layout:
@@ -69,7 +70,7 @@ def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Lay
                 owned.append(bounds)
                 held.append((low, high + 1))
             else:
-                owned.append(tuple(min(b * s, count * s + 1) for b in bounds))
+                owned.append(pair(min(b * s, count * s + 1) for b in bounds))
                 held.append((low * s, high * s + 1))
         array_axis = 0 if mesh_axis == axis else 1
         placements.append(Overlapping(array_axis, tuple(owned), tuple(held)))
@@ -131,7 +132,7 @@ class InterfaceMovement:
         for axis in (0, 1):
             layout = self._layout(axis)
             part = rows_from_root(
-                lambda place, axis=axis: lines[axis][place],
+                None if lines is None else lines[axis].__getitem__,
                 layout,
                 self._ranks,
                 np.float64,
@@ -140,32 +141,30 @@ class InterfaceMovement:
             v.lines[axis].copy_(torch.from_numpy(part))
 
     def gather(
-        self, v: Interface, axis: int, sink: Callable[[np.ndarray, tuple[slice, slice]], None]
+        self, v: Interface, axis: int, sink: Callable[[np.ndarray, Slices], None] | None
     ) -> None:
         """Hand the whole domain's lines constant in an axis to the root, portion by portion.
 
         Parameters
         ----------
         sink
-            ``sink(lines, place)``, called on the root only.
+            ``sink(lines, place)``, called on the root only; the others may have None.
         """
         layout = self._layout(axis)
         everything = slice(0, layout.shape[1])
-        rows_to_root(
-            _host(v.lines[axis][0]),
-            layout,
-            self._ranks,
-            lambda lines, rows: sink(lines, (rows, everything)),
-            rows=_rows(layout),
-        )
+
+        def take(lines: np.ndarray, rows: slice) -> None:
+            if sink is not None:
+                sink(lines, (rows, everything))
+
+        rows_to_root(_host(v.lines[axis][0]), layout, self._ranks, take, rows=_rows(layout))
 
     def widen(self, v: Interface, halo: int) -> Interface:
         """Return the same values on blocks with another halo; ``v`` itself on a single rank."""
         if self._ranks.size == 1:
             return v
         block = block_of(self._ranks, self._lattice, self._ranks.rank, halo)
-        kind = {"device": v.flat.device, "dtype": v.flat.dtype}
-        wide = Interface(block, problems=v.problems, **kind)
+        wide = Interface(block, problems=v.problems, **v.tensors)
         for axis in (0, 1):
             target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
             given = _host(v.lines[axis])

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
@@ -12,7 +13,7 @@ from mosaicdd.local_solvers.bound import BlockPlan, BoundSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
-from mosaicdd.schwarz.fixed_point import FixedPoint
+from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
 from mosaicdd.schwarz.phases import PhaseIteration
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sizes import fill_batch
@@ -47,14 +48,14 @@ class Method:
         self._settings = settings
         self._problems = problems
         self._clock = clock or Stopwatch()
-        kind = settings.tensors
+        tensors = settings.tensors
         points, shared = block.lattice.subdomain.centre_lines, (settings, problems, self._clock)
         if settings.sweep == "phases":
-            plan = BlockPlan(local_solver, block, points, **kind, kept=True)
-            self.iterate = PhaseIteration(ranks, block, plan, *shared)
+            plan = BlockPlan(local_solver, block, points, **tensors, kept=True)
+            self.iterate: Iteration = PhaseIteration(ranks, block, plan, *shared)
             return
         weights = np.tile(block.lattice.hat, 2)
-        plan = BlockPlan(local_solver, block, points, **kind, weights=weights, kept=True)
+        plan = BlockPlan(local_solver, block, points, **tensors, weights=weights, kept=True)
         coarse_space = None
         if settings.levels == 2:
             coarse_space = CoarseSpace(
@@ -65,10 +66,10 @@ class Method:
     def plan_fill(self, part: Block | None = None) -> Fill:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
         settings = self._settings
-        kind = settings.tensors
+        tensors = settings.tensors
         batch = fill_batch(settings.batch_subdomains)
         wide = dataclasses.replace(part or self.block, halo=FILL_HALO)
-        plan = BlockPlan(self.local_solver, wide, wide.lattice.subdomain.interior, **kind)
+        plan = BlockPlan(self.local_solver, wide, wide.lattice.subdomain.interior, **tensors)
         shared = (settings, self._problems, self._clock)
         return Fill(wide, plan, *shared, batch_subdomains=batch)
 
@@ -94,7 +95,7 @@ class WindowFill:
         for strip in self._fill.strips(v.part(self._fill.block)):
             place = self._window.clip(strip.place)
             if place[0].stop > 0:
-                inner = tuple(
+                inner = pair(
                     slice(own.start + part.start - whole.start, own.start + part.stop - whole.start)
                     for own, part, whole in zip(strip.inner, place, strip.place, strict=True)
                 )

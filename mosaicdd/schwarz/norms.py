@@ -1,6 +1,7 @@
 """Sums over the values that a block owns, in pieces that stay in the processor's cache."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ class OwnedNorms:
         self, interfaces: tuple[Interface, ...], *parts: tuple[Callable, Callable]
     ) -> list[np.ndarray]:
         """Add up over pieces; each part combines the interfaces and reduces what comes of it."""
-        totals = [0.0] * len(parts)
+        totals: list[Any] = [0.0] * len(parts)  # then tensors ``(n,)``
         for piece in self._pieces(*interfaces):
             scratch = self._scratch[: piece[0].numel()]
             for i, (combine, reduce) in enumerate(parts):

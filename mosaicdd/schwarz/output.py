@@ -21,6 +21,7 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.fields import Field
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
@@ -35,7 +36,7 @@ from mosaicdd.storage.shards import (
     shard_folder,
     writing_shard,
 )
-from mosaicdd.storage.solution_writer import writing_solutions
+from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
 
 _SAMPLES = 2**20  # values of a source that a rank has at a time
 
@@ -86,7 +87,7 @@ class SolutionOutput:
         self._shards = shards
         self._writing = clock.part("write")
         self._open = ExitStack()
-        self._writer = None
+        self._opened: SolutionWriter | None = None
         self._maps: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -98,6 +99,13 @@ class SolutionOutput:
                 self._ranks.agree(self._open.close)  # the file is there when all go on
             else:
                 self._open.__exit__(*failure)
+
+    @property
+    def _writer(self) -> SolutionWriter:
+        """What the root writes with, from the first values on."""
+        if self._opened is None:
+            raise RuntimeError("the fields or the lines come first")
+        return self._opened
 
     def strips(self, strips: Iterator[Strip], members: range, place: Slices) -> None:
         """Write the fields of some problems strip by strip, as they are filled.
@@ -123,13 +131,13 @@ class SolutionOutput:
         self._begin(shards=shards)
 
     def _in_window(self, parts: Iterable[Part]) -> Iterator[Part]:
-        for array, (problems, *place) in parts:
-            yield array, (problems, *self._window.within(place))
+        for array, (problems, rows, columns) in parts:
+            yield array, (problems, *self._window.within((rows, columns)))
 
     def lines(self, movement: InterfaceMovement, v: Interface) -> None:
         """Write the interface of the only problem instead of the field."""
         self._begin(lines=True)
-        write_lines(movement, v, self._writer, self._dtype)
+        write_lines(movement, v, self._opened, self._dtype)
 
     def points(self, points: np.ndarray, values: np.ndarray) -> None:
         """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` of the only problem there."""
@@ -170,26 +178,27 @@ class SolutionOutput:
     def source(self, nodes: Slices) -> None:
         """Write the problem's parameters and source, of which each rank samples some nodes."""
         source = self._problem.source
-        known = self._problem.parameters | ({} if source is None else {"f": source.number})
-        sampled = {name for name, number in known.items() if number is None}
+        numbers = dict(self._problem.parameters)
+        if source is not None and source.number is not None:
+            numbers["f"] = source.number
         if self._ranks.is_root:
-            for name, number in known.items():
-                if number is not None:
-                    self._writer.field(name, number)
-            if sampled:
-                several = (source.problems,) if source.problems > 1 else ()
-                self._writer.create_common(
-                    "fields/f", (*several, *self._lattice.grid.nodes), self._dtype
-                )
-        if sampled:
-            self._collect("fields/f", self._samples(nodes), self._dtype)
+            for name, number in numbers.items():
+                self._writer.field(name, number)
+        if source is None or source.number is not None:
+            return
+        if self._ranks.is_root:
+            several = (source.problems,) if source.problems > 1 else ()
+            self._writer.create_common(
+                "fields/f", (*several, *self._lattice.grid.nodes), self._dtype
+            )
+        self._collect("fields/f", self._samples(source, nodes), self._dtype)
 
-    def _samples(self, nodes: Slices) -> Iterator[Part]:
+    def _samples(self, source: Field, nodes: Slices) -> Iterator[Part]:
         rows, columns = nodes
         step = max(1, _SAMPLES // (columns.stop - columns.start))
         for start in range(rows.start, rows.stop, step):
             place = slice(start, min(start + step, rows.stop)), columns
-            values = self._problem.source_at(self._lattice.grid, place)
+            values = source.sample(self._lattice.grid, place)
             yield values, (slice(0, len(values)), *place)
 
     def describe(self, report: dict, results: Sequence[Result]) -> None:
@@ -211,10 +220,10 @@ class SolutionOutput:
 
     def _begin(self, **what) -> None:
         """Open the file on the root."""
-        if self._ranks.is_root and self._writer is None:
+        if self._ranks.is_root and self._opened is None:
             inputs = self._lattice.grid, self._boundaries, self._dtype
             new = writing_solutions(self._path, *inputs, window=self._window, **what)
-            self._writer = self._open.enter_context(new)
+            self._opened = self._open.enter_context(new)
 
     def _collect(self, name: str, parts: Iterable[Part], dtype: str) -> None:
         def write(array: np.ndarray, place: tuple[slice, ...]) -> None:

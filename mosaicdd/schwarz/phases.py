@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
@@ -43,16 +44,16 @@ class PhaseIteration(Iteration):
         self._sweep = Sweep(block, plan, settings, problems, clock)
         self._sync = settings.sync
         self._communicating = clock.part("communication")
-        kind = settings.tensors
-        self._scratch = Interface(block, problems=problems, **kind)
+        tensors = settings.tensors
+        self._scratch = Interface(block, problems=problems, **tensors)
         self._residual = torch.empty_like(self._scratch.nodes())
         self._phases = []
         for colour in itertools.product((0, 1), repeat=2):
-            members = [
+            members = pair(
                 slice((c - a) % 2, n)
                 for c, a, n in zip(colour, block.start, block.subdomains, strict=True)
-            ]
-            self._phases.append(self._sweep.batches(tuple(members), step=2))
+            )
+            self._phases.append(self._sweep.batches(members, step=2))
         self._agreements = []
         if ranks.size > 1:
             self._exchange = interface_exchange(ranks, block, settings, problems)

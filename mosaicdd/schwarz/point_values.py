@@ -85,8 +85,8 @@ def perimeters_at(v: Interface, problem: int, centres: np.ndarray) -> torch.Tens
     """Gather the perimeters of subdomains given by their centres, ``(B, 2)``: ``(B, P)``."""
     block, device = v.block, v.flat.device
     s, m = block.lattice.spacing, block.lattice.subdomain.cells
-    centres = torch.from_numpy(centres - np.array(block.first)).to(device)
-    row, column = centres[:, :1], centres[:, 1:]
+    nodes = torch.from_numpy(centres - np.array(block.first)).to(device)
+    row, column = nodes[:, :1], nodes[:, 1:]
     along = torch.arange(m, device=device)
     rows, columns = (lines[problem] for lines in v.lines)
     sides = (

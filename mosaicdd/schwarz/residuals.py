@@ -73,8 +73,8 @@ class DiscreteResidual:
 
     def _scaled_source(self, place: Slices) -> np.ndarray:
         """Return the source times the squared spacing, ``(n or 1, rows, columns)``."""
-        f = self._source.problem.source_at(self._grid, place)
-        return self._grid.spacing**2 * f if f is not None else np.zeros((1, 1, 1))
+        f = None if self._source is None else self._source.problem.source_at(self._grid, place)
+        return np.zeros((1, 1, 1)) if f is None else self._grid.spacing**2 * f
 
     def relative(self, boundaries: Sequence[Boundary]) -> np.ndarray:
         """Return ``|b - A u| / |b|`` of each problem, and begin anew.

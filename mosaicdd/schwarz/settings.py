@@ -8,12 +8,9 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING
 
 from mosaicdd.settings import check_settings, setting
-
-if TYPE_CHECKING:
-    import torch
+from mosaicdd.tensors import Tensors
 
 _FLOAT32_HALOS = 1e-8  # relative update that is above what rounding on the way leaves of it
 _FLOAT32 = 1e-5  # relative discrete residual that is safely above float32 rounding
@@ -91,7 +88,7 @@ class SolveSettings:
     levels: int = setting(
         2, "2: with the coarse space; 1: subdomains only, as in the paper.", (1, 2)
     )
-    sweep: str | None = setting(
+    sweep: str = setting(
         None,
         "All subdomains at once, or four phases of disjoint ones (one level only). "
         "[default: additive with 2 levels or gmres, phases with 1]",
@@ -125,15 +122,13 @@ class SolveSettings:
         "What solves subdomains with rougher data than the network was trained on.",
         ("network", "exact"),
     )
-    rtol: float | None = setting(
+    rtol: float = setting(
         None,
         "Stop when the update is this small, relative to the solution. "
         "[default: 1e-7 in float64, 1e-5 in float32]",
     )
     atol: float = 0.0
-    max_iterations: int | None = setting(
-        None, "Give up after so many. [default: 100; one level: 100000]"
-    )
+    max_iterations: int = setting(None, "Give up after so many. [default: 100; one level: 100000]")
     until_mae: float | None = setting(
         None,
         "Stop at this mean absolute error on the interface instead, against the reference (the "
@@ -145,7 +140,7 @@ class SolveSettings:
         "factorisation.",
         ("direct", "dst", "pyamg"),
     )
-    batch_subdomains: int | None = setting(
+    batch_subdomains: int = setting(
         None,
         "Subdomains per call of the local solver; 1 is the paper's unbatched baseline. "
         "[default: 4096; cuda: 65536]",
@@ -169,7 +164,7 @@ class SolveSettings:
         "iterations only (see mosaicdd plan).",
         least=1,
     )
-    halo_dtype: str | None = setting(
+    halo_dtype: str = setting(
         None,
         "Precision of values on their way between ranks; float32 limits rtol to 1e-8. "
         "[default: that of the iteration]",
@@ -248,7 +243,7 @@ class SolveSettings:
         return self.accelerate != "anderson" and self.until_mae is None
 
     @property
-    def tensors(self) -> "dict[str, torch.device | torch.dtype]":
+    def tensors(self) -> Tensors:
         """Device and type of the tensors of the iteration."""
         import torch
 

@@ -17,6 +17,7 @@ from mosaicdd.lattice.points import on_grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.boundary import Boundary
@@ -31,6 +32,8 @@ from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
+
+_LEFT_OUT = "the field was left out by fields='interface'; solve with fields='solution'"
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class Batch:
 
     members: range
     outcomes: list[Outcome]
+
+    @property
+    def problems(self) -> slice:
+        """Which of all problems they are."""
+        return slice(self.members.start, self.members.stop)
 
     @property
     def interface(self) -> Interface:
@@ -174,7 +182,15 @@ class Solution(Presented):
 
         Several ranks gather it at the first use, and each holds it from then on; `local` does not.
         """
-        return self._given(self._gathered("field"))
+        return self._given(self._field)
+
+    @property
+    def _field(self) -> np.ndarray:
+        """The whole fields, ``(n, rows, columns)``."""
+        fields = self._gathered("field")
+        if fields is None:
+            raise RuntimeError(_LEFT_OUT)
+        return fields
 
     @property
     def local(self) -> Any:
@@ -199,11 +215,7 @@ class Solution(Presented):
 
     def _local_fields(self) -> list[np.ndarray]:
         """Return this rank's part of the fields of each batch, ``(n, rows, columns)``."""
-        if any(outcome.field is None for batch in self._batches for outcome in batch.outcomes):
-            raise RuntimeError(
-                "the field was left out by fields='interface'; solve with fields='solution'"
-            )
-        return [_stacked([outcome.field for outcome in batch.outcomes]) for batch in self._batches]
+        return [_stacked([_field_of(one) for one in batch.outcomes]) for batch in self._batches]
 
     def _given(self, array: np.ndarray) -> Any:
         """Return an array ``(n, ...)`` as the user has his own: of one problem without that axis."""
@@ -223,7 +235,7 @@ class Solution(Presented):
             return None if stored[0] is None else np.stack(stored)
         with Ranks.of(self._plan.ranks) as ranks:
             parts = self._parts(name)
-            if ranks.any(parts is None):
+            if ranks.any(parts is None) or parts is None:
                 return None
             nodes = tuple(n + 1 for n in self._plan.lattice.cells)
             shape = (self.problems, *(self._plan.window.shape if name == "field" else nodes))
@@ -234,22 +246,26 @@ class Solution(Presented):
                 whole[place] = array
             return ranks.sum(whole)
 
-    def _parts(self, name: str) -> list[tuple[np.ndarray, tuple[slice, ...]]] | None:
+    def _parts(self, name: str) -> list[Part] | None:
         """Return this rank's parts of a quantity and where they belong; None if it has none."""
-        outcomes = [batch.outcomes for batch in self._batches]
-        members = [slice(batch.members.start, batch.members.stop) for batch in self._batches]
         if name == "field":
-            place = self._places[1:]
-            return [(f, (m, *place)) for f, m in zip(self._local_fields(), members, strict=True)]
-        values = {
-            "error_map": lambda outcome: outcome.error_estimate.nodes,
-            "outside": lambda outcome: outcome.outside,
-        }[name]
-        if any(values(outcome) is None for batch in outcomes for outcome in batch):
-            return None
+            return self._field_parts()
+        parts: list[Part] = []
+        for batch in self._batches:
+            maps = [_map_of(name, outcome) for outcome in batch.outcomes]
+            known = [one for one in maps if one is not None]
+            if len(known) < len(maps):
+                return None
+            place = batch.outcomes[0].error_estimate.place
+            parts.append((_stacked(known), (batch.problems, *place)))
+        return parts
+
+    def _field_parts(self) -> list[Part]:
+        """Return this rank's parts of the fields, and where they belong."""
+        place = self._places[1:]
         return [
-            (_stacked([values(o) for o in batch]), (m, *batch[0].error_estimate.place))
-            for batch, m in zip(outcomes, members, strict=True)
+            (fields, (batch.problems, *place))
+            for fields, batch in zip(self._local_fields(), self._batches, strict=True)
         ]
 
     def at(self, points: Any) -> Any:
@@ -277,8 +293,7 @@ class Solution(Presented):
         cells = on_grid(points.reshape(-1, 2), self._plan.lattice.grid)
         solver, settings = self._plan.local_solver, self._plan.settings
         if not (isinstance(solver, NetworkSolver) and solver.source is None and self._batches):
-            field = self._gathered("field")
-            values = _interpolated(field, cells - np.array(self._plan.window.start))
+            values = _interpolated(self._field, cells - np.array(self._plan.window.start))
         else:
             with Ranks.of(self._plan.ranks) as ranks:
                 values = self._by_network(ranks, solver, cells, settings)
@@ -294,10 +309,9 @@ class Solution(Presented):
         evaluate = PointValues(group, solver, movement, cells, **settings.tensors)
         values = np.zeros((self.problems, len(cells)))
         for batch in self._batches:
-            mine = slice(batch.members.start, batch.members.stop)
-            found = evaluate(batch.interface, self._boundaries[mine])
+            found = evaluate(batch.interface, self._boundaries[batch.problems])
             if group.is_root:
-                values[mine] = found
+                values[batch.problems] = found
         return ranks.sum(values)
 
     # Beyond this process
@@ -324,7 +338,7 @@ class Solution(Presented):
             groups = Replicas(ranks, settings.replicas, settings.dims)
             group = groups.ranks.fitted(plan.lattice.subdomains)
             with SolutionOutput(
-                path,
+                str(path),
                 ranks,
                 plan.lattice,
                 self.problem,
@@ -346,7 +360,7 @@ class Solution(Presented):
             file.lines(movement, self._batches[0].interface)
         else:
             place = plan.window.clip(plan.own)
-            parts = [(values, (m, *place)) for values, (m, *_) in self._parts("field")]
+            parts = [(values, (m, *place)) for values, (m, *_) in self._field_parts()]
             file.fields(parts, place)
         batches = self._batches
         for number in range(int(ranks.largest(len(batches)))):
@@ -375,7 +389,7 @@ class Solution(Presented):
         )
         maps = {name: self._gathered(name) for name in ("error_map", "outside")}
         vars(solution).update(
-            field=self._gathered("field")[number],
+            field=self._field[number],
             fields=self._fields_of(number),
             **{name: None if v is None else v[number] for name, v in maps.items()},
         )
@@ -383,14 +397,13 @@ class Solution(Presented):
 
     def _fields_of(self, number: int) -> dict[str, float | np.ndarray]:
         """Return the parameters and the source of a problem."""
-        fields = dict(self.problem.parameters)
-        source = self.problem.source
-        if source is not None:
+        fields: dict[str, float | np.ndarray] = {**self.problem.parameters}
+        source, grid = self.problem.source, self._plan.lattice.grid
+        if source is not None and source.number is not None:
             fields["f"] = source.number
-            if source.number is None:
-                grid = self._plan.lattice.grid
-                values = self.problem.source_at(grid, Window.whole(grid).place)
-                fields["f"] = values[number % len(values)]
+        elif source is not None:
+            values = source.sample(grid, Window.whole(grid).place)
+            fields["f"] = values[number % len(values)]
         return fields
 
     def start(self, number: int) -> Interface:
@@ -413,6 +426,17 @@ def _tensor_of(problem: Problem) -> torch.Tensor | None:
     sides = problem.sides.values() if isinstance(problem.sides, Mapping) else [problem.sides]
     given = [*problem.fields.values(), *(getattr(side, "values", None) for side in sides)]
     return next((values for values in given if isinstance(values, torch.Tensor)), None)
+
+
+def _field_of(outcome: Outcome) -> torch.Tensor:
+    if outcome.field is None:
+        raise RuntimeError(_LEFT_OUT)
+    return outcome.field
+
+
+def _map_of(name: str, outcome: Outcome) -> torch.Tensor | None:
+    """Return what is known per lattice node, ``error_map`` or ``outside``."""
+    return outcome.error_estimate.nodes if name == "error_map" else outcome.outside
 
 
 def _stacked(values: list[torch.Tensor]) -> np.ndarray:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from mosaicdd.schwarz.checkpoints import Checkpoints
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.output import SolutionOutput
+from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.report import (
     Result,
     described_lattice,
@@ -105,11 +107,12 @@ class Solver:
     ):
         settings = settings or SolveSettings()
         self._clock = clock or Stopwatch()
-        self._begun = self._clock.started
-        self._watch: Watch | None = None
+        self._begun: float | None = self._clock.started
+        self._watch = Watch()
         self._engines: dict[int, Engine] = {}
         self._given_ranks = ranks
-        self._world: Ranks | None = Ranks.of(ranks)
+        self._world = Ranks.of(ranks)
+        self._closed = False
         try:
             self._output = self._checked_output(output)
             self.settings = self._on_device(settings)
@@ -132,18 +135,17 @@ class Solver:
 
     def close(self) -> None:
         """Free what was planned; the solutions stay."""
-        if self._world is not None:
+        if not self._closed:
             self._world.close()
-        self._world = None
+        self._closed = True
         self._engines = {}
 
     def interrupt(self) -> None:
         """Ask the solve at work to stop after this iteration; a signal handler may call it."""
-        if self._watch is not None:
-            self._watch.interrupt()
+        self._watch.interrupt()
 
     @property
-    def checkpoint(self) -> PathLike | None:
+    def checkpoint(self) -> Path | None:
         """Where checkpoints go, if any are written."""
         return None if self._checkpoints is None else self._checkpoints.path
 
@@ -173,9 +175,10 @@ class Solver:
         with argument("local_solver"):
             if isinstance(local_solver, (str, PathLike)):
                 name = str(local_solver)
-                local_solver = self._world.on_root(lambda: find_local_solver(name))
-            self._unbound = local_solver
-            self.grid = problem.domain.grid(local_solver.spacing)
+                self._unbound = self._world.on_root(lambda: find_local_solver(name))
+            else:
+                self._unbound = local_solver
+            self.grid = problem.domain.grid(self._unbound.spacing)
             self._bound = self._bind(problem)
             if isinstance(self._bound, NetworkSolver) and self.settings.certify is None:
                 self._world.on_root(lambda: require_self_test(self._bound))
@@ -289,7 +292,8 @@ class Solver:
             return engine.reference(self._ranks.agree(on_root))
 
     def _place_points(self, points: np.ndarray | None) -> None:
-        self._points = self._values_at = None
+        self._points: np.ndarray | None = None
+        self._values_at: PointValues | None = None
         if points is None:
             return
         with argument("points"):
@@ -345,10 +349,9 @@ class Solver:
         ValueError
             If the problem is of another kind, or its data are not sound; the same on all ranks.
         """
-        if self._world is None:
+        if self._closed:
             raise RuntimeError("this Solver has been closed; make a new one")
-        if self._begun is None:
-            self._begun = time.perf_counter()
+        begun = time.perf_counter() if self._begun is None else self._begun
         if problem is not None and problem is not self._problem:
             self._require_same_kind(problem)
             self._take(problem)
@@ -359,11 +362,11 @@ class Solver:
             )
         self._watch = self._listener()
         self._world.barrier()
-        setup = time.perf_counter() - self._begun
+        setup = time.perf_counter() - begun
         with self._file() or nullcontext() as file:
             kept, results, spent = self._solve(start, progress, file)
             report = self._report(results)
-            report["seconds"] = self._seconds(setup, spent)
+            report["seconds"] = self._seconds(begun, setup, spent)
             report["parts"] = parts_of_ranks(self._world, self._clock)
             if file is not None:
                 file.describe(report, results)
@@ -402,7 +405,7 @@ class Solver:
             )
 
     def _listener(self) -> Watch:
-        if self._checkpoints is None:
+        if self._checkpoints is None or self._output is None:
             return Watch()
         return Watch(self._checkpoints.save, 60 * self._output.checkpoint_minutes)
 
@@ -485,7 +488,7 @@ class Solver:
         """Write what belongs to a batch besides its fields."""
         if not self._fill:
             file.lines(self._engine(1).movement, outcomes[0].interface)
-        if self._values_at is not None:
+        if self._values_at is not None and self._points is not None:
             with self._clock.part("points"):
                 (values,) = self._values_at(outcomes[0].interface, self._boundaries)
             file.points(self._points, values)
@@ -528,7 +531,7 @@ class Solver:
             }
         )
 
-    def _seconds(self, setup: float, solved: dict[str, float]) -> dict[str, float]:
+    def _seconds(self, begun: float, setup: float, solved: dict[str, float]) -> dict[str, float]:
         """Return where the time of this rank has gone until now."""
         measured = self._clock.seconds
         write = measured.get("write", 0.0)
@@ -536,7 +539,7 @@ class Solver:
         parts["assemble"] -= write
         if "points" in measured:
             parts["points"] = measured["points"]
-        return parts | {"total": time.perf_counter() - self._begun}
+        return parts | {"total": time.perf_counter() - begun}
 
 
 def solve(

@@ -130,6 +130,11 @@ class Monitor:
         """Whether all problems have ended."""
         return all(self.statuses)
 
+    @property
+    def final_statuses(self) -> list[str]:
+        """Those of all problems, when they have ended."""
+        return [status for status in self.statuses if status is not None]
+
     def mean(self, *values: torch.Tensor) -> np.ndarray:
         """Add up values of all ranks, one after another in one array, per interface node."""
         mine = torch.cat([v.reshape(-1).double() for v in values]).cpu().numpy()

@@ -44,12 +44,12 @@ class Sweep:
         y, x = block.region_subdomains
         self.largest = max(1, min(settings.batch_subdomains // problems, y * x))
         m = block.lattice.subdomain.cells
-        kind = settings.tensors
+        tensors = settings.tensors
         self._plan = plan
         self._problems = problems
-        self._transfer = Transfer(block, **kind)
-        self._perimeters = torch.empty(problems * self.largest, 4 * m, **kind)
-        self._centre_lines = torch.empty(problems * self.largest, 2 * (m - 1), **kind)
+        self._transfer = Transfer(block, **tensors)
+        self._perimeters = torch.empty(problems * self.largest, 4 * m, **tensors)
+        self._centre_lines = torch.empty(problems * self.largest, 2 * (m - 1), **tensors)
         self._solving = clock.part("local_solve")
         self._moving = clock.part("gather_scatter")
 
@@ -123,9 +123,9 @@ def interface_exchange(
                 f"{count} on {across} ranks leave {count // across}; use halo_depth="
                 f"{count // across}"
             )
-    kind = settings.tensors
+    tensors = settings.tensors
     values = problems * sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
-    shapes = Interface(block, problems=problems, flat=torch.empty(values, **kind), **kind)
+    shapes = Interface(block, problems=problems, flat=torch.empty(values, **tensors), **tensors)
     return HaloExchange(
         ranks,
         shapes.lines,
