@@ -546,9 +546,15 @@ def solve(
     problem: Problem,
     local_solver: str | PathLike | LocalSolver | None = None,
     *,
+    ranks: Any = None,
+    settings: SolveSettings | None = None,
+    window: tuple[tuple[float, float], tuple[float, float]] | None = None,
+    output: str | PathLike | Output | None = None,
+    start: Solution | None = None,
     progress: Progress | None = None,
-    **planned,
 ) -> Solution:
     """Solve a problem once; the arguments are those of `Solver` and of its call."""
-    with Solver(problem, local_solver, **planned) as solver:
-        return solver(progress=progress)
+    with Solver(
+        problem, local_solver, ranks=ranks, settings=settings, window=window, output=output
+    ) as solver:
+        return solver(start=start, progress=progress)
