@@ -32,7 +32,7 @@ class PointValues:
     Raises
     ------
     TypeError
-        If the local solver has values at grid nodes only.
+        If the local solver has values at grid nodes only, or has a source.
     """
 
     def __init__(
@@ -49,6 +49,11 @@ class PointValues:
             raise TypeError(
                 "an exact local solver has values at grid nodes only; points between them need a "
                 "network, without out_of_range='exact' and certify"
+            )
+        if local_solver.source is not None:
+            raise TypeError(
+                "what a source adds is known at grid nodes only; points between them need an "
+                "equation without a source, or the field, interpolated"
             )
         self._ranks = ranks
         self._movement = movement
