@@ -17,6 +17,12 @@ _BEGIN = re.compile(r"(?P<name>[a-z]\w*)(?=: | must )")
 _UNDERSCORED = re.compile(r"(?<![\w/.-])(?P<name>[a-z]+(?:_[a-z]+)+)(?![\w/.=-])")
 
 
+class BadInputError(click.ClickException):
+    """What the user asked for cannot be done: one line, and the exit code of a wrong option."""
+
+    exit_code = 2
+
+
 @contextmanager
 def bad_input(option: str | None = None) -> Iterator[None]:
     """Re-raise errors about the input, in the words of the command line.
@@ -33,9 +39,7 @@ def bad_input(option: str | None = None) -> Iterator[None]:
         yield
     except (ValueError, TypeError, OSError, NotImplementedError) as error:
         text = in_options(" ".join(str(error).split()), _options())
-        exception = click.ClickException(f"{option}: {text}" if option else text)
-        exception.exit_code = 2
-        raise exception from error
+        raise BadInputError(f"{option}: {text}" if option else text) from error
 
 
 def in_options(text: str, options: dict[str, str]) -> str:

@@ -8,8 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import click
-
+from mosaicdd.cli.bad_input import BadInputError
 from mosaicdd.parallel.launcher import (
     communicator,
     launcher,
@@ -39,11 +38,11 @@ def world() -> "Ranks":
         return Ranks.alone()
     comm = communicator()
     if comm is None and (launcher().ranks > 1 or launcher_rank()):
-        raise _bad_launch(
+        raise BadInputError(
             "no MPI library was found: pip install 'mosaicdd[mpi]', or pip install mpi4py with your cluster's MPI module loaded"
         )
     if comm is not None and (advice := lonely_ranks(comm.size)):
-        raise _bad_launch(advice)
+        raise BadInputError(advice)
     return _everyone()
 
 
@@ -52,12 +51,6 @@ def _everyone() -> "Ranks":
     from mosaicdd.parallel.ranks import Ranks
 
     return Ranks.of(communicator())
-
-
-def _bad_launch(message: str) -> click.ClickException:
-    error = click.ClickException(message)
-    error.exit_code = 2
-    return error
 
 
 def on_first_rank(command: Callable) -> Callable:

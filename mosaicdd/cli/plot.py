@@ -37,7 +37,7 @@ def plot(solution_file: str, output: str | None, reference: str, problem: int):
         if path.suffix not in (".png", ".pdf", ".svg"):
             raise ValueError(f"{path}: the name of a picture ends in .png, .pdf or .svg")
         solution = read_solution(solution_file, problem)
-        against = ()
+        against: tuple = ()  # a field and its name
         if reference != "none":
             with waiting(reference, solution, 1, quiet=False) as method:
                 against = reference_field(method, solution)

@@ -93,12 +93,11 @@ class _Lines:
         if fraction >= self.next and now - self.last >= _SECONDS:
             self.next = fraction + 1 / _LINES
             self.last = now
-            parts = [f"{self.title}: {fraction:.0%}", self._left(fraction, now), note]
+            parts = [f"{self.title}: {fraction:.0%}", self._left(fraction, now, *self._start), note]
             click.echo(", ".join(part for part in parts if part), err=True)
 
-    def _left(self, fraction: float, now: float) -> str:
+    def _left(self, fraction: float, now: float, before: float, start: float) -> str:
         """Say how long it takes to the end, if it goes on as it went."""
-        before, start = self._start
         if not before < fraction < 1:
             return ""
         return f"{math.ceil((1 - fraction) * (now - start) / (fraction - before))} s left"

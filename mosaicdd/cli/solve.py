@@ -10,6 +10,7 @@ from mosaicdd.cli.signals import listening
 from mosaicdd.cli.summary import interrupted, summary
 from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR
 from mosaicdd.parallel.launcher import threads_per_rank
+from mosaicdd.problems.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 
@@ -101,12 +102,12 @@ def solve(
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
     boundary: str,
-    given_sides: tuple[tuple[str, object], ...],
+    given_sides: tuple[tuple[str, Condition], ...],
     spacing: float | None,
     local_solver: str | None,
     dims: tuple[int, int] | None,
     fields: str,
-    window: tuple[tuple[float, float], ...] | None,
+    window: tuple[tuple[float, float], tuple[float, float]] | None,
     points: str | None,
     trace: str | None,
     as_json: bool,
@@ -170,12 +171,12 @@ def _problem(
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
     boundary: str,
-    given_sides: tuple[tuple[str, object], ...],
+    given_sides: tuple[tuple[str, Condition], ...],
 ):
     """Say what is to be solved; nothing large is evaluated or read yet."""
     from mosaicdd.problems.boundary_spec import BoundarySpec, ReplacedSides, is_file
     from mosaicdd.problems.domain import Domain
-    from mosaicdd.problems.problem import Problem
+    from mosaicdd.problems.problem import Data, Problem
     from mosaicdd.settings import argument
     from mosaicdd.storage.field_file import FieldFile
     from mosaicdd.storage.inputs import BoundaryFile
@@ -189,7 +190,7 @@ def _problem(
     with argument("field"):
         fields = {name: field(spec) for name, spec in given_fields}
     with argument("boundary"):
-        sides = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
+        sides: Data = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
     if given_sides:
         sides = ReplacedSides(sides, dict(given_sides))
     return Problem(Domain(cells, spacing), pde, fields, sides)

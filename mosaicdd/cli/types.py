@@ -34,7 +34,7 @@ class Extent(click.ParamType):
 
     name = "X0:X1,Y0:Y1"
 
-    def convert(self, value, param, ctx) -> tuple[tuple[float, float], ...]:
+    def convert(self, value, param, ctx) -> tuple[tuple[float, float], tuple[float, float]]:
         """Read the text; what is a rectangle already stays as it is."""
         if isinstance(value, tuple):
             return value

@@ -5,13 +5,13 @@ rank's time is the larger of its arithmetic and its memory traffic, plus the lau
 Every result of such rates says that they are assumed.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.planning.rates import Curve, Link, Rates, read_rates
+from mosaicdd.planning.rates import CompleteRates, Curve, Link, Rates, read_rates
 
 SHARED_MEMORY = Link(latency=1e-6, bandwidth=5e9)
 """Within a node: what MPI libraries reach between two cores of one processor."""
@@ -134,7 +134,7 @@ def assumed_rates(name: str, dtype: str) -> Rates:
     )
 
 
-def completed(rates: Rates) -> tuple[Rates, list[str]]:
+def completed(rates: Rates) -> tuple[CompleteRates, list[str]]:
     """Fill in links that were not measured; return which of them are assumed."""
     assumed = {
         "within_node": SHARED_MEMORY,
@@ -142,7 +142,7 @@ def completed(rates: Rates) -> tuple[Rates, list[str]]:
         "gather": rates.within_node or SHARED_MEMORY,
     }
     missing = {name: link for name, link in assumed.items() if getattr(rates, name) is None}
-    return replace(rates, **missing), list(missing)
+    return CompleteRates(**vars(rates) | missing), list(missing)
 
 
 def _roofline(gpu: Gpu, dtype: str, values: float, words: float) -> Curve:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.planning.decomposition import Decomposition, RankOrder, traffic
-from mosaicdd.planning.rates import Rates
+from mosaicdd.planning.rates import CompleteRates
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums, fill_batch
 
@@ -134,7 +134,7 @@ def gathered_bytes(decomposition: Decomposition) -> int:
 
 
 def iteration_cost(
-    decomposition: Decomposition, order: RankOrder, rates: Rates, halo: int = 1
+    decomposition: Decomposition, order: RankOrder, rates: CompleteRates, halo: int = 1
 ) -> IterationCost:
     """Return the seconds of one iteration.
 
@@ -169,7 +169,7 @@ def iteration_cost(
 
 
 def solve_cost(
-    decomposition: Decomposition, iteration: IterationCost, rates: Rates, iterations: int
+    decomposition: Decomposition, iteration: IterationCost, rates: CompleteRates, iterations: int
 ) -> SolveCost:
     """Return the seconds of a whole solve with so many iterations."""
     most = decomposition.subdomains.max()
@@ -184,7 +184,7 @@ def solve_cost(
     )
 
 
-def memory_of_rank(decomposition: Decomposition, rates: Rates) -> Memory:
+def memory_of_rank(decomposition: Decomposition, rates: CompleteRates) -> Memory:
     """Return the memory of the rank that needs most."""
     lattice = decomposition.lattice
     m, word = lattice.subdomain.cells, rates.word
@@ -231,7 +231,7 @@ def _with_rings(decomposition: Decomposition, rings: int) -> np.ndarray:
 
 
 def _halo_seconds(
-    decomposition: Decomposition, order: RankOrder, rates: Rates, halo: int
+    decomposition: Decomposition, order: RankOrder, rates: CompleteRates, halo: int
 ) -> np.ndarray:
     """Return the seconds of one exchange for every rank, ``(py, px)``."""
     sent = traffic(decomposition, order, halo)
@@ -251,7 +251,7 @@ def _halo_seconds(
 
 
 def _coarse_seconds(
-    decomposition: Decomposition, order: RankOrder, rates: Rates
+    decomposition: Decomposition, order: RankOrder, rates: CompleteRates
 ) -> tuple[float, float]:
     """Return the seconds of the transforms and of the messages of a coarse solve."""
     nodes = math.prod(decomposition.lattice.subdomains)
@@ -282,6 +282,6 @@ def _is_replicated(decomposition: Decomposition) -> bool:
     return coarse_is_replicated(math.prod(decomposition.lattice.subdomains), decomposition.ranks)
 
 
-def _staged(rates: Rates, size: float) -> float:
+def _staged(rates: CompleteRates, size: float) -> float:
     """Return the seconds from the device to the host and back."""
     return 0.0 if rates.staging is None else rates.staging.seconds(2, 2 * size)

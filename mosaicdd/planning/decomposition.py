@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import DIRECTIONS, Direction, interface_sent
@@ -59,12 +60,12 @@ class Decomposition:
     @functools.cached_property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
         """Subdomains per axis of every rank, two arrays ``(py, px)``."""
-        return tuple(self._of_ranks(lambda block, a=a: block.subdomains[a]) for a in (0, 1))
+        return pair(self._of_ranks(lambda block, a=a: block.subdomains[a]) for a in (0, 1))
 
     @functools.cached_property
     def open_ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends per axis of every rank's block, 0 to 2, that have a neighbour: ``(py, px)``."""
-        return tuple(self._of_ranks(lambda block, a=a: 2 - sum(block.at_edge(a))) for a in (0, 1))
+        return pair(self._of_ranks(lambda block, a=a: 2 - sum(block.at_edge(a))) for a in (0, 1))
 
     @functools.cached_property
     def subdomains(self) -> np.ndarray:
@@ -79,7 +80,7 @@ class Decomposition:
     @functools.cached_property
     def region(self) -> tuple[np.ndarray, np.ndarray]:
         """Grid nodes per axis of every rank's stored region, two arrays ``(py, px)``."""
-        return tuple(self._of_ranks(lambda block, a=a: block.cells[a] + 1) for a in (0, 1))
+        return pair(self._of_ranks(lambda block, a=a: block.cells[a] + 1) for a in (0, 1))
 
     def words(self, direction: Direction, halo: int = 1) -> np.ndarray:
         """Count the values that every rank sends in a direction in one exchange, ``(py, px)``.
@@ -182,7 +183,7 @@ def traffic(decomposition: Decomposition, order: RankOrder, halo: int = 1) -> Tr
         counts[1] += np.where(leaves, 0, words)
         counts[2] += (words > 0) & leaves
         counts[3] += np.where(leaves, words, 0)
-    return Traffic(*counts, node=order.node)
+    return Traffic(counts[0], counts[1], counts[2], counts[3], node=order.node)
 
 
 def _kinds(count: int, ranks: int) -> tuple[list[tuple[int, int]], np.ndarray]:

@@ -129,7 +129,8 @@ def gpus(places: list[Place]) -> Finding:
             advice = "see whether nvidia-smi works and CUDA_VISIBLE_DEVICES is not empty"
             return Finding("GPUs", "there is one that torch cannot use", advice, wrong=True)
         return Finding("GPUs", "none, --device cpu")
-    taken, lines = Counter(), []
+    taken: Counter[tuple[str, str]] = Counter()
+    lines = []
     for host, on in _by_host(places).items():
         for local, place in enumerate(on):
             if not place.gpus:

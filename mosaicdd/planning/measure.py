@@ -5,6 +5,7 @@ does. All ranks do it together: they share the memory's bandwidth as in a solve.
 the fastest counts, and of the ranks the slowest: what other programs take is no rate.
 """
 
+import functools
 import math
 import os
 import platform
@@ -19,7 +20,7 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.bound import LocalSolver
+from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.rates import Curve, Link, Rates
@@ -47,12 +48,12 @@ class Measurement:
     Parameters
     ----------
     load
-        Returns the local solver; a part of the set-up.
+        Returns the local solver, bound; a part of the set-up.
     settings
         Of which device and precision count.
     """
 
-    def __init__(self, load: Callable[[], LocalSolver], settings: SolveSettings):
+    def __init__(self, load: Callable[[], BoundSolver], settings: SolveSettings):
         self._load = load
         self._local_solver = load()
         self._settings = settings
@@ -146,7 +147,7 @@ class Measurement:
         for values in (1, _VECTOR):
             there = torch.ones(values, dtype=self._dtype, device=self._device)
             here = torch.empty(values, dtype=self._dtype, pin_memory=True)
-            copied = self._repeat(lambda here=here, there=there: here.copy_(there))
+            copied = self._repeat(functools.partial(here.copy_, there))
             seconds.append(self._ranks.largest(copied))
         return Link(seconds[0], _VECTOR * self._dtype.itemsize / (seconds[1] - seconds[0]))
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import DIRECTIONS
 from mosaicdd.parallel.partition import Dims, fitting_dims
@@ -23,7 +25,7 @@ from mosaicdd.planning.decomposition import (
     row_wise,
     traffic,
 )
-from mosaicdd.planning.rates import Rates
+from mosaicdd.planning.rates import CompleteRates
 from mosaicdd.schwarz.sizes import coarse_is_replicated
 
 HALOS = (1, 2, 3, 4)
@@ -166,7 +168,7 @@ class Plan:
         return self.serial.total / (math.prod(self.dims) * self.best.iteration.total)
 
 
-def make_plan(job: Job, rates: Rates, dims: Dims | None = None) -> Plan:
+def make_plan(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Plan:
     """Plan a job.
 
     Parameters
@@ -217,7 +219,9 @@ def _best_order(orders: Sequence[OrderPlan]) -> OrderPlan:
     return _cheapest(orders, lambda order: order.iteration.total, lambda order: order.bytes_leaving)
 
 
-def _order_plans(decomposition: Decomposition, job: Job, rates: Rates) -> tuple[OrderPlan, ...]:
+def _order_plans(
+    decomposition: Decomposition, job: Job, rates: CompleteRates
+) -> tuple[OrderPlan, ...]:
     orders = (
         row_wise(decomposition.dims, job.ranks_per_node),
         best_bricks(decomposition, job.ranks_per_node),
@@ -225,7 +229,7 @@ def _order_plans(decomposition: Decomposition, job: Job, rates: Rates) -> tuple[
     return tuple(_order_plan(decomposition, order, rates) for order in orders)
 
 
-def _order_plan(decomposition: Decomposition, order: RankOrder, rates: Rates) -> OrderPlan:
+def _order_plan(decomposition: Decomposition, order: RankOrder, rates: CompleteRates) -> OrderPlan:
     sent = traffic(decomposition, order)
     return OrderPlan(
         order=order,
@@ -236,10 +240,10 @@ def _order_plan(decomposition: Decomposition, order: RankOrder, rates: Rates) ->
     )
 
 
-def _counts(decomposition: Decomposition, rates: Rates) -> Counts:
+def _counts(decomposition: Decomposition, rates: CompleteRates) -> Counts:
     words = [decomposition.words(direction) for direction in DIRECTIONS]
-    messages = sum((sent > 0).astype(int) for sent in words)
-    size = sum(words) * rates.word
+    messages = np.sum([sent > 0 for sent in words], axis=0)
+    size = np.sum(words, axis=0) * rates.word
     return Counts(
         messages=int(messages.sum()),
         bytes=int(size.sum()),
@@ -249,7 +253,7 @@ def _counts(decomposition: Decomposition, rates: Rates) -> Counts:
     )
 
 
-def _suggest(decomposition: Decomposition, job: Job, rates: Rates) -> Suggestion:
+def _suggest(decomposition: Decomposition, job: Job, rates: CompleteRates) -> Suggestion:
     narrowest = min(
         (
             int(sides.min())
@@ -275,9 +279,9 @@ def _suggest(decomposition: Decomposition, job: Job, rates: Rates) -> Suggestion
     )
 
 
-def _replicas(job: Job, rates: Rates) -> tuple[int, float]:
+def _replicas(job: Job, rates: CompleteRates) -> tuple[int, float]:
     """Return how many groups of ranks solve the problems soonest, and in which time."""
-    best = None
+    options = []
     for groups in range(1, min(job.ranks, job.problems) + 1):
         if job.ranks % groups:
             continue
@@ -291,7 +295,5 @@ def _replicas(job: Job, rates: Rates) -> tuple[int, float]:
             decomposition, iteration_cost(decomposition, order, rates), rates, job.iterations
         )
         rounds = math.ceil(job.problems / groups)
-        seconds = cost.setup + rounds * (cost.total - cost.setup)
-        if best is None or seconds < best[1]:
-            best = groups, seconds
-    return best
+        options.append((groups, cost.setup + rounds * (cost.total - cost.setup)))
+    return min(options, key=lambda option: option[1])

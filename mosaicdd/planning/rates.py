@@ -148,6 +148,15 @@ class Rates:
         return np.dtype(self.dtype).itemsize
 
 
+@dataclass(frozen=True)
+class CompleteRates(Rates):
+    """Rates of which all links are known, measured or assumed."""
+
+    within_node: Link
+    between_nodes: Link
+    gather: Link
+
+
 def write_rates(path: str | os.PathLike, rates: Rates) -> None:
     """Write rates to a JSON file, whole or not at all."""
     content = {"format": _FORMAT} | asdict(rates)
