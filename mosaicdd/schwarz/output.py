@@ -195,7 +195,7 @@ class SolutionOutput:
 
     def _samples(self, source: Field, nodes: Slices) -> Iterator[Part]:
         rows, columns = nodes
-        step = max(1, _SAMPLES // (columns.stop - columns.start))
+        step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
         for start in range(rows.start, rows.stop, step):
             place = slice(start, min(start + step, rows.stop)), columns
             values = source.sample(self._lattice.grid, place)

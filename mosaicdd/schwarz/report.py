@@ -4,13 +4,11 @@ A report is what ``solve --json`` prints, the solution file keeps and `Solution.
 and plain values, the same on all ranks.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import BEST_FIRST
@@ -98,15 +96,6 @@ def merged_results(results: Sequence[Result]) -> dict:
 def _largest(values: list) -> float | int | None:
     """Return the largest number: NaN if one is, None where they were not measured."""
     return None if None in values else np.max(values).item()
-
-
-def described_lattice(lattice: Lattice) -> dict:
-    """Return what is said of the grid and its subdomains."""
-    return {
-        "subdomains": math.prod(lattice.subdomains),
-        "unknowns": lattice.unknowns,
-        "grid": list(lattice.grid.shape[::-1]),
-    }
 
 
 def parts_of_ranks(ranks: Ranks, clock: Stopwatch) -> dict[str, dict[str, float]]:

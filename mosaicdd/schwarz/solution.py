@@ -37,7 +37,7 @@ _LEFT_OUT = "the field was left out by fields='interface'; solve with fields='so
 
 
 @dataclass(frozen=True)
-class Plan:
+class Kept:
     """What a solution keeps of its solver: what it takes to evaluate and to write it.
 
     Parameters
@@ -98,7 +98,7 @@ class Solution(Presented):
     def __init__(
         self,
         problem: Problem,
-        plan: Plan,
+        kept: Kept,
         batches: Sequence[Batch],
         report: dict,
         results: Sequence[Result],
@@ -111,7 +111,7 @@ class Solution(Presented):
         self.report = report
         self.checkpoint = checkpoint
         self.results = list(results)
-        self._plan = plan
+        self._kept = kept
         self._batches = list(batches)
         self._boundaries = list(boundaries)
         self._path = None if path is None else Path(path)
@@ -173,8 +173,8 @@ class Solution(Presented):
         return self._coordinates(0)
 
     def _coordinates(self, axis: int) -> np.ndarray:
-        window = self._plan.window
-        return np.arange(window.start[axis], window.stop[axis]) * self._plan.lattice.grid.spacing
+        window = self._kept.window
+        return np.arange(window.start[axis], window.stop[axis]) * self._kept.lattice.grid.spacing
 
     @property
     def field(self) -> Any:
@@ -210,8 +210,8 @@ class Solution(Presented):
     def _places(self) -> tuple[slice, ...]:
         members = [batch.members for batch in self._batches]
         mine = slice(members[0].start, members[-1].stop) if members else slice(0, 0)
-        place = self._plan.window.clip(self._plan.own)
-        return mine, *self._plan.window.within(place)
+        place = self._kept.window.clip(self._kept.own)
+        return mine, *self._kept.window.within(place)
 
     def _local_fields(self) -> list[np.ndarray]:
         """Return this rank's part of the fields of each batch, ``(n, rows, columns)``."""
@@ -233,15 +233,15 @@ class Solution(Presented):
         if self._path is not None:
             stored = [getattr(read_solution(self._path, i), name) for i in range(self.problems)]
             return None if stored[0] is None else np.stack(stored)
-        with Ranks.of(self._plan.ranks) as ranks:
+        with Ranks.of(self._kept.ranks) as ranks:
             parts = self._parts(name)
             if ranks.any(parts is None) or parts is None:
                 return None
-            nodes = tuple(n + 1 for n in self._plan.lattice.cells)
-            shape = (self.problems, *(self._plan.window.shape if name == "field" else nodes))
+            nodes = tuple(n + 1 for n in self._kept.lattice.cells)
+            shape = (self.problems, *(self._kept.window.shape if name == "field" else nodes))
             if ranks.size == 1 and len(parts) == 1 and parts[0][0].shape == shape:
                 return parts[0][0]
-            whole = np.zeros(shape, self._plan.settings.dtype)
+            whole = np.zeros(shape, self._kept.settings.dtype)
             for array, place in parts:
                 whole[place] = array
             return ranks.sum(whole)
@@ -290,12 +290,12 @@ class Solution(Presented):
             If a point lies outside of the domain, or of the window.
         """
         points = np.asarray(points.cpu() if hasattr(points, "cpu") else points, float)
-        cells = on_grid(points.reshape(-1, 2), self._plan.lattice.grid)
-        solver, settings = self._plan.local_solver, self._plan.settings
+        cells = on_grid(points.reshape(-1, 2), self._kept.lattice.grid)
+        solver, settings = self._kept.local_solver, self._kept.settings
         if not (isinstance(solver, NetworkSolver) and solver.source is None and self._batches):
-            values = _interpolated(self._field, cells - np.array(self._plan.window.start))
+            values = _interpolated(self._field, cells - np.array(self._kept.window.start))
         else:
-            with Ranks.of(self._plan.ranks) as ranks:
+            with Ranks.of(self._kept.ranks) as ranks:
                 values = self._by_network(ranks, solver, cells, settings)
         return self._given(values if self.problems > 1 else values[:1])
 
@@ -304,8 +304,8 @@ class Solution(Presented):
     ) -> np.ndarray:
         """Evaluate the network at points ``(q, 2)``, (y, x) in cells: ``(n, q)``."""
         groups = Replicas(ranks, settings.replicas, settings.dims)
-        group = groups.ranks.fitted(self._plan.lattice.subdomains)
-        movement = InterfaceMovement(group, self._plan.lattice, settings.halo_depth)
+        group = groups.ranks.fitted(self._kept.lattice.subdomains)
+        movement = InterfaceMovement(group, self._kept.lattice, settings.halo_depth)
         evaluate = PointValues(group, solver, movement, cells, **settings.tensors)
         values = np.zeros((self.problems, len(cells)))
         for batch in self._batches:
@@ -333,33 +333,33 @@ class Solution(Presented):
         """
         if self._path is not None:
             raise RuntimeError(f"the solution was written to {self._path} and is kept there only")
-        plan, settings = self._plan, self._plan.settings
-        with Ranks.of(plan.ranks) as ranks:
+        kept, settings = self._kept, self._kept.settings
+        with Ranks.of(kept.ranks) as ranks:
             groups = Replicas(ranks, settings.replicas, settings.dims)
-            group = groups.ranks.fitted(plan.lattice.subdomains)
+            group = groups.ranks.fitted(kept.lattice.subdomains)
             with SolutionOutput(
                 str(path),
                 ranks,
-                plan.lattice,
+                kept.lattice,
                 self.problem,
                 self._boundaries,
                 settings.dtype,
-                plan.window,
+                kept.window,
                 Stopwatch(),
                 shards=shards,
             ) as file:
                 self._write(file, ranks, group)
-                file.source(plan.own if groups.index == 0 else (slice(0, 0), slice(0, 0)))
+                file.source(kept.own if groups.index == 0 else (slice(0, 0), slice(0, 0)))
                 file.describe(self.report, self.results)
 
     def _write(self, file: SolutionOutput, ranks: Ranks, group: Ranks) -> None:
         """Write fields, or the interface, and maps."""
-        plan = self._plan
+        kept = self._kept
         if self.report["fields"] == "interface":
-            movement = InterfaceMovement(group, plan.lattice, plan.settings.halo_depth)
+            movement = InterfaceMovement(group, kept.lattice, kept.settings.halo_depth)
             file.lines(movement, self._batches[0].interface)
         else:
-            place = plan.window.clip(plan.own)
+            place = kept.window.clip(kept.own)
             parts = [(values, (m, *place)) for values, (m, *_) in self._field_parts()]
             file.fields(parts, place)
         batches = self._batches
@@ -379,9 +379,9 @@ class Solution(Presented):
         solution = StoredSolution(
             path=Path("memory"),
             version=(),
-            grid=self._plan.lattice.grid,
+            grid=self._kept.lattice.grid,
             boundary=self._boundaries[number],
-            window=self._plan.window,
+            window=self._kept.window,
             history=history,
             attributes={k: v for k, v in self.report.items() if k != "problems"} | own.report,
             number=number,
@@ -398,7 +398,7 @@ class Solution(Presented):
     def _fields_of(self, number: int) -> dict[str, float | np.ndarray]:
         """Return the parameters and the source of a problem."""
         fields: dict[str, float | np.ndarray] = {**self.problem.parameters}
-        source, grid = self.problem.source, self._plan.lattice.grid
+        source, grid = self.problem.source, self._kept.lattice.grid
         if source is not None and source.number is not None:
             fields["f"] = source.number
         elif source is not None:

@@ -1,6 +1,5 @@
 """The solver that programs use: planned once for a problem, called again for new data."""
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -11,20 +10,10 @@ from typing import Any, Self
 import numpy as np
 
 from mosaicdd.lattice.block import Slices
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import on_grid
-from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
-from mosaicdd.local_solvers.loading import (
-    default_local_solver,
-    find_local_solver,
-    require_self_test,
-)
-from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.training_range import GuardedSolver
-from mosaicdd.parallel.machine import device_of_rank, peak_memory, require_memory
+from mosaicdd.local_solvers.bound import LocalSolver
+from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
@@ -35,14 +24,14 @@ from mosaicdd.schwarz.output import SolutionOutput
 from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.report import (
     Result,
-    described_lattice,
     merged_results,
     parts_of_ranks,
     result_of,
 )
-from mosaicdd.schwarz.rounds import Progress, Rounds
+from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import Output, SolveSettings
-from mosaicdd.schwarz.solution import Batch, Plan, Solution
+from mosaicdd.schwarz.setup import Extent, Setup
+from mosaicdd.schwarz.solution import Batch, Kept, Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument
 from mosaicdd.storage.atomic import require_writable
@@ -99,25 +88,24 @@ class Solver:
         *,
         ranks: Any = None,
         settings: SolveSettings | None = None,
-        window: tuple[tuple[float, float], tuple[float, float]] | None = None,
+        window: Extent | None = None,
         fields: str = "solution",
         points: np.ndarray | None = None,
         output: str | PathLike | Output | None = None,
         clock: Stopwatch | None = None,
     ):
-        settings = settings or SolveSettings()
         self._clock = clock or Stopwatch()
         self._begun: float | None = self._clock.started
         self._watch = Watch()
-        self._engines: dict[int, Engine] = {}
         self._given_ranks = ranks
         self._world = Ranks.of(ranks)
         self._closed = False
         try:
             self._output = self._checked_output(output)
-            self.settings = self._on_device(settings)
-            self._choose(problem, local_solver)
-            self._lay_out(window, fields)
+            plan = (self._world, settings or SolveSettings(), window, fields, self._clock)
+            self._setup = Setup(problem, local_solver, *plan)
+            if self._output is not None and self._output.shards:
+                self._setup.require_field("shards")
             self._take(problem)
             self._place_points(points)
             self._checkpoints, self._start = self._checkpoint()
@@ -138,7 +126,6 @@ class Solver:
         if not self._closed:
             self._world.close()
         self._closed = True
-        self._engines = {}
 
     def interrupt(self) -> None:
         """Ask the solve at work to stop after this iteration; a signal handler may call it."""
@@ -149,13 +136,10 @@ class Solver:
         """Where checkpoints go, if any are written."""
         return None if self._checkpoints is None else self._checkpoints.path
 
-    # Planning, step by step
-
     def _checked_output(self, output: str | PathLike | Output | None) -> Output | None:
         if output is None:
             return None
         output = output if isinstance(output, Output) else Output(output)
-
         with argument("output"):
             self._world.on_root(lambda: require_writable(output.path))
         if output.shards:
@@ -163,82 +147,17 @@ class Solver:
                 self._world.on_root(lambda: require_shard_folder(output.path))
         return output
 
-    def _on_device(self, settings: SolveSettings) -> SolveSettings:
-        if settings.device != "cuda":
-            return settings
-        return settings.with_changes(device=str(device_of_rank(self._world, settings.device)))
-
-    def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
-        """Find the local solver and bind it to the problem, on a grid of its spacing."""
-        if local_solver is None:
-            local_solver = default_local_solver(problem)
-        with argument("local_solver"):
-            if isinstance(local_solver, (str, PathLike)):
-                name = str(local_solver)
-                self._unbound = self._world.on_root(lambda: find_local_solver(name))
-            else:
-                self._unbound = local_solver
-            self.grid = problem.domain.grid(self._unbound.spacing)
-            self._bound = self._bind(problem)
-            if isinstance(self._bound, NetworkSolver) and self.settings.certify is None:
-                self._world.on_root(lambda: require_self_test(self._bound))
-            if isinstance(self._bound, NetworkSolver) and self.settings.out_of_range == "exact":
-                self._bound = GuardedSolver(self._bound)
-
-    def _bind(self, problem: Problem) -> BoundSolver:
-        return self._world.agree(lambda: self._unbound.bind(problem, self.grid))
-
-    def _lay_out(self, window, fields: str) -> None:
-        """Choose the lattice, and lay it over the ranks."""
-        ny, nx = self.grid.shape
-        with argument(f"cells={nx}x{ny}"):
-            self.lattice = Lattice(self.grid, self._bound.subdomain)
-        if fields not in ("solution", "interface"):
-            raise ValueError(f"unknown fields {fields!r}; known: solution, interface")
-        self._fill = fields == "solution"
-        parts = {
-            "window": window is not None,
-            "shards": self._output is not None and self._output.shards,
-        }
-        for name, given in parts.items():
-            if given and not self._fill:
-                raise TypeError(
-                    f"{name}: the field is left out by fields='interface'; leave out one of them"
-                )
-        self._extent = None
-        if window is not None:
-            with argument("window"):
-                self._extent = Window.of_extent(self.grid, window)
-        self.window = self._extent or Window.whole(self.grid)
-        self._groups = Replicas(self._world, self.settings.replicas, self.settings.dims)
-        self._ranks = self._groups.ranks.fitted(self.lattice.subdomains)
-        with argument(f"cells={nx}x{ny}"):
-            require_memory(self._world, self._bytes_of_rank)
-
-    @property
-    def _bytes_of_rank(self) -> int:
-        """What a rank needs at least: four interfaces; of the field it holds a strip only."""
-        interface = 2 * math.prod(self.grid.nodes) // self.lattice.spacing
-        return 4 * interface * np.dtype(self.settings.dtype).itemsize // self._ranks.size
-
     def _take(self, problem: Problem) -> None:
         """Make a problem the one to solve, and check its data; plan for it what is not planned."""
-        self._rounds = Rounds(self._groups, self.lattice, self.settings, problem.problems)
+        setup = self._setup
+        self._rounds = setup.rounds(problem.problems)
         self._require_one(problem.problems)
-        batch = self._rounds.batch
-        if batch > 1:
-            with argument(f"batch={batch}"):
-                needed = batch * self._bytes_of_rank
-                require_memory(self._world, needed, "a smaller batch")
         with argument("boundary"):
-            self._boundaries = self._world.agree(lambda: problem.boundaries(self.grid))
-        source = self._bound.source
-        if source is None and problem.source is not None:
-            self._bound, self._engines = self._bind(problem), {}
-        elif source is not None:
-            source.update(problem)
+            self._setup.boundaries = self._world.agree(lambda: problem.boundaries(setup.grid))
+        setup.take(problem)
         engine = self._world.agree(lambda: self._first_engine)
-        self._world.agree(lambda: problem.check_source(self.grid, engine.block.owned_nodes()[1]))
+        nodes = engine.block.owned_nodes()[1]
+        self._world.agree(lambda: problem.check_source(setup.grid, nodes))
         self._problem = problem
         self._truth = self._reference(engine)
 
@@ -246,10 +165,10 @@ class Solver:
         """Check that nothing was asked for that takes one problem only."""
         output = self._output
         given = {
-            "until_mae": self.settings.until_mae is not None,
+            "until_mae": self._setup.settings.until_mae is not None,
             "resume=True": output is not None and output.resume,
             "shards=True": output is not None and output.shards,
-            "fields='interface'": output is not None and not self._fill,
+            "fields='interface'": output is not None and not self._setup.fill,
         }
         for name, is_given in given.items():
             if is_given and problems > 1:
@@ -258,21 +177,8 @@ class Solver:
                 )
 
     def _engine(self, problems: int) -> Engine:
-        """Return what solves so many problems at once; besides it the one for whole batches stays."""
-        if problems not in self._engines:
-            kept = {n: e for n, e in self._engines.items() if n == self._rounds.batch}
-            engine = Engine(
-                self._ranks,
-                self.lattice,
-                self._bound,
-                self.settings,
-                problems=problems,
-                fill=self._fill,
-                window=self._extent,
-                clock=self._clock,
-            )
-            self._engines = kept | {problems: engine}
-        return self._engines[problems]
+        """Return what solves so many problems at once."""
+        return self._setup.engine(problems, self._rounds.batch)
 
     @property
     def _first_engine(self) -> Engine:
@@ -281,15 +187,15 @@ class Solver:
 
     def _reference(self, engine: Engine):
         """Return the true interface, if the iteration is to stop by its error."""
-        if self.settings.until_mae is None:
+        if self._setup.settings.until_mae is None:
             return None
-        solve = REFERENCES[self.settings.reference]
+        solve = REFERENCES[self._setup.settings.reference]
 
         def on_root() -> np.ndarray | None:
-            return solve(self._problem, self.grid) if self._ranks.is_root else None
+            return solve(self._problem, self._setup.grid) if self._setup.ranks.is_root else None
 
         with argument("reference"):
-            return engine.reference(self._ranks.agree(on_root))
+            return engine.reference(self._setup.ranks.agree(on_root))
 
     def _place_points(self, points: np.ndarray | None) -> None:
         self._points: np.ndarray | None = None
@@ -299,7 +205,7 @@ class Solver:
         with argument("points"):
             if self._problem.problems > 1 or self._output is None:
                 raise TypeError("points are written to the output file of one problem")
-            cells = on_grid(points, self.grid)
+            cells = on_grid(points, self._setup.grid)
             self._values_at = self._engine(1).plan_points(cells)
             self._points = points
 
@@ -309,19 +215,17 @@ class Solver:
             return None, None
         checkpoints = Checkpoints(
             str(self._output.path),
-            self._ranks,
+            self._setup.ranks,
             self._engine(1),
             self._problem,
-            self._boundaries[0],
-            self._bound.name,
-            self.settings,
+            self._setup.boundaries[0],
+            self._setup.bound.name,
+            self._setup.settings,
         )
         if not self._output.resume:
             return checkpoints, None
         with argument("resume"):
             return checkpoints, checkpoints.read()
-
-    # Solving
 
     def __call__(
         self,
@@ -361,12 +265,13 @@ class Solver:
                 f"{self._problem.problems} now"
             )
         self._watch = self._listener()
+        before = self._clock.seconds
         self._world.barrier()
         setup = time.perf_counter() - begun
         with self._file() or nullcontext() as file:
             kept, results, spent = self._solve(start, progress, file)
             report = self._report(results)
-            report["seconds"] = self._seconds(begun, setup, spent)
+            report["seconds"] = self._seconds(begun, setup, spent, before)
             report["parts"] = parts_of_ranks(self._world, self._clock)
             if file is not None:
                 file.describe(report, results)
@@ -375,22 +280,22 @@ class Solver:
         self._begun = self._start = None
         return Solution(
             self._problem,
-            self._plan_of_solution(),
+            self._kept(),
             kept,
             report,
             results,
-            self._boundaries,
-            path=None if self._output is None or not self._fill else self._output.path,
+            self._setup.boundaries,
+            path=None if self._output is None or not self._setup.fill else self._output.path,
             checkpoint=self.checkpoint if report["status"] == "interrupted" else None,
         )
 
-    def _plan_of_solution(self) -> Plan:
+    def _kept(self) -> Kept:
         engine = self._first_engine
-        return Plan(
+        return Kept(
             self._given_ranks,
-            self.settings,
-            self.lattice,
-            self.window,
+            self._setup.settings,
+            self._setup.lattice,
+            self._setup.window,
             engine.filling,
             engine.block.owned_nodes()[1],
         )
@@ -415,11 +320,11 @@ class Solver:
         return SolutionOutput(
             str(self._output.path),
             self._world,
-            self.lattice,
+            self._setup.lattice,
             self._problem,
-            self._boundaries,
-            self.settings.dtype,
-            self.window,
+            self._setup.boundaries,
+            self._setup.settings.dtype,
+            self._setup.window,
             self._clock,
             shards=self._output.shards,
         )
@@ -440,14 +345,14 @@ class Solver:
             members = rounds.members(number)
             outcomes = []
             if members:
-                show = progress and rounds.progress(number, self.settings.stopping, progress)
+                show = progress and rounds.progress(number, self._setup.settings.stopping, progress)
                 outcomes = self._batch(number, members, start, show, file)
-            elif file is not None and self._fill:
+            elif file is not None and self._setup.fill:
                 file.fields((), (slice(0, 0), slice(0, 0)))
             if file is not None:
-                self._write_rest(file, outcomes, members)
+                self._write_rest(file, number, outcomes, members)
             for member, outcome in zip(members, outcomes, strict=True):
-                results[member] = result_of(self._ranks, outcome)
+                results[member] = result_of(self._setup.ranks, outcome)
             for name in spent:
                 spent[name] += outcomes[0].seconds[name] if outcomes else 0.0
             if outcomes and (file is None or rounds.number == 1):
@@ -459,7 +364,7 @@ class Solver:
     ) -> list[Outcome]:
         """Solve this group's problems of a round, and write their fields."""
         engine = self._engine(len(members))
-        source = self._bound.source
+        source = self._setup.bound.source
         if source is not None and len(members) < self._problem.problems:
             source.update(self._problem.some(members))
         begin, history = self._start or (None, None)
@@ -467,7 +372,7 @@ class Solver:
             begin = start.start(number)
 
         return engine.solve_many(
-            self._boundaries[members.start : members.stop],
+            self._setup.boundaries[members.start : members.stop],
             start=begin,
             history=history,
             reference=self._truth,
@@ -478,27 +383,27 @@ class Solver:
 
     def _own_nodes(self) -> Slices:
         """Return the nodes of the domain that this rank speaks for, none in groups but the first."""
-        if self._groups.index:
+        if self._setup.groups.index:
             return slice(0, 0), slice(0, 0)
         return self._first_engine.block.owned_nodes()[1]
 
     def _write_rest(
-        self, file: SolutionOutput, outcomes: Sequence[Outcome], members: range
+        self, file: SolutionOutput, number: int, outcomes: Sequence[Outcome], members: range
     ) -> None:
         """Write what belongs to a batch besides its fields."""
-        if not self._fill:
+        if not self._setup.fill:
             file.lines(self._engine(1).movement, outcomes[0].interface)
         if self._values_at is not None and self._points is not None:
             with self._clock.part("points"):
-                (values,) = self._values_at(outcomes[0].interface, self._boundaries)
+                (values,) = self._values_at(outcomes[0].interface, self._setup.boundaries)
             file.points(self._points, values)
         file.maps(outcomes, members)
-        if members.start == 0:
+        if number == 0:
             file.source(self._own_nodes())
 
     def _gathered(self, results: dict[int, Result]) -> list[Result]:
         """Return the results of all groups, those of problems that were not begun among them."""
-        parts = self._world.allgather(results if self._ranks.is_root else {})
+        parts = self._world.allgather(results if self._setup.ranks.is_root else {})
         known = {member: result for part in parts for member, result in part.items()}
         return [known.get(member, Result()) for member in range(self._problem.problems)]
 
@@ -507,38 +412,27 @@ class Solver:
         engine = self._first_engine
         return (
             merged_results(results)
-            | described_lattice(self.lattice)
+            | self._setup.described()
             | {
-                "ranks": self._world.size,
-                "dims": list(self._ranks.dims[::-1]),
-                "replicas": self._groups.count,
                 "batch": self._rounds.batch,
                 "peak_memory_bytes": peak_memory(self._world),
-                "local_solver": self._bound.name,
                 "pde": self._problem.equation.name,
                 "parameters": self._problem.parameters,
-                "levels": self.settings.levels,
-                "sweep": self.settings.sweep,
                 "accelerate": engine.acceleration,
-                "rtol": self.settings.rtol,
-                "certify": self.settings.certify,
-                "device": self.settings.device.partition(":")[0],
-                "dtype": self.settings.dtype,
                 "layout": str(engine.layout),
-                "fields": "solution" if self._fill else "interface",
-                "window": self._extent
-                and [list(ends) for ends in self._extent.extent(self.grid)[::-1]],
             }
         )
 
-    def _seconds(self, begun: float, setup: float, solved: dict[str, float]) -> dict[str, float]:
-        """Return where the time of this rank has gone until now."""
+    def _seconds(
+        self, begun: float, setup: float, solved: dict[str, float], before: dict[str, float]
+    ) -> dict[str, float]:
+        """Return where the time of this rank has gone since a call began."""
         measured = self._clock.seconds
-        write = measured.get("write", 0.0)
-        parts = {"setup": setup} | solved | {"write": write}
-        parts["assemble"] -= write
-        if "points" in measured:
-            parts["points"] = measured["points"]
+        spent = {name: measured.get(name, 0.0) - before.get(name, 0.0) for name in measured}
+        parts = {"setup": setup} | solved | {"write": spent.get("write", 0.0)}
+        parts["assemble"] -= parts["write"]
+        if "points" in spent:
+            parts["points"] = spent["points"]
         return parts | {"total": time.perf_counter() - begun}
 
 
@@ -548,7 +442,7 @@ def solve(
     *,
     ranks: Any = None,
     settings: SolveSettings | None = None,
-    window: tuple[tuple[float, float], tuple[float, float]] | None = None,
+    window: Extent | None = None,
     output: str | PathLike | Output | None = None,
     start: Solution | None = None,
     progress: Progress | None = None,

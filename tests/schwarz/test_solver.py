@@ -236,6 +236,27 @@ def test_a_file_holds_parameters_and_source(comm, common_path):
     comm.Barrier()
 
 
+@pytest.mark.ranks(1, 2, 4)
+def test_groups_write_one_file_with_the_source_of_each_problem(comm, common_path):
+    values = source(problems=5)
+    settings = SolveSettings(replicas=min(2, comm.size), batch=2)
+    path = common_path / "out.h5"
+    written = solve(screened(values), "exact", ranks=comm, settings=settings, output=path)
+    kept = solve(screened(values), "exact")
+    np.testing.assert_allclose(written.field, kept.field, rtol=0, atol=ROUNDING)
+    np.testing.assert_array_equal(open_solution(path, 4).fields["f"], values[4])
+    comm.Barrier()
+
+
+def test_the_times_of_a_second_call_are_its_own(tmp_path):
+    with Solver(laplace(), "exact", output=tmp_path / "out.h5") as solver:
+        first, second = solver(), solver()
+    for solution in (first, second):
+        parts = {name: s for name, s in solution.seconds.items() if name != "total"}
+        assert min(parts.values()) >= 0
+        assert sum(parts.values()) <= solution.seconds["total"]
+
+
 def test_an_interrupted_solve_says_so_and_goes_on_from_its_checkpoint(tmp_path):
     settings = SolveSettings(levels=1, rtol=1e-7)
     whole = solve(laplace(), "exact", settings=settings)

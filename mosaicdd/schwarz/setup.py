@@ -1,0 +1,192 @@
+"""What stays the same for all problems of a solver: its local solver, lattice, ranks and engines."""
+
+import math
+from os import PathLike
+
+import numpy as np
+
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
+from mosaicdd.local_solvers.loading import (
+    default_local_solver,
+    find_local_solver,
+    require_self_test,
+)
+from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.training_range import GuardedSolver
+from mosaicdd.parallel.machine import device_of_rank, require_memory
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.rounds import Rounds
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.settings import argument
+
+Extent = tuple[tuple[float, float], tuple[float, float]]
+"""Low and high end per axis, (y, x), in units of domain length."""
+
+
+class Setup:
+    """Chooses and plans, for a problem and all others that differ from it in their data only.
+
+    All ranks make it together; parameters are those of `Solver`.
+
+    Attributes
+    ----------
+    grid, lattice
+        Of the domain.
+    window, extent
+        The nodes that are wanted of the field; the same if only a part is, else None.
+    groups, ranks
+        All ranks in groups that work side by side, and those of this rank's own.
+    bound
+        The local solver, bound to the problem.
+
+    Raises
+    ------
+    ValueError, TypeError, OSError
+        If these do not fit each other: the same on all ranks, with the argument's name.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        local_solver: str | PathLike | LocalSolver | None,
+        world: Ranks,
+        settings: SolveSettings,
+        window: Extent | None,
+        fields: str,
+        clock: Stopwatch,
+    ):
+        if fields not in ("solution", "interface"):
+            raise ValueError(f"unknown fields {fields!r}; known: solution, interface")
+        self.fill = fields == "solution"
+        self._world = world
+        self._clock = clock
+        self._engines: dict[int, Engine] = {}
+        if settings.device == "cuda":
+            settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
+        self.settings = settings
+        self._choose(problem, local_solver)
+        self._lay_out(window)
+
+    def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
+        """Find the local solver and bind it to the problem, on a grid of its spacing."""
+        if local_solver is None:
+            local_solver = default_local_solver(problem)
+        with argument("local_solver"):
+            if isinstance(local_solver, (str, PathLike)):
+                name = str(local_solver)
+                self._unbound = self._world.on_root(lambda: find_local_solver(name))
+            else:
+                self._unbound = local_solver
+            self.grid = problem.domain.grid(self._unbound.spacing)
+            self.bound = self._bind(problem)
+
+    def _bind(self, problem: Problem) -> BoundSolver:
+        """Bind the local solver; a network is tested, if nothing certifies it, and guarded."""
+        bound = self._world.agree(lambda: self._unbound.bind(problem, self.grid))
+        if not isinstance(bound, NetworkSolver):
+            return bound
+        if self.settings.certify is None:
+            self._world.on_root(lambda: require_self_test(bound))
+        return GuardedSolver(bound) if self.settings.out_of_range == "exact" else bound
+
+    def _lay_out(self, window: Extent | None) -> None:
+        """Choose the lattice, and lay it over the ranks."""
+        ny, nx = self.grid.shape
+        with argument(f"cells={nx}x{ny}"):
+            self.lattice = Lattice(self.grid, self.bound.subdomain)
+        self.extent = None
+        if window is not None:
+            self.require_field("window")
+            with argument("window"):
+                self.extent = Window.of_extent(self.grid, window)
+        self.window = self.extent or Window.whole(self.grid)
+        self.groups = Replicas(self._world, self.settings.replicas, self.settings.dims)
+        self.ranks = self.groups.ranks.fitted(self.lattice.subdomains)
+        with argument(f"cells={nx}x{ny}"):
+            require_memory(self._world, self._bytes_of_rank)
+
+    def require_field(self, name: str) -> None:
+        """Check that nothing is asked for of a field that is left out.
+
+        Raises
+        ------
+        TypeError
+            If it is, with the argument's name.
+        """
+        if not self.fill:
+            raise TypeError(
+                f"{name}: the field is left out by fields='interface'; leave out one of them"
+            )
+
+    @property
+    def _bytes_of_rank(self) -> int:
+        """What a rank needs at least: four interfaces; of the field it holds a strip only."""
+        interface = 2 * math.prod(self.grid.nodes) // self.lattice.spacing
+        return 4 * interface * np.dtype(self.settings.dtype).itemsize // self.ranks.size
+
+    def rounds(self, problems: int) -> Rounds:
+        """Share problems out to the groups, in batches that fit the memory.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer problems than groups, or a batch does not fit.
+        """
+        rounds = Rounds(self.groups, self.lattice, self.settings, problems)
+        if rounds.batch > 1:
+            with argument(f"batch={rounds.batch}"):
+                needed = rounds.batch * self._bytes_of_rank
+                require_memory(self._world, needed, "a smaller batch")
+        return rounds
+
+    def take(self, problem: Problem) -> None:
+        """Let the source be that of a problem; one that comes anew is planned for."""
+        source = self.bound.source
+        if source is None and problem.source is not None:
+            self.bound, self._engines = self._bind(problem), {}
+        elif source is not None:
+            source.update(problem)
+
+    def engine(self, problems: int, batch: int) -> Engine:
+        """Return what solves so many problems at once; the one for a whole batch stays besides it."""
+        if problems not in self._engines:
+            kept = {n: engine for n, engine in self._engines.items() if n == batch}
+            engine = Engine(
+                self.ranks,
+                self.lattice,
+                self.bound,
+                self.settings,
+                problems=problems,
+                fill=self.fill,
+                window=self.extent,
+                clock=self._clock,
+            )
+            self._engines = kept | {problems: engine}
+        return self._engines[problems]
+
+    def described(self) -> dict:
+        """Return what a report says of it."""
+        settings, extent = self.settings, self.extent
+        return {
+            "subdomains": math.prod(self.lattice.subdomains),
+            "unknowns": self.lattice.unknowns,
+            "grid": list(self.grid.shape[::-1]),
+            "ranks": self._world.size,
+            "dims": list(self.ranks.dims[::-1]),
+            "replicas": self.groups.count,
+            "local_solver": self.bound.name,
+            "levels": settings.levels,
+            "sweep": settings.sweep,
+            "rtol": settings.rtol,
+            "certify": settings.certify,
+            "device": settings.device.partition(":")[0],
+            "dtype": settings.dtype,
+            "fields": "solution" if self.fill else "interface",
+            "window": extent and [list(ends) for ends in extent.extent(self.grid)[::-1]],
+        }
