@@ -176,7 +176,7 @@ def test_a_window_can_be_drawn(solve, mosaicdd):
 def test_what_cannot_be_written_is_refused_before_any_work(
     arguments, words, mosaicdd, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(Engine, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
     ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *PROBLEM, *arguments)
     assert ended.code == 2
     assert all(word in ended.err for word in words), ended.err
@@ -186,7 +186,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(
 def test_a_file_where_the_shards_should_be_is_refused_before_any_work(
     mosaicdd, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(Engine, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
     (tmp_path / "out.h5.shards").write_text("mine")
     ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *PROBLEM, "--shards")
     assert ended.code == 2

@@ -178,7 +178,7 @@ def test_points_can_be_a_text(solve):
 def test_what_is_exact_at_nodes_only_is_refused_before_any_work(
     exact, mosaicdd, common_path, comm, monkeypatch
 ):
-    monkeypatch.setattr(Engine, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
     file = common_path / "points.txt"
     if comm.rank == 0:
         file.write_text("0.5 0.5\n")

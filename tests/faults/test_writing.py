@@ -83,7 +83,7 @@ def test_above_a_limit_of_file_sizes_the_solution_before_stays_whole(mosaicdd, t
 def test_a_folder_that_is_read_only_is_refused_before_any_work(mosaicdd, disk, monkeypatch):
     folder, mount = disk
     mount("-o", "remount,ro")
-    monkeypatch.setattr(Engine, "solve", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
     ended = mosaicdd("solve", "-o", folder / "out.h5", *SMALL, "--json")
     fails_in_one_line(ended, "--output", "read-only")
     assert ended.code == 2
