@@ -118,7 +118,8 @@ def fit_family(
 def family_ranges(dataset: Dataset) -> dict[str, list[float]]:
     """Return between which values what limits a dataset's family was drawn, to two digits."""
     pde, rng = equation(dataset.pde), np.random.default_rng(dataset.seed)
-    draws = [invariants(pde.at(**pde.draw(rng)), dataset.subdomain) for _ in range(_RANGE_DRAWS)]
+    draw = pde.draw or (lambda rng: {})  # of an equation that has no family, its defaults
+    draws = [invariants(pde.at(**draw(rng)), dataset.subdomain) for _ in range(_RANGE_DRAWS)]
     ranges = {}
     for name in draws[0]:
         ends = [end(draw[name] for draw in draws) for end in (min, max)]

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ class Generation:
         self._path = path
         self._settings = settings
         self._ranks = ranks or Ranks.alone()
-        self._parts = DatasetParts(path, {n: _plain(v) for n, v in asdict(settings).items()})
+        self._parts = DatasetParts(Path(path), {n: _plain(v) for n, v in asdict(settings).items()})
 
         def check() -> None:
             find_equation(settings.pde).at(**dict(settings.fields))
@@ -130,7 +131,8 @@ class Generation:
         self._ranks.agree(make)
         if not self._ranks.is_root:
             return None
-        every = (self._parts.read(number) for number in range(generator.parts))
+        found = (self._parts.read(number) for number in range(generator.parts))
+        every = (part for part in found if part is not None)
         dataset = assemble_dataset(generator, every)
         write_dataset(self._path, dataset)
         self._parts.remove()

@@ -16,6 +16,7 @@ import torch
 
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import extract_weights
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.own import allow
 from mosaicdd.local_solvers.networks.registry import build_network, check_settings, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
@@ -117,7 +118,7 @@ class Training:
         self._tensorboard = tensorboard
         if ":" in network:
             allow(network)
-        checked = check_settings(network, self.network_settings)
+        checked: Any = check_settings(network, self.network_settings)
         require_writable(output)
         if pde is not None:
             find_equation(pde)
@@ -127,7 +128,9 @@ class Training:
         require_trainable(self._built, self.settings, self.execution, self.dataset)
         identity = {"network": network, "network settings": asdict(checked)}
         identity |= asdict(self.settings) | {"dataset": self.dataset.content_hash}
-        self.checkpoints = Checkpoints(output, identity | {"sharding": self.execution.sharding})
+        self.checkpoints = Checkpoints(
+            self.output, identity | {"sharding": self.execution.sharding}
+        )
         self._state: dict | None = None
 
     @property
@@ -213,7 +216,7 @@ class TrainingResult:
         False if the training was interrupted; the network is then not the best one.
     """
 
-    network: torch.nn.Module
+    network: Network
     card: ModelCard
     best: Report
     steps: int
@@ -304,7 +307,7 @@ def train_network(
 
 def _card(
     name: str,
-    network: torch.nn.Module,
+    network: Network,
     dataset: Dataset,
     settings: TrainingSettings,
     trainer: Trainer,

@@ -72,11 +72,12 @@ class UnitOperator:
     def apply(self, jet: Jet) -> torch.Tensor:
         """Return ``D[u]`` for a jet whose ``second`` is ``sum_k a_k d^2u/dx_k^2``."""
         result = jet.second
-        for weight, derivative in zip(
-            self.first, jet.first if any(self.first) else (), strict=False
-        ):
-            result = result + weight * derivative
-        return result + self.zeroth * jet.value if self.zeroth else result
+        if any(self.first) and jet.first is not None:
+            for weight, derivative in zip(self.first, jet.first, strict=True):
+                result = result + weight * derivative
+        if self.zeroth and jet.value is not None:
+            result = result + self.zeroth * jet.value
+        return result
 
 
 def data_loss(
@@ -101,8 +102,9 @@ def pde_residual(
         ``"taylor"``: derivatives carried through the layers, where the network can; ``"autograd"``:
         by two backward passes, as in the paper.
     """
-    if laplacian == "taylor" and hasattr(network, "jet"):
-        return operator.apply(network.jet(g, points, operator.second, operator.second_only))
+    jet = getattr(network, "jet", None)
+    if laplacian == "taylor" and jet is not None:
+        return operator.apply(jet(g, points, operator.second, operator.second_only))
     return operator.apply(_double_backward(network, operator, g, points))
 
 
@@ -113,10 +115,10 @@ def _double_backward(
     copies = points.expand(len(g), *points.shape[-2:]).clone().requires_grad_()  # (B, Q, 2)
     values = network(g, copies)
     (gradient,) = torch.autograd.grad(values.sum(), copies, create_graph=True)
-    second = sum(
-        weight * torch.autograd.grad(gradient[..., k].sum(), copies, create_graph=True)[0][..., k]
-        for k, weight in enumerate(operator.second)
-    )
+    second = torch.zeros_like(values)
+    for k, weight in enumerate(operator.second):
+        (again,) = torch.autograd.grad(gradient[..., k].sum(), copies, create_graph=True)
+        second = second + weight * again[..., k]
     return Jet(values, gradient.movedim(-1, 0), second)
 
 

@@ -6,6 +6,7 @@ memory back to the system where more than its thresholds lies idle, and every pa
 anew is a fault; for large passes of the PDE loss they are a third of the time.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class KeptBytes:
     @classmethod
     def of_forward(cls, forward: Callable[[int], torch.Tensor]) -> "KeptBytes":
         """Measure passes over two small numbers of samples."""
-        few, more = (kept_bytes(lambda count=count: forward(count)) for count in PROBES)
+        few, more = (kept_bytes(functools.partial(forward, count)) for count in PROBES)
         slope = (more - few) / (PROBES[1] - PROBES[0])
         return cls(few - slope * PROBES[0], slope)
 

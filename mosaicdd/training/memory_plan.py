@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 import torch
 
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.memory import PROBES, KeptBytes
@@ -90,7 +91,7 @@ class MemoryPlan:
 
 
 def memory_plan(
-    network: torch.nn.Module,
+    network: Network,
     dataset: Dataset,
     settings: TrainingSettings,
     execution: ExecutionSettings,
@@ -136,7 +137,7 @@ def _possible(
 
 
 def _activations(
-    network: torch.nn.Module,
+    network: Network,
     dataset: Dataset,
     settings: TrainingSettings,
     execution: ExecutionSettings,

@@ -6,6 +6,7 @@ Shape letters: ``B`` subdomains of this pass, ``P`` perimeter nodes, ``Q`` point
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
@@ -26,7 +27,7 @@ class Objective(torch.nn.Module):
 
     def __init__(
         self,
-        network: torch.nn.Module,
+        network: Network,
         operator: EllipticOperator | None,
         subdomain: Subdomain,
         settings: TrainingSettings,
@@ -35,8 +36,9 @@ class Objective(torch.nn.Module):
         self.network = network
         self.signals = torch.nn.Parameter(next(network.parameters()).new_zeros(len(SIGNALS)))
         self._settings = settings
-        self.grid_residual = None
-        if not settings.pde_weight:
+        self.grid_residual: GridResidual | None = None
+        self._operator: UnitOperator | None = None
+        if operator is None or not settings.pde_weight:
             return
         if settings.residual == "continuous":
             self._operator = UnitOperator.of(operator, subdomain)
@@ -56,32 +58,39 @@ class Objective(torch.nn.Module):
 
     def forward(self, part: Pass, flags: torch.Tensor) -> torch.Tensor:
         """Return the loss of one pass, whose gradient also carries the loss and the flags."""
-        labelled = part.target is not None
-        loss = part.share * (self._data_loss(part) if labelled else self._pde_loss(part))
-        position = SIGNALS.index("data_loss" if labelled else "pde_loss")
+        if part.target is None:
+            kind, loss = "pde_loss", self._pde_loss(part)
+        else:
+            kind, loss = "data_loss", self._data_loss(part, part.target)
+        loss = part.share * loss
+        position = SIGNALS.index(kind)
         tell = flags.clone()
         tell[position] = loss.detach()
         return _Complete.apply(loss, tell, self.signals, *self.network.parameters())
 
-    def _data_loss(self, part: Pass) -> torch.Tensor:
+    def _data_loss(self, part: Pass, target: torch.Tensor) -> torch.Tensor:
         if part.points is None:
-            return torch.nn.functional.mse_loss(self.network(part.g), part.target)
+            return torch.nn.functional.mse_loss(self.network(part.g), target)
         bf16 = self._settings.precision == "bf16"
         with torch.autocast(part.g.device.type, dtype=torch.bfloat16, enabled=bf16):
-            return data_loss(self.network, part.g, part.points, part.target)
+            return data_loss(self.network, part.g, part.points, target)
 
     def _pde_loss(self, part: Pass) -> torch.Tensor:
-        weight = self._settings.pde_weight
-        if part.corner is not None:
-            return weight * self.grid_residual.loss(self.network, part.g, part.corner)
-        residual = pde_residual(
-            self.network, self._operator, part.g, part.points, self._settings.laplacian
-        )
-        return weight * residual.square().mean()
+        if self.grid_residual is not None and part.corner is not None:
+            loss = self.grid_residual.loss(self.network, part.g, part.corner)
+        elif self._operator is not None and part.points is not None:
+            laplacian = self._settings.laplacian
+            residual = pde_residual(self.network, self._operator, part.g, part.points, laplacian)
+            loss = residual.square().mean()
+        else:
+            raise TypeError(
+                "a pass of the PDE loss needs points, or a window of a discrete residual"
+            )
+        return self._settings.pde_weight * loss
 
 
 def require_trainable(
-    network: torch.nn.Module,
+    network: Network,
     settings: TrainingSettings,
     execution: ExecutionSettings,
     dataset: Dataset,

@@ -11,6 +11,7 @@ weights' norm at 10: another method.)
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -98,8 +99,9 @@ class Lamb(torch.optim.Optimizer):
         }
         super().__init__(parameters, defaults)
 
+    # torch declares two: with a closure, whose loss is returned, and without.
     @torch.no_grad()
-    def step(self, closure=None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update all weights that have a gradient; a closure is not called."""
         for group in self.param_groups:
             for weight in group["params"]:
@@ -145,8 +147,9 @@ class MuonWithAdamW(torch.optim.Optimizer):
         if others:
             self._parts.append(torch.optim.AdamW(others, lr=lr, weight_decay=0.0))
 
+    # torch declares two: with a closure, whose loss is returned, and without.
     @torch.no_grad()
-    def step(self, closure=None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update all weights that have a gradient; a closure is not called."""
         for part in self._parts:
             part.param_groups[0]["lr"] = self.param_groups[0]["lr"]

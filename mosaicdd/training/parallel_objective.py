@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import signature
+from typing import Any
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
@@ -16,11 +17,12 @@ from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings
 
 # torch 2.13 has another name for it.
-_BUFFERS = next(
+_SYNCHRONISE = next(
     name
     for name in ("forward_sync_buffers", "broadcast_buffers")
     if name in signature(DistributedDataParallel).parameters
 )
+_BUFFERS_STAY: dict[str, Any] = {_SYNCHRONISE: False}  # made from one seed, and never changed
 
 
 class ParallelObjective:
@@ -36,19 +38,17 @@ class ParallelObjective:
         self.objective = objective
         self.ranks = ranks
         self.sharded = execution.sharding in ("fsdp", "hybrid")
+        self._module: Any = objective  # or what wraps it: torch's wrappers declare no methods
         if self.sharded:
             fully_shard(objective, mesh=_mesh(ranks, execution))
-            self._module = objective
         elif ranks.size > 1:
             self._module = DistributedDataParallel(
                 objective,
                 device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
                 bucket_cap_mb=execution.bucket_cap_mb,
-                **{_BUFFERS: False},  # made from one seed, and never changed
                 gradient_as_bucket_view=True,
+                **_BUFFERS_STAY,
             )
-        else:
-            self._module = objective
 
     @property
     def wrapper(self) -> torch.nn.Module:
@@ -81,7 +81,7 @@ class ParallelObjective:
             last = number == len(passes)
             with nullcontext() if last else self._without_reduction():
                 self._module(part, mine if last else silent).backward()
-        gradient = signals.grad
+        gradient = torch.zeros_like(signals) if signals.grad is None else signals.grad
         return dict(zip(SIGNALS, self.whole(gradient).tolist(), strict=True))
 
     @staticmethod
@@ -124,7 +124,7 @@ class ParallelObjective:
     def load_optimiser_state(self, optimiser: torch.optim.Optimizer, state: dict) -> None:
         """Take up the whole state of an optimiser, each rank its shard."""
         if self.sharded:
-            weights = self.objective.weights()
+            weights: list[Any] = self.objective.weights()
             for number, values in state["state"].items():
                 like = weights[int(number)]
                 state["state"][number] = {

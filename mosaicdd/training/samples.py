@@ -82,10 +82,10 @@ def lift_samples(
             remainder, scale, coefficients = lifting.split(g)
             target = (torch.as_tensor(inner, dtype=torch.float64) - coefficients @ basis) / scale
             parts.append([part.to(device, dtype) for part in (remainder, target, scale)])
-    tensors = (torch.cat(column) for column in zip(*parts, strict=True))
+    remainder, target, scale = (torch.cat(column) for column in zip(*parts, strict=True))
     first = operators[0][1].start
     counted = ((a, slice(s.start - first, s.stop - first)) for a, s in operators)
-    return LiftedSamples(*tensors, subdomain, tuple(counted))
+    return LiftedSamples(remainder, target, scale, subdomain, tuple(counted))
 
 
 @dataclass(frozen=True)
@@ -217,9 +217,9 @@ class StepPasses:
                 for g, share, values in zip(perimeters, shares, known, strict=True)
             ]
         if self._settings.pde_weight:
-            points, corner = self._collocation(generator)
+            collocation, corner = self._collocation(generator)
             passes += [
-                Pass(g, share, points, corner=corner)
+                Pass(g, share, collocation, corner=corner)
                 for g, share in zip(perimeters, shares, strict=True)
             ]
         return passes

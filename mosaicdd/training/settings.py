@@ -96,7 +96,7 @@ class TrainingSettings:
     )
     warmup: float = setting(0.01, "Fraction of the training over which the learning rate rises.")
     decay_exponent: float = setting(1.0, "Then it falls to zero as (1 - t) to this power.")
-    pde_weight: float | None = setting(
+    pde_weight: float = setting(
         None,
         "Weight of the PDE loss; 0 leaves it out. By default 0 with labels, 1 without.",
         least=0,
@@ -107,7 +107,7 @@ class TrainingSettings:
         "Derivatives of the PDE loss: carried through the layers, or by double backward (the paper).",
         LAPLACIANS,
     )
-    residual: str | None = setting(
+    residual: str = setting(
         None,
         "PDE residual (continuous); or the stencil's on grid outputs (discrete); or its sum over all "
         "coarser grids (multilevel). By default continuous with labels, multilevel without.",

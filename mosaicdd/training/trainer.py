@@ -16,11 +16,12 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.family import OperatorPasses, fit_family
+from mosaicdd.training.family import OperatorPasses, OperatorSamples, fit_family
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
 from mosaicdd.training.objective import Objective, require_trainable
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
@@ -48,7 +49,7 @@ class Trainer:
 
     def __init__(
         self,
-        network: torch.nn.Module,
+        network: Network,
         dataset: Dataset,
         settings: TrainingSettings,
         start: float,
@@ -70,26 +71,28 @@ class Trainer:
         windows = dataset.window_boundary, dataset.window_solution
         self.points = self._tensor(unit_points(subdomain.interior, subdomain))
         self.network = network
+        self.training: OperatorSamples | LiftedSamples
+        self.passes: OperatorPasses | StepPasses
         if is_family(network):
-            self.training = fit_family(network, dataset, learned, settings.lifting_degree)
-            self.batches = Batches(len(self.training), settings.batch_size, settings.seed)
-            objective = Objective(network, None, subdomain, settings)
-            self.passes = OperatorPasses(self.training, self.batches)
+            self.training = family = fit_family(network, dataset, learned, settings.lifting_degree)
+            self.batches = Batches(len(family), settings.batch_size, settings.seed)
+            objective = Objective(self.network, None, subdomain, settings)
+            self.passes = OperatorPasses(family, self.batches)
         else:
             operators = dataset.operators(learned)
-            self.training = self._lifted(operators, subdomain, *samples)
-            self.batches = Batches(len(self.training), settings.batch_size, settings.seed)
+            self.training = lifted = self._lifted(operators, subdomain, *samples)
+            self.batches = Batches(len(lifted), settings.batch_size, settings.seed)
             objective = Objective(network, operators[0][0], subdomain, settings)
             edge = self._tensor(unit_points(subdomain.perimeter, subdomain))
             self.passes = StepPasses(
                 network,
-                self.training,
+                lifted,
                 self.points if settings.labels else edge,
                 settings,
                 self.batches,
                 objective.grid_residual,
             )
-        self.execution.require_ranks(self.ranks.size, settings, len(self.training))
+        self.execution.require_ranks(self.ranks.size, settings, self.batches.samples)
         self.steps = settings.epochs * self.batches.per_epoch
         self.step = 0
         self.micro_batch = self.execution.micro_batch or self._samples_per_pass(objective)
@@ -110,8 +113,15 @@ class Trainer:
         self._before = 0.0  # seconds of the runs that this one continues
         self._signals = {"data_loss": math.nan, "pde_loss": math.nan}
         self._next_validation = 1 / settings.validations
-        self.best: Report | None = None
+        self._best: Report | None = None
         self.best_weights: dict = {}
+
+    @property
+    def best(self) -> Report:
+        """The report of the best weights so far."""
+        if self._best is None:
+            raise RuntimeError("nothing has been validated yet: run the training first")
+        return self._best
 
     @property
     def progress(self) -> float:
@@ -133,19 +143,20 @@ class Trainer:
         """
         show = progress or (lambda report: None)
         watch = watch or Watch()
-        if self.best is None:
-            self._keep_if_best(self.validate(everywhere=True))
+        if self._best is None:
+            self.keep_if_best(self.validate(everywhere=True))
             show(self.best)
         while (done := self.progress) < 1:
             called = self.take_step(done, watch.calls())
             if done >= self._next_validation or self.progress >= 1:
                 self._next_validation = done + 1 / self.settings.validations
                 report = self.validate()
-                self._keep_if_best(report)
+                self.keep_if_best(report)
                 show(report)
             stop, save = (count > 0 for count in called)
             if watch.save is not None and (stop or save):
-                self._save(watch)
+                self._save(watch.save)
+                watch.saved()
             if stop and self.progress < 1:
                 return False
         self._finish()
@@ -188,6 +199,7 @@ class Trainer:
         now = time.perf_counter()
         clocks = [now - before, self.seconds] if self.ranks.is_root else [0.0, 0.0]
         *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
+        validation_mse, window_mse = self.held_out.means(sums, everywhere)
         self._elapsed = elapsed
         self._validation_seconds = max(self._validation_seconds, took)
         return Report(
@@ -197,7 +209,8 @@ class Trainer:
             self._signals["data_loss"],
             self._signals["pde_loss"],
             self.optimiser.param_groups[0]["lr"],
-            *self.held_out.means(sums, everywhere),
+            validation_mse,
+            window_mse,
             self.step * self.batches.size / max(elapsed, 1e-9),
         )
 
@@ -222,7 +235,7 @@ class Trainer:
         self._validation_seconds = state["validation_seconds"]
         self._next_validation = state["next_validation"]
         self._signals = state["signals"]
-        self.best = Report(**state["best"])
+        self._best = Report(**state["best"])
         self.best_weights = state["best_weights"]
         self.parallel.load_weights_state(state["weights"])
         self.parallel.load_optimiser_state(self.optimiser, state["optimiser"])
@@ -232,20 +245,20 @@ class Trainer:
         self.parallel.load_weights_state(self.best_weights)
         if self.held_out.samples_nodes:
             full = self.validate(everywhere=True)
-            self.best = replace(
+            self._best = replace(
                 self.best, validation_mse=full.validation_mse, window_mse=full.window_mse
             )
 
-    def _keep_if_best(self, report: Report) -> None:
-        if self.best is None or report.error < self.best.error:
-            self.best = report
+    def keep_if_best(self, report: Report) -> None:
+        """Keep the weights of now if a report of them is better than those before."""
+        if self._best is None or report.error < self._best.error:
+            self._best = report
             self.best_weights = copy.deepcopy(self.parallel.weights_state())
 
-    def _save(self, watch: Watch) -> None:
+    def _save(self, save: Callable[[dict, int], None]) -> None:
         """Write a checkpoint on rank 0; if that fails, all ranks raise."""
         state = self.state()
-        self.ranks.agreed(lambda: watch.save(state, self.step) if self.ranks.is_root else None)
-        watch.saved()
+        self.ranks.agreed(lambda: save(state, self.step) if self.ranks.is_root else None)
 
     def _clip(self) -> float:
         """Clip the gradient and return its norm before; the same number on all ranks."""
@@ -289,7 +302,7 @@ class Trainer:
         # All ranks measure the same passes, whatever their shares.
         return samples_per_pass(objective, self.passes.draw(0, RankGroup(), 0))
 
-    def _set_precision(self, network: torch.nn.Module) -> None:
+    def _set_precision(self, network: Network) -> None:
         network.to(self.ranks.device, self._dtype)
         torch.set_float32_matmul_precision(
             "high" if self.settings.precision == "tf32" else "highest"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from mosaicdd.local_solvers.networks.family import MatrixNetwork
+from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.samples import LiftedSamples
@@ -79,7 +81,7 @@ class HeldOut:
 
     @staticmethod
     def sampled_nodes(
-        network: torch.nn.Module, points: torch.Tensor, generator: torch.Generator
+        network: Network, points: torch.Tensor, generator: torch.Generator
     ) -> torch.Tensor:
         """Choose nodes: a network that is not linear is evaluated at each pair of a perimeter and one."""
         if network.linear:
@@ -91,9 +93,7 @@ class HeldOut:
         """Whether the sampled nodes are not all."""
         return len(self.sampled) < len(self.points)
 
-    def squared_errors(
-        self, network: torch.nn.Module, ranks: RankGroup, everywhere: bool
-    ) -> list[float]:
+    def squared_errors(self, network: Network, ranks: RankGroup, everywhere: bool) -> list[float]:
         """Return the sums of squared errors on a rank's share of the samples of both kinds.
 
         Divided by their number they are the validation MSE of the paper: boundary data of unit
@@ -124,7 +124,7 @@ class HeldOut:
 
 @torch.no_grad()
 def _squared_errors(
-    network: torch.nn.Module,
+    network: Network,
     samples: LiftedSamples,
     part: slice,
     points: torch.Tensor,
@@ -139,7 +139,9 @@ def _squared_errors(
         first, last = max(run.start, part.start), min(run.stop, part.stop)
         if first >= last:
             continue
-        bound = network.at(operator, samples.subdomain) if is_family(network) else network
+        bound: Network | MatrixNetwork = network
+        if is_family(network):
+            bound = network.at(operator, samples.subdomain)
         prepared = bound.prepare(points[nodes])
         for start in range(first, last, chunk):
             some = slice(start, min(start + chunk, last))

@@ -93,7 +93,7 @@ def test_ranks_with_shares_of_different_size_make_the_same_number_of_passes(smal
 def test_a_sharded_training_continues_from_its_checkpoint(small_dataset, ranks, sharding):
     expected = copy.deepcopy(train(make(small_dataset, ranks, sharding)))
     first = make(small_dataset, ranks, sharding)
-    first._keep_if_best(first.validate(everywhere=True))
+    first.keep_if_best(first.validate(everywhere=True))
     train(first, stop=12)
     # As a checkpoint does it: written by rank 0, read by all.
     state = [copy.deepcopy(first.state())]

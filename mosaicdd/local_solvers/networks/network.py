@@ -14,11 +14,14 @@ class Network(torch.nn.Module):
         A frozen dataclass, and the network's own.
     linear
         Whether it is linear in the perimeter values.
+    recompute
+        Whether hidden layers are computed again in a backward pass; of networks that can.
     """
 
     Settings: ClassVar[type[Any]]
     settings: Any
     linear: bool
+    recompute: bool
 
     def prepare(self, points: torch.Tensor) -> Any:
         """Prepare points ``(Q, 2)``; a linear network's operator ``(Q, P)``."""

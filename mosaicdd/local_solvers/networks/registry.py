@@ -17,7 +17,7 @@ A name with a colon, ``module:Class``, is a network of the user's own.
 """
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -41,7 +41,7 @@ NETWORKS: dict[str, type[Network]] = {
 }
 
 
-def is_family(network: torch.nn.Module) -> bool:
+def is_family(network: torch.nn.Module) -> TypeGuard[FamilyNetwork]:
     """Return whether a network serves a family of operators."""
     return isinstance(network, FamilyNetwork)
 
