@@ -153,7 +153,7 @@ class Solver:
         self._rounds = setup.rounds(problem.problems)
         self._require_one(problem.problems)
         with argument("boundary"):
-            self._setup.boundaries = self._world.agree(lambda: problem.boundaries(setup.grid))
+            self._boundaries = self._world.agree(lambda: problem.boundaries(setup.grid))
         setup.take(problem)
         engine = self._world.agree(lambda: self._first_engine)
         nodes = engine.block.owned_nodes()[1]
@@ -218,7 +218,7 @@ class Solver:
             self._setup.ranks,
             self._engine(1),
             self._problem,
-            self._setup.boundaries[0],
+            self._boundaries[0],
             self._setup.bound.name,
             self._setup.settings,
         )
@@ -284,7 +284,7 @@ class Solver:
             kept,
             report,
             results,
-            self._setup.boundaries,
+            self._boundaries,
             path=None if self._output is None or not self._setup.fill else self._output.path,
             checkpoint=self.checkpoint if report["status"] == "interrupted" else None,
         )
@@ -322,7 +322,7 @@ class Solver:
             self._world,
             self._setup.lattice,
             self._problem,
-            self._setup.boundaries,
+            self._boundaries,
             self._setup.settings.dtype,
             self._setup.window,
             self._clock,
@@ -372,7 +372,7 @@ class Solver:
             begin = start.start(number)
 
         return engine.solve_many(
-            self._setup.boundaries[members.start : members.stop],
+            self._boundaries[members.start : members.stop],
             start=begin,
             history=history,
             reference=self._truth,
@@ -395,7 +395,7 @@ class Solver:
             file.lines(self._engine(1).movement, outcomes[0].interface)
         if self._values_at is not None and self._points is not None:
             with self._clock.part("points"):
-                (values,) = self._values_at(outcomes[0].interface, self._setup.boundaries)
+                (values,) = self._values_at(outcomes[0].interface, self._boundaries)
             file.points(self._points, values)
         file.maps(outcomes, members)
         if number == 0:
