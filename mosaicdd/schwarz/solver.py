@@ -310,7 +310,8 @@ class Solver:
             )
 
     def _listener(self) -> Watch:
-        if self._checkpoints is None or self._output is None:
+        one = self._problem.problems == 1
+        if self._checkpoints is None or self._output is None or not one:
             return Watch()
         return Watch(self._checkpoints.save, 60 * self._output.checkpoint_minutes)
 
