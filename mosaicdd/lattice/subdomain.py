@@ -9,6 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 
+def perimeter_nodes(cells: int) -> np.ndarray:
+    """Return the perimeter of a square of ``m`` cells a side, ``(4 m, 2)`` integers."""
+    m, up = cells, np.arange(cells)
+    bottom = np.stack([np.zeros_like(up), up], axis=1)
+    right = np.stack([up, np.full_like(up, m)], axis=1)
+    top = np.stack([np.full_like(up, m), m - up], axis=1)
+    left = np.stack([m - up, np.zeros_like(up)], axis=1)
+    return np.concatenate([bottom, right, top, left])
+
+
 @dataclass(frozen=True)
 class Subdomain:
     """A square of ``cells`` x ``cells`` grid cells with side ``size``.
@@ -38,13 +48,7 @@ class Subdomain:
     @property
     def perimeter(self) -> np.ndarray:
         """Perimeter nodes in order, ``(4 m, 2)`` integers."""
-        m = self.cells
-        up = np.arange(m)
-        bottom = np.stack([np.zeros_like(up), up], axis=1)
-        right = np.stack([up, np.full_like(up, m)], axis=1)
-        top = np.stack([np.full_like(up, m), m - up], axis=1)
-        left = np.stack([m - up, np.zeros_like(up)], axis=1)
-        return np.concatenate([bottom, right, top, left])
+        return perimeter_nodes(self.cells)
 
     @property
     def interior(self) -> np.ndarray:

@@ -18,6 +18,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.source import BlockSource, Source
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
@@ -91,8 +92,10 @@ class LocalSolver(Protocol):
     @property
     def spacing(self) -> float | None: ...  # noqa: D102 - said above
 
-    def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
+    def bind(self, problem: Problem, grid: Grid) -> BoundSolver | CondensedSolver:
         """Return the local solver for a problem's operator, source and grid.
+
+        Where coefficients are fields each subdomain has an operator of its own: a `CondensedSolver`.
 
         Raises
         ------

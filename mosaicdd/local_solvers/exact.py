@@ -8,10 +8,12 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import Plan
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.problem import Problem
 
 
@@ -24,9 +26,11 @@ class Exact:
     def __init__(self, cells: int = 32):
         self.cells = cells
 
-    def bind(self, problem: Problem, grid: Grid) -> "ExactSolver":
+    def bind(self, problem: Problem, grid: Grid) -> "ExactSolver | CondensedSolver":
         """Return the solver for a problem's operator and source on a grid."""
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        if isinstance(problem.operator, Medium):
+            return CondensedSolver(problem.operator, subdomain, Source(problem, grid, subdomain))
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(problem.operator, subdomain, source)
 

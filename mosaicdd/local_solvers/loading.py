@@ -108,6 +108,11 @@ class NetworkModel:
                 f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
             )
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        if not isinstance(needed, EllipticOperator):
+            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+                f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "
+                "are fields here; take 'exact'"
+            )
         outside = self.outside(needed, subdomain) if self.card.ranges else ""
         if not self.card.ranges and needed != self._operator:
             raise ValueError(
@@ -176,11 +181,12 @@ def default_local_solver(problem: Problem) -> str:
     """
     if problem.operator == LAPLACE.at():
         return LAPLACE.name
-    if problem.equation.name not in shipped_models():
+    operator = problem.operator
+    if problem.equation.name not in shipped_models() or not isinstance(operator, EllipticOperator):
         return Exact.name
     model = _network_model(problem.equation.name)
     spacing = problem.domain.grid(model.spacing).spacing
-    outside = model.outside(problem.operator, Subdomain(model.cells, model.cells * spacing))
+    outside = model.outside(operator, Subdomain(model.cells, model.cells * spacing))
     return Exact.name if outside else model.name
 
 

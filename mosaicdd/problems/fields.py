@@ -97,6 +97,16 @@ class Field:
             return None
         return float(values)
 
+    def __str__(self) -> str:
+        """Say in a few words what it is."""
+        if self.number is not None:
+            return f"{self.number:g}"
+        if isinstance(self.values, str):
+            return self.values
+        if self._shape and not hasattr(self.values, "name"):
+            return f"array of shape {self._shape}"
+        return str(getattr(self.values, "name", getattr(self.values, "__name__", "function")))
+
     @property
     def problems(self) -> int:
         """Of how many problems there are values; 1 for values that serve all."""
@@ -116,6 +126,34 @@ class Field:
                 f"the field {self.name} has the shape {self._shape}, the grid has ({rows}, {columns}) "
                 "nodes (ny + 1, nx + 1)"
             )
+
+    def per_cell(self, grid: Grid) -> bool:
+        """Say whether values are given per cell of a grid."""
+        return self._shape == tuple(grid.shape)
+
+    def sample_as_given(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the values at nodes, or in the cells above and to the right of them.
+
+        ``(n, rows, columns)``; of cells, those there are.
+        """
+        if not self.per_cell(grid):
+            return self.sample(grid, part)
+        rows, columns = (
+            slice(p.start, min(p.stop, n)) for p, n in zip(part, grid.shape, strict=True)
+        )
+        return self.sample_cells((rows, columns))[None]
+
+    def sample_cells(self, part: Part) -> np.ndarray:
+        """Return values that are given per cell, in some cells, ``(rows, columns)``.
+
+        Raises
+        ------
+        ValueError
+            If one is not finite.
+        """
+        given = self.values[part[0], part[1]]
+        values = np.asarray(given.cpu() if hasattr(given, "cpu") else given, float)
+        return require_finite(values, f"the field {self.name}")
 
     def sample(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.

@@ -10,6 +10,7 @@ import numpy as np
 import pyamg
 
 from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.medium import MediumSystem
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,10 @@ class MultigridSolver:
     """
 
     def __init__(
-        self, system: DirichletSystem, tolerance: float = 1e-10, max_iterations: int = 100
+        self,
+        system: DirichletSystem | MediumSystem,
+        tolerance: float = 1e-10,
+        max_iterations: int = 100,
     ):
         if not 0 < tolerance < 1:
             raise ValueError(f"the multigrid tolerance must lie between 0 and 1, got {tolerance}")

@@ -15,6 +15,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import Equation, find_equation, use_equation
 from mosaicdd.problems.fields import Field, Part, Some, evaluate, require_finite
+from mosaicdd.problems.medium import Medium
 
 _SAMPLES = 2**20  # values of a source that are checked at a time
 
@@ -97,8 +98,14 @@ class Problem:
         self.problems  # noqa: B018 - checks the numbers of problems
 
     @cached_property
-    def operator(self) -> EllipticOperator:
-        """The equation's operator for the problem's parameters."""
+    def operator(self) -> EllipticOperator | Medium:
+        """The equation's operator for the problem's parameters; a medium if one is a field."""
+        if self._coefficients:
+            numbers = {name: f.number for name, f in self._coefficients.items()}
+            self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
+            medium = Medium(self._coefficients["a"], self._coefficients["c"])
+            medium.require_shape(self.domain.grid())
+            return medium
         parameters = {}
         for name, values in self.fields.items():
             if name == "f" and self.equation.source:
@@ -112,12 +119,34 @@ class Problem:
         return self.equation.at(**parameters)
 
     @cached_property
+    def _coefficients(self) -> dict[str, Field]:
+        """All parameters, where one is a field that may be; else nothing."""
+        equation = self.equation
+        given = {**equation.parameters, **self.fields}
+        fields = {name: Field(name, values) for name, values in given.items() if name != "f"}
+        varies = any(fields[name].number is None for name in equation.varying)
+        return fields if varies else {}
+
+    @cached_property
     def parameters(self) -> dict[str, float]:
-        """The values of the equation's parameters, the defaults among them."""
+        """The values of the equation's parameters that are numbers, the defaults among them."""
         given = {
-            name: self.fields[name] for name in self.equation.parameters if name in self.fields
+            name: Field(name, self.fields.get(name, default)).number
+            for name, default in self.equation.parameters.items()
         }
-        return {name: float(value) for name, value in {**self.equation.parameters, **given}.items()}
+        return {name: number for name, number in given.items() if number is not None}
+
+    @property
+    def arrays(self) -> dict[str, Field]:
+        """The coefficients and the source that are no numbers."""
+        fields = self._coefficients | ({} if self.source is None else {"f": self.source})
+        return {name: field for name, field in fields.items() if field.number is None}
+
+    @property
+    def described(self) -> dict[str, float | str]:
+        """The parameters, and of coefficients that are no numbers, what they are."""
+        varying = {name: str(field) for name, field in self.arrays.items() if name != "f"}
+        return {**self.parameters, **varying}
 
     @cached_property
     def source(self) -> Field | None:

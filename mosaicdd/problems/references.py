@@ -8,8 +8,11 @@ import scipy.fft
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.problems.problem import Problem
+
+System = DirichletSystem | MediumSystem
 
 
 def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
@@ -41,7 +44,7 @@ def solve_and_count_by_multigrid(
     """Solve as `solve_by_multigrid`; return the number of iterations, too."""
     multigrid: list[MultigridSolver] = []
 
-    def solve(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
+    def solve(system: System, b: np.ndarray) -> np.ndarray:
         multigrid.append(MultigridSolver(system))
         return multigrid[0].solve(b)
 
@@ -75,13 +78,13 @@ def solve_by_sine_transform(
         If the stencil of the equation is not symmetric in both axes.
     """
 
-    def solve(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
-        stencil = system.stencil
-        if not problem.operator.reflective:
+    def solve(system: System, b: np.ndarray) -> np.ndarray:
+        if isinstance(system, MediumSystem) or not problem.operator.reflective:
             raise ValueError(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
                 "transform needs; take the reference pyamg or direct"
             )
+        stencil = system.stencil
         y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in system.shape)
         symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
         transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
@@ -95,13 +98,18 @@ def _solved(
     problem: Problem,
     grid: Grid | None,
     number: int,
-    solve: Callable[[DirichletSystem, np.ndarray], np.ndarray],
+    solve: Callable[[System, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """Return the field of one problem, its inner nodes solved for."""
     grid = grid or problem.domain.grid()
     field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
     source = problem.source_at(grid, pair(slice(0, nodes) for nodes in grid.nodes))
-    system = DirichletSystem(problem.operator, grid)
+    operator = problem.operator
+    system: System
+    if isinstance(operator, Medium):
+        system = MediumSystem(operator, grid)
+    else:
+        system = DirichletSystem(operator, grid)
     b = system.right_hand_side(field, None if source is None else source[number % len(source)])
     field[1:-1, 1:-1] = solve(system, b).reshape(field[1:-1, 1:-1].shape)
     return field

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from mosaicdd.problems.expressions import Expression
+from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
@@ -126,9 +127,11 @@ def reference_field(reference: Reference, solution: StoredSolution) -> tuple[np.
 
 
 def fastest_reference(solution: StoredSolution) -> str:
-    """Return ``dst`` where a sine transform solves the equation, else ``pyamg``."""
+    """Return ``dst`` where a sine transform solves the equation, else ``pyamg``; in media ``direct``."""
     operator = solution.problem.operator
-    return "dst" if operator.self_adjoint and operator.axy == 0.0 else "pyamg"
+    if isinstance(operator, Medium):
+        return "direct"
+    return "dst" if operator.reflective else "pyamg"
 
 
 def _checked(reference: np.ndarray, solution: StoredSolution) -> np.ndarray:

@@ -9,6 +9,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.output import write_lines
 from mosaicdd.schwarz.settings import SolveSettings
@@ -31,7 +32,7 @@ class Checkpoints:
         self,
         output: str,
         ranks: Ranks,
-        engine: Engine,
+        engine: Engine | CondensedEngine,
         problem: Problem,
         boundary: Boundary,
         local_solver: str,
@@ -51,7 +52,7 @@ class Checkpoints:
             "sweep": settings.sweep,
             "dtype": settings.dtype,
             "boundary": edges.hexdigest()[:16],
-        } | ({"parameters": problem.parameters} if problem.parameters else {})
+        } | ({"parameters": problem.described} if problem.described else {})
 
     def save(self, v: Interface, history: History) -> None:
         """Write the interface; on success it replaces the checkpoint before."""

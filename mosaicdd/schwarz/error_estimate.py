@@ -48,12 +48,16 @@ class ErrorEstimate:
     nodes
         Absolute values at this rank's owned lattice nodes; ``place`` says where these belong among
         all lattice nodes, ``(K_y + 1, K_x + 1)``.
+    energy
+        Bound for the energy norm, ``e . A e`` times the squared spacing under a root, where the method
+        has one.
     """
 
     rms: float
     interface: float
     nodes: torch.Tensor
     place: Slices
+    energy: float | None = None
 
 
 _BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache

@@ -21,6 +21,7 @@ from mosaicdd.lattice.block import Block, Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.tiles import Tiles, region_tiles
 from mosaicdd.lattice.transfer import Transfer
+from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -50,6 +51,18 @@ class Strip:
     def owned(self) -> torch.Tensor:
         """The values without those of other ranks, and without those of other strips."""
         return self.values[..., *self.inner]
+
+
+def in_window(strips: Iterator[Strip], window: Window) -> Iterator[Strip]:
+    """Yield the parts of strips that lie in a window."""
+    for strip in strips:
+        place = window.clip(strip.place)
+        if place[0].stop > 0:
+            inner = pair(
+                slice(own.start + part.start - whole.start, own.start + part.stop - whole.start)
+                for own, part, whole in zip(strip.inner, place, strip.place, strict=True)
+            )
+            yield Strip(strip.values, inner, place)
 
 
 class Fill:

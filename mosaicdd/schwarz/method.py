@@ -5,14 +5,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BlockPlan, BoundSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_space import CoarseSpace
-from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
+from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip, in_window
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
 from mosaicdd.schwarz.phases import PhaseIteration
 from mosaicdd.schwarz.settings import SolveSettings
@@ -92,11 +91,4 @@ class WindowFill:
         """Yield the wanted part of the field, as `Fill.strips`; nothing on a rank without any."""
         if self._fill is None:
             return
-        for strip in self._fill.strips(v.part(self._fill.block)):
-            place = self._window.clip(strip.place)
-            if place[0].stop > 0:
-                inner = pair(
-                    slice(own.start + part.start - whole.start, own.start + part.stop - whole.start)
-                    for own, part, whole in zip(strip.inner, place, strip.place, strict=True)
-                )
-                yield Strip(strip.values, inner, place)
+        yield from in_window(self._fill.strips(v.part(self._fill.block)), self._window)

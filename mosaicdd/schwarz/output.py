@@ -177,29 +177,30 @@ class SolutionOutput:
 
     def source(self, nodes: Slices) -> None:
         """Write the problem's parameters and source, of which each rank samples some nodes."""
-        source = self._problem.source
+        source, arrays = self._problem.source, self._problem.arrays
         numbers = dict(self._problem.parameters)
         if source is not None and source.number is not None:
             numbers["f"] = source.number
+        grid = self._lattice.grid
         if self._ranks.is_root:
             for name, number in numbers.items():
                 self._writer.field(name, number)
-        if source is None or source.number is not None:
-            return
-        if self._ranks.is_root:
-            several = (source.problems,) if source.problems > 1 else ()
-            self._writer.create_common(
-                "fields/f", (*several, *self._lattice.grid.nodes), self._dtype
-            )
-        self._collect("fields/f", self._samples(source, nodes), self._dtype)
+            for name, field in arrays.items():
+                several = (field.problems,) if field.problems > 1 else ()
+                shape = grid.shape if field.per_cell(grid) else grid.nodes
+                self._writer.create_common(f"fields/{name}", (*several, *shape), self._dtype)
+        for name, field in arrays.items():
+            self._collect(f"fields/{name}", self._samples(field, nodes), self._dtype)
 
-    def _samples(self, source: Field, nodes: Slices) -> Iterator[Part]:
+    def _samples(self, field: Field, nodes: Slices) -> Iterator[Part]:
         rows, columns = nodes
         step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
         for start in range(rows.start, rows.stop, step):
             place = slice(start, min(start + step, rows.stop)), columns
-            values = source.sample(self._lattice.grid, place)
-            yield values, (slice(0, len(values)), *place)
+            values = field.sample_as_given(self._lattice.grid, place)
+            ends = zip(place, values.shape[1:], strict=True)
+            there = (slice(part.start, part.start + count) for part, count in ends)
+            yield values, (slice(0, len(values)), *there)
 
     def describe(self, report: dict, results: Sequence[Result]) -> None:
         """Write the report, the results and histories, and NaN for what was not begun."""

@@ -1,6 +1,7 @@
 """What stays the same for all problems of a solver: its local solver, lattice, ranks and engines."""
 
 import math
+from collections.abc import Callable
 from os import PathLike
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.loading import (
     default_local_solver,
     find_local_solver,
@@ -19,14 +21,19 @@ from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument
 
+AnyEngine = Engine | CondensedEngine
 Extent = tuple[tuple[float, float], tuple[float, float]]
 """Low and high end per axis, (y, x), in units of domain length."""
+
+
+_CONDENSED = 450  # bytes per node: elements, their factors, inverses of the stars
 
 
 class Setup:
@@ -66,7 +73,7 @@ class Setup:
         self.fill = fields == "solution"
         self._world = world
         self._clock = clock
-        self._engines: dict[int, Engine] = {}
+        self._engines: dict[int, AnyEngine] = {}
         if settings.device == "cuda":
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
@@ -86,7 +93,7 @@ class Setup:
             self.grid = problem.domain.grid(self._unbound.spacing)
             self.bound = self._bind(problem)
 
-    def _bind(self, problem: Problem) -> BoundSolver:
+    def _bind(self, problem: Problem) -> BoundSolver | CondensedSolver:
         """Bind the local solver; a network is tested, if nothing certifies it, and guarded."""
         bound = self._world.agree(lambda: self._unbound.bind(problem, self.grid))
         if not isinstance(bound, NetworkSolver):
@@ -126,7 +133,12 @@ class Setup:
 
     @property
     def _bytes_of_rank(self) -> int:
-        """What a rank needs at least: four interfaces; of the field it holds a strip only."""
+        """What a rank needs at least: four interfaces; of the field it holds a strip only.
+
+        In a medium every node has its share of the condensed elements.
+        """
+        if isinstance(self.bound, CondensedSolver):
+            return _CONDENSED * math.prod(self.grid.nodes) // self.ranks.size
         interface = 2 * math.prod(self.grid.nodes) // self.lattice.spacing
         return 4 * interface * np.dtype(self.settings.dtype).itemsize // self.ranks.size
 
@@ -153,11 +165,13 @@ class Setup:
         elif source is not None:
             source.update(problem)
 
-    def engine(self, problems: int, batch: int) -> Engine:
+    def engine(self, problems: int, batch: int) -> AnyEngine:
         """Return what solves so many problems at once; the one for a whole batch stays besides it."""
         if problems not in self._engines:
             kept = {n: engine for n, engine in self._engines.items() if n == batch}
-            engine = Engine(
+            condensed = isinstance(self.bound, CondensedSolver)
+            kind: Callable[..., AnyEngine] = CondensedEngine if condensed else Engine
+            engine = kind(
                 self.ranks,
                 self.lattice,
                 self.bound,

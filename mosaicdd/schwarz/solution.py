@@ -16,6 +16,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import on_grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
@@ -54,7 +55,7 @@ class Kept:
     settings: SolveSettings
     lattice: Lattice
     window: Window
-    local_solver: BoundSolver
+    local_solver: BoundSolver | CondensedSolver
     own: Slices
 
 
@@ -401,9 +402,9 @@ class Solution(Presented):
         source, grid = self.problem.source, self._kept.lattice.grid
         if source is not None and source.number is not None:
             fields["f"] = source.number
-        elif source is not None:
-            values = source.sample(grid, Window.whole(grid).place)
-            fields["f"] = values[number % len(values)]
+        for name, field in self.problem.arrays.items():
+            values = field.sample_as_given(grid, Window.whole(grid).place)
+            fields[name] = values[number % len(values)]
         return fields
 
     def start(self, number: int) -> Interface:

@@ -18,7 +18,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.schwarz.checkpoints import Checkpoints
-from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.output import SolutionOutput
 from mosaicdd.schwarz.point_values import PointValues
@@ -30,7 +30,7 @@ from mosaicdd.schwarz.report import (
 )
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import Output, SolveSettings
-from mosaicdd.schwarz.setup import Extent, Setup
+from mosaicdd.schwarz.setup import AnyEngine, Extent, Setup
 from mosaicdd.schwarz.solution import Batch, Kept, Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument
@@ -176,18 +176,18 @@ class Solver:
                     f"{name} takes one problem, there are {problems}: solve them one by one"
                 )
 
-    def _engine(self, problems: int) -> Engine:
+    def _engine(self, problems: int) -> AnyEngine:
         """Return what solves so many problems at once."""
         return self._setup.engine(problems, self._rounds.batch)
 
     @property
-    def _first_engine(self) -> Engine:
+    def _first_engine(self) -> AnyEngine:
         """What solves this group's first batch."""
         return self._engine(len(self._rounds.members(0)))
 
-    def _reference(self, engine: Engine):
+    def _reference(self, engine: AnyEngine):
         """Return the true interface, if the iteration is to stop by its error."""
-        if self._setup.settings.until_mae is None:
+        if self._setup.settings.until_mae is None or isinstance(engine, CondensedEngine):
             return None
         solve = REFERENCES[self._setup.settings.reference]
 
@@ -305,8 +305,8 @@ class Solver:
         if problem.domain != planned.domain or problem.operator != planned.operator:
             raise ValueError(
                 f"this Solver was planned for {planned.equation.name} on {planned.domain} with "
-                f"{planned.parameters}; make a new one for {problem.equation.name} on "
-                f"{problem.domain} with {problem.parameters}"
+                f"{planned.described}; make a new one for {problem.equation.name} on "
+                f"{problem.domain} with {problem.described}"
             )
 
     def _listener(self) -> Watch:
@@ -418,7 +418,7 @@ class Solver:
                 "batch": self._rounds.batch,
                 "peak_memory_bytes": peak_memory(self._world),
                 "pde": self._problem.equation.name,
-                "parameters": self._problem.parameters,
+                "parameters": self._problem.described,
                 "accelerate": engine.acceleration,
                 "layout": str(engine.layout),
             }

@@ -9,6 +9,7 @@ from types import ModuleType
 
 from mosaicdd.problems.equations.advection_diffusion import ADVECTION_DIFFUSION
 from mosaicdd.problems.equations.anisotropic_diffusion import ANISOTROPIC_DIFFUSION
+from mosaicdd.problems.equations.diffusion import DIFFUSION
 from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.equations.laplace import LAPLACE
 from mosaicdd.problems.equations.poisson import POISSON
@@ -16,7 +17,14 @@ from mosaicdd.problems.equations.screened_poisson import SCREENED_POISSON
 
 EQUATIONS = {
     one.name: one
-    for one in (LAPLACE, POISSON, SCREENED_POISSON, ANISOTROPIC_DIFFUSION, ADVECTION_DIFFUSION)
+    for one in (
+        LAPLACE,
+        POISSON,
+        SCREENED_POISSON,
+        ANISOTROPIC_DIFFUSION,
+        ADVECTION_DIFFUSION,
+        DIFFUSION,
+    )
 }
 _own: dict[str, Equation] = {}
 

@@ -37,6 +37,8 @@ class Equation:
         ``operator(**parameters)``: ``A`` for numbers.
     parameters
         Names of the parameters and their defaults.
+    varying
+        Which of the parameters may be fields: those of a diffusion equation, named ``a`` and ``c``.
     source
         Whether there is a right-hand side, the field ``f``.
     draw
@@ -53,6 +55,7 @@ class Equation:
     text: str
     operator: Callable[..., EllipticOperator]
     parameters: Mapping[str, float] = field(default_factory=dict)
+    varying: tuple[str, ...] = ()
     source: bool = True
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
 
@@ -61,6 +64,11 @@ class Equation:
             raise TypeError(f"equation {self.name}: operator must be a function of its parameters")
         if "f" in self.parameters:
             raise TypeError(f"equation {self.name}: f is the source, not a parameter")
+        if self.varying and sorted(self.parameters) != ["a", "c"]:
+            raise TypeError(
+                f"equation {self.name}: parameters that may be fields must be those of a medium, a and "
+                f"c, got {', '.join(self.parameters)}"
+            )
         if not isinstance(self.at(), EllipticOperator):
             raise TypeError(
                 f"equation {self.name}: operator must give an EllipticOperator, got "

@@ -1,0 +1,70 @@
+"""The elements of a block's region and the stars of its subdomains, as places in its interface.
+
+An *element* is a lattice cell, its perimeter runs counter-clockwise from the lower-left corner. A *star*
+are the nodes of the lattice lines inside a subdomain: the centre and four arms. Of the two copies that
+an interface has of a lattice node, the one in the lines constant in y is meant.
+"""
+
+import numpy as np
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.subdomain import perimeter_nodes
+
+# The four elements around a centre, from their lower-left corners relative to it, in lattice cells.
+QUARTERS = ((-1, -1), (-1, 0), (0, -1), (0, 0))
+
+
+def places(block: Block, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return where nodes on lattice lines, counted from the region's corner, lie in its interface."""
+    s, (lines, nodes) = block.lattice.spacing, block.line_shape(0)
+    in_rows = y // s * nodes + x
+    in_columns = lines * nodes + x // s * block.line_shape(1)[1] + y
+    return np.where(y % s == 0, in_rows, in_columns)
+
+
+def element_shape(block: Block) -> tuple[int, int]:
+    """Return the elements of the region per axis."""
+    (bottom, left), (top, right) = block.first, block.last
+    return top - bottom, right - left
+
+
+def element_places(block: Block) -> np.ndarray:
+    """Return the places of the elements' perimeters, ``(E, 4 s)``, row by row from the bottom."""
+    s = block.lattice.spacing
+    return _placed(block, [np.arange(n) for n in element_shape(block)], perimeter_nodes(s))
+
+
+def star_nodes(spacing: int) -> np.ndarray:
+    """Return the nodes of a star, (y, x) from its centre, ``(4 s - 3, 2)`` integers."""
+    along = np.arange(1 - spacing, spacing)
+    across = np.zeros_like(along)
+    row, column = np.stack([across, along], 1), np.stack([along, across], 1)
+    return np.concatenate([row, np.delete(column, spacing - 1, axis=0)])
+
+
+def star_places(block: Block) -> np.ndarray:
+    """Return the places of the owned subdomains' stars, ``(B, 4 s - 3)``, row by row."""
+    ends = zip(block.start, block.stop, block.first, strict=True)
+    centres = [np.arange(a - first, b - first) for a, b, first in ends]
+    return _placed(block, centres, star_nodes(block.lattice.spacing))
+
+
+def star_parts(spacing: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return which perimeter nodes of each of the `QUARTERS` lie on the star, and where on it."""
+    number = {(int(y), int(x)): i for i, (y, x) in enumerate(star_nodes(spacing))}
+    parts = []
+    for corner in QUARTERS:
+        nodes = perimeter_nodes(spacing) + spacing * np.array(corner)
+        found = [(i, number[y, x]) for i, (y, x) in enumerate(nodes.tolist()) if (y, x) in number]
+        parts.append(tuple(np.array(found).T))
+    return parts
+
+
+def _placed(block: Block, corners: list[np.ndarray], nodes: np.ndarray) -> np.ndarray:
+    """Return the places of nodes around each of a grid of lattice nodes of the region."""
+    y, x = (
+        (block.lattice.spacing * corner[:, None] + nodes[:, axis])
+        for axis, corner in enumerate(corners)
+    )
+    y, x = np.broadcast_arrays(y[:, None], x[None])
+    return places(block, y, x).reshape(-1, len(nodes))

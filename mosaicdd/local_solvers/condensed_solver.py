@@ -1,0 +1,31 @@
+"""The exact local solver of a problem whose coefficients are fields."""
+
+from typing import Any
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.problems.medium import Medium
+
+
+class CondensedSolver:
+    """Subdomains of a medium, each of which has an operator of its own: four condensed elements.
+
+    Attributes
+    ----------
+    operator
+        The medium.
+    source
+        Of the problem, which may be zero.
+    planned
+        What was planned for the medium on a block, by whoever solves.
+    """
+
+    name = "exact"
+    linear = True
+
+    def __init__(self, operator: Medium, subdomain: Subdomain, source: Source):
+        self.operator = operator
+        self.subdomain = subdomain
+        self.source = source
+        self.planned: dict[Block, Any] = {}

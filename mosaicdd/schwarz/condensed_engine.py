@@ -1,0 +1,277 @@
+"""The engine for media: conjugate gradients on the condensed elements, exact whatever the contrast."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.certify import Certificate
+from mosaicdd.schwarz.condensed_fill import FieldResidual, fill_strips
+from mosaicdd.schwarz.condensed_system import CondensedSystem
+from mosaicdd.schwarz.conjugate_gradients import ConjugateGradients
+from mosaicdd.schwarz.engine import Sink
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.fill import Strip, in_window
+from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.sweep import interface_exchange
+
+_SAFETY = 1.5  # of bounds: Ritz values approach the smallest eigenvalue from above
+
+
+class CondensedEngine:
+    """Solves boundary value problems in one medium; the same interface as `Engine`.
+
+    What depends on the medium alone is planned once and kept by the local solver.
+
+    Parameters
+    ----------
+    problems
+        Problems that are solved at once.
+    fill
+        Whether the field is wanted, not the interface only.
+    window
+        Part of the field to fill; all of it by default.
+
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice, or the coefficients are not sound.
+    TypeError
+        If the settings ask for what this method has not.
+    """
+
+    acceleration = "cg"
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        lattice: Lattice,
+        local_solver: CondensedSolver,
+        settings: SolveSettings,
+        *,
+        problems: int = 1,
+        fill: bool = True,
+        window: Window | None = None,
+        clock: Stopwatch | None = None,
+    ):
+        _require_method(settings)
+        self.block = block_of(ranks, lattice, ranks.rank)
+        self.settings = settings
+        self.problems = problems
+        self.clock = clock or Stopwatch()
+        self.filling = local_solver
+        self._ranks = ranks
+        self._kind = settings.tensors
+        self._exchange = interface_exchange(ranks, self.block, settings, problems)
+        if self.block not in local_solver.planned:
+            system = CondensedSystem(
+                ranks, self.block, local_solver.operator, self.clock, **self._kind
+            )
+            local_solver.planned[self.block] = system
+        self._system: CondensedSystem = local_solver.planned[self.block]
+        self._wanted, self._window = fill, window
+        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
+        self.movement = InterfaceMovement(ranks, lattice, 1)
+        self.layout = field_layout(ranks, lattice)
+
+    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
+        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
+        v = Interface(self.block, problems=self.problems, **self._kind)
+        self.movement.scatter(lines, v)
+        return v
+
+    def plan_points(self, points: np.ndarray) -> None:
+        """Refuse: the exact solver has values at grid nodes only.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
+
+    def solve_many(
+        self,
+        boundaries: Sequence[Boundary],
+        *,
+        start: Interface | None = None,
+        history: History | None = None,
+        reference: None = None,
+        progress=None,
+        watch: Watch | None = None,
+        sink: Sink | None = None,
+    ) -> list[Outcome]:
+        """Solve for the boundary data of each problem; see `Engine.solve_many`."""
+        if len(boundaries) != self.problems:
+            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
+        clock = [time.perf_counter()]
+        v = start
+        if v is None:
+            v = Interface(self.block, problems=self.problems, **self._kind)
+        v.impose(boundaries)
+        source = self._source()
+        x = v.flat.view(self.problems, -1)
+        field_residual = FieldResidual(self._ranks, v, self._system.conductances, source)
+        rule = self._rule
+        solve = ConjugateGradients(
+            self._ranks, self._system, v, self._exchange, rule, progress=progress, watch=watch
+        )
+        if history is not None:
+            solve.histories[0] = history.followed_by(History())
+        with self.clock.part("cg"):
+            r = solve(x, self._right_hand_side(v, source), field_residual.norms)
+        v = solve.interface(x)
+        clock.append(time.perf_counter())
+        estimates = self._estimates(solve, r)
+        clock.append(time.perf_counter())
+        residuals = [one.residual[-1] for one in solve.histories]
+        fields = None
+        if self._wanted:
+            strips = self._strips(v, source, field_residual)
+            if sink is None:
+                fields = self._kept(strips)
+            else:
+                sink(strips)
+            if self._window is None:
+                residuals = field_residual.relative().tolist()
+        clock.append(time.perf_counter())
+        parts = ("iterate", "estimate", "assemble")
+        seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
+        certify = self.settings.certify
+        return [
+            Outcome(
+                status=solve.ends[i],
+                update=solve.histories[i].update[-1],
+                size=float(solve.sizes[i]),
+                residual=None,
+                discrete_residual=residuals[i],
+                error_estimate=estimates[i],
+                certificate=None
+                if certify is None
+                else Certificate(certify, len(solve.histories[i].update), 0.0, 0.0),
+                outside=None,
+                history=solve.histories[i],
+                interface=v,
+                field=None if fields is None else fields[i],
+                place=self.place,
+                layout=self.layout,
+                seconds=dict(seconds),
+            )
+            for i in range(self.problems)
+        ]
+
+    @property
+    def _rule(self) -> StoppingRule:
+        """The rule, whose tolerance bounds the residual here, as a certificate's does."""
+        rule, certify = self.settings.stopping, self.settings.certify
+        rtol = rule.rtol if certify is None else min(rule.rtol, certify)
+        return StoppingRule(rtol, rule.atol, rule.max_iterations)
+
+    def _source(self) -> torch.Tensor | None:
+        """Return the source at the region's nodes times the squared spacing, None if zero."""
+        if self.filling.source.problem.source is None:
+            return None
+        with self.clock.part("sample"):
+            f = self._ranks.agree(lambda: self.filling.source.on(self.block, **self._kind))
+            f = f * self.block.lattice.grid.spacing**2
+        return f.expand(self.problems, -1, -1)
+
+    def _right_hand_side(self, v: Interface, source: torch.Tensor | None) -> torch.Tensor:
+        """Return the sources on the lines, and what those inside the elements add to them."""
+        b = v.like()
+        total = b.flat.view(self.problems, -1)
+        if source is None:
+            return total
+        s = self.block.lattice.spacing
+        b.lines[0].copy_(source[:, ::s])
+        b.lines[1].copy_(source[:, :, ::s].mT)
+        with self.clock.part("loads"):
+            loads = self._system.elements.loads(source)
+        return total.mul_(self._system.inside).add_(self._system.operator.scatter(loads))
+
+    def _estimates(self, solve: ConjugateGradients, r: torch.Tensor) -> list[ErrorEstimate]:
+        """Bound the errors by one more correction ``z`` of the residual.
+
+        With ``e`` the error and ``M`` the preconditioner, whose smallest eigenvalue with ``S`` is
+        ``theta``, ``z = M r = M S e``, so ``e S e <= (r, z) / theta``; the root mean square of ``e`` is
+        that of ``z`` over ``theta`` at most where it has the shape of slow errors.
+        """
+        z, _ = solve.correct(r)
+        products, squares = solve.sums((r, z), (z, z))
+        unknowns = self.block.lattice.unknowns
+        rms = np.sqrt(squares / unknowns) / solve.least
+        energy = np.sqrt(_SAFETY / solve.least * np.maximum(products, 0.0))
+        nodes = solve.interface(z).nodes().abs()
+        place = pair(map(slice, self.block.start, self.block.stop))
+        return [
+            ErrorEstimate(
+                rms=float(rms[i]),
+                interface=float(rms[i]),
+                nodes=nodes[i] / float(solve.least[i]),
+                place=place,
+                energy=float(energy[i]),
+            )
+            for i in range(self.problems)
+        ]
+
+    def _strips(
+        self, v: Interface, source: torch.Tensor | None, residual: FieldResidual
+    ) -> Iterator[Strip]:
+        """Fill the field strip by strip, and measure it by the way."""
+        strips = fill_strips(self._system, v, source)
+        if self._window is not None:
+            yield from in_window(strips, self._window)
+            return
+        checking = self.clock.part("check")
+        for strip in strips:
+            with checking:
+                residual.add(strip)
+            yield strip
+
+    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
+        """Return this rank's part of the field."""
+        shape = [part.stop - part.start for part in self.place]
+        fields = torch.empty(self.problems, *shape, **self._kind)
+        first = self.place[0].start
+        for strip in strips:
+            rows = strip.place[0]
+            fields[:, rows.start - first : rows.stop - first] = strip.owned
+        return fields
+
+
+def _require_method(settings: SolveSettings) -> None:
+    """Check that nothing is asked for that is of the other method.
+
+    Raises
+    ------
+    TypeError
+        If something is.
+    """
+    unlike = {
+        "levels=1": settings.levels == 1,
+        "sweep='phases'": settings.sweep == "phases",
+        f"accelerate={settings.accelerate!r}": settings.accelerate is not None,
+        "coarse_points": settings.coarse_points is not None,
+        "until_mae": settings.until_mae is not None,
+        f"halo_depth={settings.halo_depth}": settings.halo_depth > 1,
+        "dtype='float32'": settings.dtype == "float32",
+    }
+    for name, is_given in unlike.items():
+        if is_given:
+            raise TypeError(
+                f"{name} is not for coefficients that are fields, which are solved for by conjugate "
+                "gradients on two levels in float64: leave it out"
+            )

@@ -1,0 +1,142 @@
+"""The field of a medium from its interface, strip by strip, and its residual by the way."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.medium import Conductances
+from mosaicdd.schwarz.condensed_system import CondensedSystem
+from mosaicdd.schwarz.fill import Strip
+
+
+def fill_strips(
+    system: CondensedSystem, v: Interface, source: torch.Tensor | None
+) -> Iterator[Strip]:
+    """Yield this rank's part of the field from below, in strips with a node more all around.
+
+    Parameters
+    ----------
+    source
+        At the nodes of the region, ``(n, rows, columns)``, times the squared spacing; None for zero.
+    """
+    block, s = v.block, v.block.lattice.spacing
+    (rows, columns), (_, place) = block.owned_nodes()
+    across = slice(max(columns.start - 1, 0), min(columns.stop + 1, block.cells[1] + 1))
+    inner = slice(columns.start - across.start, columns.stop - across.start)
+    perimeters = system.operator.perimeters(v.flat.view(v.problems, -1))
+    before = perimeters.new_empty(v.problems, 0, block.cells[1] + 1)
+    done = rows.start
+    for strip, values in system.elements.fill(perimeters, source):
+        bottom, top = strip.start * s, strip.stop * s
+        right = v.lines[1][:, -1, bottom:top, None]
+        values = torch.cat([values, right], dim=2)
+        piece = torch.cat([before, values, v.lines[0][:, strip.stop : strip.stop + 1]], dim=1)
+        base = bottom - before.shape[1]  # the row of the region that stands first
+        last = min(top if top < block.cells[0] else top + 1, rows.stop)
+        before = values[:, -1:]
+        if last <= done:
+            continue
+        low, high = max(done - 1, 0), min(last + 1, block.cells[0] + 1)
+        yield Strip(
+            values=piece[:, low - base : high - base, across],
+            inner=(slice(done - low, last - low), inner),
+            place=(slice(block.origin[0] + done, block.origin[0] + last), place),
+        )
+        done = last
+
+
+class FieldResidual:
+    """Adds up the squares of ``b - A u`` over the strips of a field; and those of ``b``.
+
+    Parameters
+    ----------
+    v
+        An interface of the block, with the values on the edge of the domain.
+    conductances
+        Between the nodes of the region.
+    source
+        As for `fill_strips`.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        v: Interface,
+        conductances: Conductances,
+        source: torch.Tensor | None,
+    ):
+        self._ranks = ranks
+        self._block = block = v.block
+        self._conductances = conductances
+        self._source = None if source is None else source.cpu().numpy()
+        self._squares = np.zeros(v.problems)
+        # The nodes of the region that this rank owns and that lie inside the domain.
+        self._inner = tuple(
+            slice(part.start + (part.start + first == 0), part.stop - (part.stop + first == nodes))
+            for part, first, nodes in zip(
+                block.owned_nodes()[0], block.origin, block.lattice.grid.nodes, strict=True
+            )
+        )
+        self.norms = self._norms(v)
+
+    def _norms(self, v: Interface) -> np.ndarray:
+        """Return the 2-norm of each ``b``, ``(n,)``: sources, and edge values times conductances."""
+        squares = np.zeros(v.problems)
+        if self._source is not None:
+            squares += np.square(self._source[:, *self._inner]).sum(axis=(1, 2))
+        conductances = (self._conductances.up, self._conductances.right.T)
+        beside: list[list[tuple[int, np.ndarray]]] = [
+            [],
+            [],
+        ]  # per axis: what an edge adds to the nodes beside it
+        for axis in (0, 1):
+            along = self._inner[1 - axis]
+            for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
+                if at:
+                    g = v.lines[axis][:, end, along].cpu().numpy()
+                    added = conductances[axis][end, along] * g
+                    squares += np.square(added).sum(axis=1)
+                    if self._source is not None:
+                        nodes = self._source if axis == 0 else self._source.swapaxes(1, 2)
+                        row = self._inner[axis].start if end == 0 else self._inner[axis].stop - 1
+                        squares += 2 * (nodes[:, row, along] * added).sum(axis=1)
+                    beside[axis].append((end, added))
+        for end, rows in beside[0]:  # corners are beside two edges
+            for other, columns in beside[1]:
+                squares += 2 * rows[:, other] * columns[:, end]
+        return np.sqrt(self._ranks.sum(squares))
+
+    def add(self, strip: Strip) -> None:
+        """Take the owned nodes of a strip into account that lie inside the domain."""
+        origin, nodes = self._block.origin, self._block.lattice.grid.nodes
+        rows, columns = (
+            slice(inner.start + (place.start == 0), inner.stop - (place.stop == count))
+            for inner, place, count in zip(strip.inner, strip.place, nodes, strict=True)
+        )
+        if rows.stop <= rows.start:
+            return
+        values = strip.values[
+            :, rows.start - 1 : rows.stop + 1, columns.start - 1 : columns.stop + 1
+        ]
+        here = tuple(  # in the region
+            slice(low, low + len(range(part.start, part.stop)))
+            for low, part in (
+                (place.start - inner.start + part.start - first, part)
+                for place, inner, part, first in zip(
+                    strip.place, strip.inner, (rows, columns), origin, strict=True
+                )
+            )
+        )
+        around = (slice(part.start - 1, part.stop + 1) for part in here)
+        residual = -self._conductances.part(*around).apply(values.double().cpu().numpy())
+        if self._source is not None:
+            residual += self._source[:, *here]
+        self._squares += np.square(residual).sum(axis=(1, 2))
+
+    def relative(self) -> np.ndarray:
+        """Return ``|b - A u| / |b|`` of each problem; for ``b = 0`` it is ``|A u|``."""
+        squares = self._ranks.sum(self._squares)
+        return np.sqrt(squares) / np.where(self.norms > 0, self.norms, 1.0)

@@ -1,0 +1,98 @@
+"""Everything that is planned once for a medium on the block of a rank: ``S`` and its preconditioner."""
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.block import Block
+from mosaicdd.local_solvers.condensed import CondensedElements
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.medium import Conductances, Medium
+from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
+from mosaicdd.schwarz.interface_operator import InterfaceOperator, Stars, region_interior
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+
+class CondensedSystem:
+    """The condensed elements of a block's region, and what conjugate gradients need of them.
+
+    Parameters
+    ----------
+    block
+        With a halo of one lattice cell.
+
+    Attributes
+    ----------
+    conductances
+        Between the nodes of the region.
+    inside
+        ``(L,)``, 1 at the interface nodes inside the region, 0 on its edge.
+    elements, operator, stars, coarse
+        See their classes.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if the coefficients are not sound, or not positive to rounding.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        block: Block,
+        medium: Medium,
+        clock: Stopwatch,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
+        self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
+        lines = ranks.agree(lambda: self._condense(block, medium, clock))
+        with clock.part("coarse"):
+            schur = self.elements.schur
+            self.coarse = BalancedCoarse(ranks, block, self.operator, schur, *lines)
+
+    def _condense(self, block: Block, medium: Medium, clock: Stopwatch) -> tuple[list, list]:
+        """Do what needs no other rank; return conductances and diagonals along the lines."""
+        grid, s = block.lattice.grid, block.lattice.spacing
+        low = [max(first - 1, 0) for first in block.origin]
+        ends = zip(block.origin, block.cells, grid.nodes, strict=True)
+        high = [min(first + cells + 2, nodes) for first, cells, nodes in ends]
+        part = pair(slice(a, b) for a, b in zip(low, high, strict=True))
+        with clock.part("sample"):
+            wide = medium.conductances(grid, part)
+        own = pair(
+            slice(first - a, first - a + cells + 1)
+            for first, a, cells in zip(block.origin, low, block.cells, strict=True)
+        )
+        self.conductances = wide.part(*own)
+        lines = _along_lines(self.conductances, wide.diagonal()[own], s)
+        try:
+            with clock.part("condense"):
+                self.elements = CondensedElements(
+                    self.conductances, s, device=self.inside.device, dtype=self.inside.dtype
+                )
+            self.operator = InterfaceOperator(block, self.elements, self.inside)
+            with clock.part("stars"):
+                self.stars = Stars(block, self.elements)
+        except torch.linalg.LinAlgError as error:
+            a = medium.a.values if medium.a.number is not None else wide.up
+            raise ValueError(
+                "the coefficients are not positive definite to rounding; their contrast must stay "
+                f"below some 1e12, here conductances are {np.min(a):g} to {np.max(a):g}"
+            ) from error
+        return pair([torch.from_numpy(one).to(self.inside) for one in part] for part in lines)
+
+
+def _along_lines(
+    conductances: Conductances, diagonal: np.ndarray, s: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return conductances and diagonals per axis, ``(lines, cells, s)`` and ``(.., s - 1)``."""
+    along = conductances.right[::s], conductances.up[:, ::s].T
+    nodes = diagonal[::s, :-1], diagonal[:-1, ::s].T
+    edges, inner = [], []
+    for k, d in zip(along, nodes, strict=True):
+        shape = len(k), -1, s
+        edges.append(np.ascontiguousarray(k).reshape(shape))
+        inner.append(np.ascontiguousarray(np.ascontiguousarray(d).reshape(shape)[..., 1:]))
+    return edges, inner

@@ -1,0 +1,71 @@
+"""Media of high contrast, for tests and benchmarks: coefficients at the nodes ``(ny + 1, nx + 1)``."""
+
+from pathlib import Path
+
+import numpy as np
+import scipy.ndimage
+
+
+def smooth(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """Return a smooth lognormal field, correlated over some 12 cells, of contrast 300."""
+    white = rng.standard_normal(nodes)
+    return 300 ** _unit(scipy.ndimage.gaussian_filter(white, 12, mode="wrap"))
+
+
+def noise(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """Return lognormal values, independent at every node, of contrast 2e6."""
+    return 2e6 ** _unit(rng.standard_normal(nodes))
+
+
+def checkerboard(nodes: tuple[int, int], rng: np.random.Generator | None = None) -> np.ndarray:
+    """Return squares of 11 cells of 1 and 1e4: their edges lie anywhere in a lattice cell."""
+    y, x = np.ogrid[: nodes[0], : nodes[1]]
+    return np.where((y // 11 + x // 11) % 2, 1e4, 1.0)
+
+
+def inclusions(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """Return squares of 2 to 10 nodes of 1e6 in 1, anywhere."""
+    a = np.ones(nodes)
+    for _ in range(a.size // 500):
+        y, x = rng.integers(0, nodes[0]), rng.integers(0, nodes[1])
+        r = rng.integers(1, 6)
+        a[max(y - r, 0) : y + r, max(x - r, 0) : x + r] = 1e6
+    return a
+
+
+def channels(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """Return winding channels of 2 to 4 nodes of 1e6 in 1 along both axes, crossing each other."""
+    a = np.ones(nodes)
+    for _ in range(sum(nodes) // 32):
+        across = a if rng.random() < 0.5 else a.T
+        along = np.arange(across.shape[1])
+        wave = rng.uniform(0, 20) * np.sin(2 * np.pi * along / rng.uniform(100, 300))
+        centre = rng.integers(0, len(across)) + wave.astype(int)
+        for offset in range(rng.integers(2, 5)):
+            across[np.clip(centre + offset, 0, len(across) - 1), along] = 1e6
+    return a
+
+
+MEDIA = {one.__name__: one for one in (smooth, noise, checkerboard, inclusions, channels)}
+"""The kinds by name."""
+
+
+def spe10(nodes: tuple[int, int], path: Path) -> np.ndarray:
+    """Return layers of SPE10's second model side by side, repeated mirrored to fill the domain.
+
+    Parameters
+    ----------
+    path
+        An ``.npz`` file with the permeabilities ``kx``, ``(layers, rows, columns)``.
+    """
+    with np.load(path) as file:
+        layers = np.asarray(file["kx"], float)
+    across = max(1, round(np.sqrt(len(layers) * layers.shape[1] / layers.shape[2])))
+    rows = [layers[i : i + across] for i in range(0, len(layers) - across + 1, across)]
+    mosaic = np.concatenate([np.concatenate(list(row), axis=1) for row in rows], axis=0)
+    pad = [(0, max(0, n - size)) for n, size in zip(nodes, mosaic.shape, strict=True)]
+    return np.pad(mosaic, pad, mode="symmetric")[: nodes[0], : nodes[1]].copy()
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    return (values - values.min()) / np.ptp(values)

@@ -1,0 +1,89 @@
+"""Condensed elements against dense elimination of each element by itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.local_solvers.condensed import CondensedElements
+from mosaicdd.problems.fields import Field
+from mosaicdd.problems.medium import Medium
+
+ROWS, COLUMNS, PROBLEMS = 2, 3, 2
+SPACINGS = [1, 2, 3, 4, 6, 8, 10, 16]  # odd, of one level and of several
+ROUNDING = 1e-11  # eps times the condition of an element of contrast 1e5, in its own scale
+
+
+@pytest.fixture(params=SPACINGS)
+def case(request):
+    """Return the elements, their spacing, conductances and a source."""
+    s = request.param
+    grid = Grid((ROWS * s, COLUMNS * s), 1 / 64)
+    rng = np.random.default_rng(s)
+    a = np.exp(2.0 * rng.standard_normal(grid.nodes))
+    medium = Medium(Field("a", a), Field("c", 100 * rng.uniform(size=grid.nodes)))
+    conductances = medium.conductances(grid, tuple(slice(0, n) for n in grid.nodes))
+    elements = CondensedElements(conductances, s, device=torch.device("cpu"), dtype=torch.float64)
+    return elements, s, conductances, rng.standard_normal((PROBLEMS, *grid.nodes))
+
+
+def dense(conductances, s, row, column):
+    """Return the element's own matrix over all of its nodes, and which are on its perimeter."""
+    rows, columns = slice(row * s, row * s + s + 1), slice(column * s, column * s + s + 1)
+    part = conductances.part(rows, columns)
+    share = np.ones(s + 1)
+    share[[0, -1]] = 0.5
+    numbers = np.arange((s + 1) ** 2).reshape(s + 1, s + 1)
+    matrix = np.diag((part.reaction * share * share[:, None]).ravel())
+    for k, low, high in (
+        (part.up * share, numbers[:-1], numbers[1:]),
+        (part.right * share[:, None], numbers[:, :-1], numbers[:, 1:]),
+    ):
+        for value, i, j in zip(k.ravel(), low.ravel(), high.ravel(), strict=True):
+            matrix[np.ix_([i, j], [i, j])] += value * np.array([[1, -1], [-1, 1]])
+    ring = perimeter_nodes(s)
+    return matrix, numbers[ring[:, 0], ring[:, 1]], numbers[1:-1, 1:-1].ravel(), (rows, columns)
+
+
+def each(case):
+    _, s, conductances, _ = case
+    for number in range(ROWS * COLUMNS):
+        yield number, *dense(conductances, s, *divmod(number, COLUMNS))
+
+
+def test_schur_complements_and_loads_are_those_of_dense_elimination(case):
+    elements, _, _, source = case
+    loads = elements.loads(torch.from_numpy(source))
+    for number, matrix, edge, inner, place in each(case):
+        inside = matrix[np.ix_(inner, inner)]
+        schur = matrix[np.ix_(edge, edge)]
+        schur = schur - matrix[np.ix_(edge, inner)] @ np.linalg.solve(
+            inside, matrix[np.ix_(inner, edge)]
+        )
+        np.testing.assert_allclose(
+            elements.schur[number], schur, atol=ROUNDING * abs(schur).max(), rtol=0
+        )
+        f = source[:, *place].reshape(PROBLEMS, -1)[:, inner].T
+        load = -matrix[np.ix_(edge, inner)] @ np.linalg.solve(inside, f)
+        np.testing.assert_allclose(loads[number], load, atol=ROUNDING * (1 + abs(load).max()))
+
+
+@pytest.mark.parametrize("with_source", [False, True])
+def test_the_fill_solves_for_the_nodes_inside(case, with_source):
+    elements, s, _, source = case
+    if not with_source:
+        source = np.zeros_like(source)
+    u = np.random.default_rng(1).standard_normal(source.shape)
+    perimeters = []
+    for _, matrix, edge, inner, place in each(case):
+        part = u[:, *place]
+        values, f = part.reshape(PROBLEMS, -1).T, source[:, *place].reshape(PROBLEMS, -1).T
+        perimeters.append(values[edge])
+        force = f[inner] - matrix[np.ix_(inner, edge)] @ values[edge]
+        solved = np.linalg.solve(matrix[np.ix_(inner, inner)], force)
+        part[:, 1:-1, 1:-1] = solved.T.reshape(PROBLEMS, s - 1, s - 1)
+    given = torch.from_numpy(np.stack(perimeters))
+    strips = elements.fill(given, torch.from_numpy(source) if with_source else None)
+    filled = np.concatenate([values.numpy() for _, values in strips], axis=1)
+    np.testing.assert_allclose(filled, u[:, :-1, :-1], atol=ROUNDING * abs(u).max())

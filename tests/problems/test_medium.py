@@ -1,0 +1,141 @@
+"""Media: conductances from node and cell values, and the discrete operator they make."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.fields import Field
+from mosaicdd.problems.medium import Medium, MediumSystem
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_directly
+
+GRID = Grid((6, 9), 0.25)
+WHOLE = tuple(slice(0, nodes) for nodes in GRID.nodes)
+ROUNDING = 1e-13
+
+
+def medium(a, c=0.0):
+    return Medium(Field("a", a), Field("c", c))
+
+
+def test_between_two_nodes_is_their_harmonic_mean():
+    a = np.exp(np.random.default_rng(0).standard_normal(GRID.nodes))
+    conductances = medium(a).conductances(GRID, WHOLE)
+    assert conductances.up[2, 3] == pytest.approx(2 / (1 / a[2, 3] + 1 / a[3, 3]))
+    assert conductances.right[2, 3] == pytest.approx(2 / (1 / a[2, 3] + 1 / a[2, 4]))
+
+
+def test_between_two_cells_is_their_mean_and_half_of_one_on_the_outline():
+    a = np.exp(np.random.default_rng(0).standard_normal(GRID.shape))
+    conductances = medium(a).conductances(GRID, WHOLE)
+    assert conductances.up[2, 3] == pytest.approx((a[2, 2] + a[2, 3]) / 2)
+    assert conductances.right[2, 3] == pytest.approx((a[1, 3] + a[2, 3]) / 2)
+    assert conductances.right[0, 3] == pytest.approx(a[0, 3] / 2)
+    assert conductances.up[2, -1] == pytest.approx(a[2, -1] / 2)
+
+
+@pytest.mark.parametrize("shape", [GRID.nodes, GRID.shape], ids=["nodes", "cells"])
+def test_a_part_has_the_conductances_of_the_whole(shape):
+    a = np.exp(np.random.default_rng(0).standard_normal(shape))
+    rows, columns = slice(0, 4), slice(3, 10)
+    part = medium(a, "x*y").conductances(GRID, (rows, columns))
+    whole = medium(a, "x*y").conductances(GRID, WHOLE).part(rows, columns)
+    for name in ("up", "right", "reaction"):
+        np.testing.assert_allclose(getattr(part, name), getattr(whole, name), rtol=ROUNDING)
+
+
+def test_a_constant_medium_is_the_constant_operator():
+    constant = DirichletSystem(EllipticOperator(ayy=3.0, axx=3.0, c=2.0), GRID)
+    system = MediumSystem(medium(np.full(GRID.nodes, 3.0), 2.0), GRID)
+    assert abs(system.matrix - constant.matrix).max() < ROUNDING
+    u = np.random.default_rng(0).standard_normal(GRID.nodes)
+    np.testing.assert_allclose(system.apply(u), constant.apply(u), atol=ROUNDING)
+
+
+def test_the_matrix_applies_what_apply_does():
+    a = np.exp(np.random.default_rng(0).standard_normal(GRID.nodes))
+    system = MediumSystem(medium(a, "1 + x"), GRID)
+    u = np.zeros(GRID.nodes)
+    u[1:-1, 1:-1] = np.random.default_rng(1).standard_normal(u[1:-1, 1:-1].shape)
+    np.testing.assert_allclose(
+        system.matrix @ u[1:-1, 1:-1].ravel(), system.apply(u).ravel(), atol=ROUNDING
+    )
+
+
+def test_materials_that_meet_on_grid_lines_are_exact_per_cell():
+    # Across layers u is piecewise linear, with slopes inverse to the coefficients.
+    a = np.ones((8, 12))
+    a[:, 5:] = 100.0
+    x = np.arange(13) / 12
+    u = np.where(x < 5 / 12, x, 5 / 12 + (x - 5 / 12) / 100)
+    problem = Problem(
+        Domain((8, 12), 1 / 12),
+        "diffusion",
+        {"a": a},
+        {
+            "left": Dirichlet(0.0),
+            "right": Dirichlet(u[-1]),
+            "bottom": Dirichlet(u),
+            "top": Dirichlet(u),
+        },
+    )
+    np.testing.assert_allclose(solve_directly(problem), np.tile(u, (9, 1)), atol=ROUNDING)
+
+
+def test_a_smooth_coefficient_is_solved_to_second_order():
+    # u = sin(pi x) sin(pi y), a = exp(x y): f = -div(a grad u).
+    f = (
+        "exp(x*y)*(2*pi*pi*sin(pi*x)*sin(pi*y)"
+        " - pi*y*cos(pi*x)*sin(pi*y) - pi*x*sin(pi*x)*cos(pi*y))"
+    )
+    errors = []
+    for n in (16, 32, 64):
+        problem = Problem(Domain((n, n), 1 / n), "diffusion", {"a": "exp(x*y)", "f": f})
+        x = np.sin(np.pi * np.arange(n + 1) / n)
+        errors.append(abs(solve_directly(problem) - x[:, None] * x).max())
+    rates = np.log2(np.array(errors[:-1]) / errors[1:])
+    np.testing.assert_allclose(rates, 2.0, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("a", "c", "message"),
+    [
+        (np.where(np.arange(70).reshape(7, 10) == 23, -1.0, 1.0), 0.0, "a must be positive"),
+        (np.where(np.arange(54).reshape(6, 9) == 20, 0.0, 1.0), 0.0, "first is 0 at (2, 2)"),
+        ("x - 1", 0.0, "a must be positive"),
+        (np.ones((7, 10)), "x - 1", "c must be not negative"),
+        (np.full((7, 10), np.nan), 0.0, "70 of 70 values that are not finite"),
+    ],
+)
+def test_coefficients_are_checked_where_they_are_sampled(a, c, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(").replace(")", r"\)")):
+        medium(a, c).conductances(GRID, WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"a": np.ones((5, 5))}, r"field a has the shape \(5, 5\), the grid has \(9, 9\)"),
+        ({"a": np.ones((9, 9)), "c": np.ones((8, 8))}, r"field c has the shape \(8, 8\)"),
+        ({"a": np.ones((3, 9, 9))}, "field a is of 3 problems"),
+        ({"a": np.ones((9, 9)), "b": 1.0}, "diffusion has no field 'b'"),
+        ({"a": -1.0}, "a > 0"),
+        ({"a": np.ones((9, 9)), "c": -1.0}, "c >= 0"),
+    ],
+)
+def test_a_problem_refuses_fields_that_do_not_fit(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Problem(Domain((8, 8)), "diffusion", fields)
+
+
+def test_the_same_coefficients_are_the_same_medium():
+    a = np.ones((9, 9))
+    problem = Problem(Domain((8, 8)), "diffusion", {"a": a, "c": 1.0})
+    assert problem.with_fields(f=2.0).operator == problem.operator
+    assert problem.with_fields(a=a.copy()).operator != problem.operator
+    assert problem.with_fields(c=2.0).operator != problem.operator
+    assert isinstance(problem.with_fields(a=2.0).operator, EllipticOperator)

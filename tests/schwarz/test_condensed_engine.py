@@ -1,0 +1,168 @@
+"""Media by conjugate gradients on condensed elements: right, in few iterations, alike on all ranks."""
+
+import numpy as np
+import pytest
+from media import MEDIA
+
+from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_directly
+from mosaicdd.schwarz import condensed_system
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import Solver, solve
+
+CELLS = (128, 192)
+NODES = (129, 193)
+SIDES = Dirichlet("sin(3*x) + y*y")
+TIGHT = SolveSettings(rtol=1e-11)
+
+
+def random_problem(kind, *, seed=0, cells=CELLS, several=(), **fields):
+    rng = np.random.default_rng(seed)
+    nodes = tuple(n + 1 for n in cells)
+    fields = {"a": MEDIA[kind](nodes, rng), "f": rng.standard_normal((*several, *nodes))} | fields
+    return Problem(Domain(cells), "diffusion", fields, SIDES)
+
+
+def distance(field, reference):
+    """Return the largest difference, relative to the range of the reference."""
+    return abs(field - reference).max() / np.ptp(reference)
+
+
+@pytest.mark.parametrize("kind", MEDIA)
+def test_fields_are_those_of_a_direct_solver_whatever_the_contrast(kind):
+    problem = random_problem(kind, c="1 + x")
+    solution = solve(problem, settings=TIGHT)
+    assert solution.status == "converged_rtol"
+    # The condition, 2e6 times 1e4, times the residual would allow for much more.
+    assert distance(solution.field, solve_directly(problem)) < 1e-7
+
+
+@pytest.mark.parametrize("kind", MEDIA)
+def test_sources_are_solved_in_at_most_18_iterations_whatever_the_contrast(kind):
+    problem = random_problem(kind, cells=(256, 256)).with_sides(Dirichlet(0.0))
+    solution = solve(problem, settings=SolveSettings(rtol=1e-8))
+    assert solution.status == "converged_rtol"
+    assert solution.iterations <= 18
+
+
+@pytest.mark.parametrize("shape", [CELLS, NODES], ids=["cells", "nodes"])
+def test_the_reported_residual_is_that_of_the_grid(shape):
+    a = np.exp(3 * np.random.default_rng(0).standard_normal(shape))
+    problem = random_problem("smooth", a=a, c=3.0)
+    solution = solve(problem)
+    system, whole = (
+        MediumSystem(problem.operator, problem.domain.grid()),
+        (slice(0, 129), slice(0, 193)),
+    )
+    b = system.right_hand_side(solution.field, problem.source_at(system.grid, whole)[0])
+    inner = solution.field[1:-1, 1:-1].ravel()
+    residual = np.linalg.norm(b - system.matrix @ inner) / np.linalg.norm(b)
+    assert solution.report["discrete_residual"] == pytest.approx(residual, rel=1e-3)
+    assert residual <= 1e-7
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("kind", ["noise", "channels"])
+def test_all_numbers_of_ranks_give_the_same(comm, kind):
+    problem = random_problem(kind, several=(2,), c=2.0)
+    alone = solve(problem, settings=TIGHT)
+    together = solve(problem, ranks=comm, settings=TIGHT)
+    assert abs(together.iterations - alone.iterations) <= 1
+    assert distance(together.field, alone.field) < 1e-9
+    for one, other in zip(together.results, alone.results, strict=True):
+        assert one.report["error_estimate"] == pytest.approx(
+            other.report["error_estimate"], rel=0.5
+        )
+
+
+def test_several_problems_are_solved_as_each_by_itself():
+    problem = random_problem("channels", several=(3,))
+    together = solve(problem, settings=TIGHT)
+    for number, field in enumerate(together.field):
+        one = problem.with_fields(f=problem.fields["f"][number])
+        assert distance(field, solve(one, settings=TIGHT).field) < 1e-9
+
+
+def test_new_sources_and_sides_need_no_new_elements(monkeypatch):
+    planned = []
+    make = condensed_system.CondensedElements
+    monkeypatch.setattr(
+        condensed_system, "CondensedElements", lambda *a, **k: planned.append(1) or make(*a, **k)
+    )
+    problem = random_problem("noise").with_fields(f=0.0)
+    others = [
+        problem.with_fields(f="cos(x)"),
+        problem.with_sides(Dirichlet("x - y")),
+        random_problem("noise", several=(2,)).with_fields(a=problem.fields["a"]),
+    ]
+    with Solver(problem, settings=TIGHT) as solver:
+        solver()
+        for other in others:
+            first = other.with_fields(f=other.fields["f"][0]) if other.problems > 1 else other
+            field = solver(other).field
+            field = field[0] if other.problems > 1 else field
+            assert distance(field, solve_directly(first)) < 1e-7
+    assert len(planned) == 1
+
+
+def test_a_solution_is_the_start_of_the_next():
+    problem = random_problem("noise")
+    with Solver(problem, settings=TIGHT) as solver:
+        solution = solver()
+        assert solver(problem, start=solution).iterations <= 2
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("rtol", [1e-2, 1e-5])
+def test_the_energy_of_the_error_is_bounded_within_a_factor_of_10(seed, rtol):
+    kind = list(MEDIA)[seed % len(MEDIA)]
+    problem = random_problem(kind, seed=seed, cells=(96, 96), f=float(seed))
+    with Solver(problem, settings=SolveSettings(rtol=rtol)) as solver:
+        solution = solver()
+        (estimate,) = [outcome.error_estimate for outcome in solution._batches[0].outcomes]
+    error = (solution.field - solve_directly(problem))[1:-1, 1:-1].ravel()
+    matrix = MediumSystem(problem.operator, problem.domain.grid()).matrix
+    assert 1 <= estimate.energy / np.sqrt(error @ (matrix @ error)) <= 10
+    assert 1 <= solution.error_estimate / np.sqrt((error**2).mean()) <= 20
+
+
+@pytest.mark.ranks(1, 4)
+def test_a_window_is_the_part_of_the_field(comm):
+    problem = random_problem("checkerboard")
+    whole = solve(problem, ranks=comm)
+    window = solve(problem, ranks=comm, window=((0.3, 1.2), (0.5, 2.0)))
+    place = window._plan.window.place
+    np.testing.assert_array_equal(window.field, whole.field[place])
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_coefficient_that_is_not_sound_on_one_rank_is_refused_on_all(comm):
+    problem = random_problem("noise")
+    for value, message in ((np.nan, "not finite"), (-1.0, "must be positive")):
+        a = problem.fields["a"].copy()
+        a[-3, -3] = value
+        with pytest.raises(ValueError, match=message):
+            Solver(problem.with_fields(a=a), ranks=comm)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"levels": 1}, {"accelerate": "gmres"}, {"dtype": "float32"}, {"until_mae": 1e-3}],
+    ids=str,
+)
+def test_what_is_of_the_other_method_is_refused(settings):
+    with pytest.raises(TypeError, match="leave it out"):
+        Solver(random_problem("smooth"), settings=SolveSettings(**settings))
+
+
+def test_too_few_iterations_are_said_to_be():
+    solution = solve(random_problem("noise"), settings=SolveSettings(max_iterations=3))
+    assert (solution.status, solution.iterations) == ("diverged_max_iterations", 3)
+
+
+def test_two_lattice_cells_are_enough():
+    problem = random_problem("noise", cells=(32, 32))
+    assert distance(solve(problem, settings=TIGHT).field, solve_directly(problem)) < 1e-7
