@@ -33,7 +33,7 @@ def run(program, launcher=()):
         [*launcher, sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -56,6 +56,7 @@ def test_to_import_it_or_its_settings_imports_neither_mpi_nor_torch():
     assert run(program) == ["[]"]
 
 
+@pytest.mark.limit(300)
 def test_the_same_program_runs_without_mpi_and_on_four_ranks(mpiexec):
     alone = run(WITHOUT_MPI + "ranks = None" + PROGRAM)
     assert alone[0] == "ndarray (257, 257) converged_rtol"
