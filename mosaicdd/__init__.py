@@ -14,7 +14,7 @@ imports.
 
 import importlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mosaicdd.parallel.ranks import Ranks
@@ -89,7 +89,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mosaicdd' has no attribute {name!r}")
     module = importlib.import_module(f"mosaicdd.{_HOMES[name]}")

@@ -33,7 +33,7 @@ from mosaicdd.storage.json_line import json_line
     help="Precision of the iteration.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool):
+def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool) -> None:
     """Measure this machine: solves of several sizes, memory, file and messages, in seconds.
 
     All ranks work at the same time, as in a solve. Start it as the solves will be started: with as
@@ -45,8 +45,9 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
     from dataclasses import asdict
 
     from mosaicdd.lattice.subdomain import Subdomain
+    from mosaicdd.local_solvers.bound import BoundSolver
     from mosaicdd.local_solvers.exact import ExactSolver
-    from mosaicdd.local_solvers.loading import find_local_solver
+    from mosaicdd.local_solvers.loading import find_network
     from mosaicdd.parallel.machine import device_of_rank
     from mosaicdd.planning.measure import Measurement
     from mosaicdd.planning.presented import rates_text
@@ -54,10 +55,10 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
     from mosaicdd.problems.equations import LAPLACE
     from mosaicdd.schwarz.settings import SolveSettings
 
-    def load():
+    def load() -> BoundSolver:
         if local_solver == "exact":
             return ExactSolver(LAPLACE.at(), Subdomain())
-        return find_local_solver(local_solver).as_trained()
+        return find_network(local_solver).as_trained()
 
     torch.set_num_threads(threads_per_rank())
     with bad_input("-o"):

@@ -22,7 +22,7 @@ from mosaicdd.storage.solution_file import read_solution, read_solutions
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @on_first_rank
-def compare(solution_file: str, reference: str, problem: int | None, as_json: bool):
+def compare(solution_file: str, reference: str, problem: int | None, as_json: bool) -> None:
     """Compare a solution with a reference: errors, and the seconds of both.
 
     Of a file with several problems, the errors are those over the nodes of all of them.

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from mosaicdd.parallel.launcher import (
     threads_per_rank,
 )
 from mosaicdd.storage.json_line import json_line
+
+if TYPE_CHECKING:
+    from mosaicdd.planning.findings import Finding
 
 
 @click.command()
@@ -69,7 +73,7 @@ def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list
     ]
 
 
-def _line(finding) -> str:
+def _line(finding: "Finding") -> str:
     colour = "red" if finding.wrong else "yellow" if finding.advice else "green"
     end = click.style(f"-> {finding.advice}" if finding.advice else "ok", fg=colour)
     return f"{finding.subject:10}{finding.found}  {end}"

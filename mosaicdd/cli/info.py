@@ -23,7 +23,7 @@ _WIDTH = 100  # characters of a value that people are shown
     "they are now.",
 )
 @on_first_rank
-def info(file: str, as_json: bool, renew: bool):
+def info(file: str, as_json: bool, renew: bool) -> None:
     """Show what a solution, model, dataset or checkpoint holds and how it was made.
 
     Of a solution this includes its layout: how the field lay over the ranks that solved it.

@@ -6,7 +6,7 @@ once, and ``--help`` needs no MPI library.
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mosaicdd.cli.bad_input import BadInputError
 from mosaicdd.parallel.launcher import (
@@ -57,7 +57,7 @@ def on_first_rank(command: Callable) -> Callable:
     """Let a command that works in one process run on rank 0 only; the others end at once."""
 
     @functools.wraps(command)
-    def run(*args, **kwargs):
+    def run(*args: Any, **kwargs: Any) -> Any:
         return command(*args, **kwargs) if launcher_rank() == 0 else None
 
     return run

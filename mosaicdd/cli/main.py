@@ -48,7 +48,7 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(mosaicdd.__version__, prog_name="mosaicdd")
-def cli():
+def cli() -> None:
     """Solve PDEs on large domains by inference with pretrained subdomain networks.
 
     Every command works alone and under mpiexec or srun.

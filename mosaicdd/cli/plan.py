@@ -68,7 +68,7 @@ def plan(
     rates: str,
     dtype: str,
     as_json: bool,
-):
+) -> None:
     """Say what a solve will cost: messages, bytes, memory and time.
 
     Counts are exact; times follow from rates. Needs no MPI library.

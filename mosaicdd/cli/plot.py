@@ -28,7 +28,7 @@ from mosaicdd.storage.solution_file import read_solution
     help="Which of several problems of the file.",
 )
 @on_first_rank
-def plot(solution_file: str, output: str | None, reference: str, problem: int):
+def plot(solution_file: str, output: str | None, reference: str, problem: int) -> None:
     """Draw a solution, its estimated error and its convergence; and how it differs from a reference."""
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:

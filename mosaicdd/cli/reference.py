@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -20,7 +20,7 @@ _SHOWN = 2.0  # seconds that are worth it
 _TICK = 0.5  # seconds
 
 
-def reference_option(default: str, more: str = ""):
+def reference_option(default: str, more: str = "") -> Callable:
     """Declare ``--reference``.
 
     Parameters
@@ -38,7 +38,7 @@ def reference_option(default: str, more: str = ""):
     )
 
 
-def own_equation_option():
+def own_equation_option() -> Callable:
     """Declare ``--pde`` for files that know their equation by name only."""
     return click.option(
         "--pde",

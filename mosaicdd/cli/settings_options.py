@@ -3,9 +3,12 @@
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import Field, fields
+from typing import Any, TypeVar
 
 import click
+
+Made = TypeVar("Made")
 
 
 def settings_options(*kinds: type) -> Callable:
@@ -27,7 +30,7 @@ def settings_options(*kinds: type) -> Callable:
     return decorate
 
 
-def collected(ctx: click.Context, kind: type, **others):
+def collected(ctx: click.Context, kind: type[Made], **others: Any) -> Made:
     """Return the settings of a kind that the options gave.
 
     Parameters
@@ -41,14 +44,14 @@ def collected(ctx: click.Context, kind: type, **others):
         If a value is out of its range.
     """
     given = ctx.meta.get(__name__, {})
-    names = {entry.name for entry in fields(kind)}
+    names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     return kind(**{name: value for name, value in given.items() if name in names} | others)
 
 
-def _option(entry, hint) -> Callable:
+def _option(entry: Field, hint: Any) -> Callable:
     """Build an option whose value waits in the context for `collected`."""
 
-    def keep(ctx: click.Context, param: click.Parameter, value) -> None:
+    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         ctx.meta.setdefault(__name__, {})[entry.name] = value
 
     flag = "--" + entry.name.replace("_", "-")

@@ -3,10 +3,14 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 Show = Callable[..., None]
 """``show(fraction, note="")``: the fraction of the work that is done, and a remark."""
@@ -38,7 +42,7 @@ def stage(title: str, *, quiet: bool = False) -> Iterator[Show]:
 
 
 @contextmanager
-def bar(title: str, console) -> Iterator[Show]:
+def bar(title: str, console: "Console") -> Iterator[Show]:
     """Draw a bar with the time that is left on a `rich.console.Console`, the remark below it."""
     from rich.progress import (
         BarColumn,
@@ -52,7 +56,7 @@ def bar(title: str, console) -> Iterator[Show]:
     class TwoLines(Progress):
         """A narrow terminal has no room for the bar and the remark beside each other."""
 
-        def get_renderables(self):
+        def get_renderables(self) -> "Iterable[RenderableType]":
             yield from super().get_renderables()
             note = self.tasks[0].fields["note"] if self.tasks else ""
             if note:

@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Protocol
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -28,11 +29,11 @@ def listening(work: Interruptible, notice: str = "") -> Iterator[None]:
         Said on stderr at once, because the work goes on until it has a good end.
     """
 
-    def interrupt(number, frame) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         work.interrupt()
         if notice:
             os.write(sys.stderr.fileno(), f"\n{notice}\n".encode())
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
     try:

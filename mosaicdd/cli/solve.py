@@ -1,5 +1,7 @@
 """``mosaicdd solve``: boundary value problems on a large domain, on any number of ranks."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from mosaicdd.cli.bad_input import bad_input
@@ -13,6 +15,10 @@ from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.problems.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
+
+if TYPE_CHECKING:
+    from mosaicdd.problems.problem import Problem
+    from mosaicdd.storage.field_file import FieldFile
 
 
 @click.command()
@@ -172,7 +178,7 @@ def _problem(
     given_fields: tuple[tuple[str, str], ...],
     boundary: str,
     given_sides: tuple[tuple[str, Condition], ...],
-):
+) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet."""
     from mosaicdd.problems.boundary_spec import BoundarySpec, ReplacedSides, is_file
     from mosaicdd.problems.domain import Domain
@@ -181,7 +187,7 @@ def _problem(
     from mosaicdd.storage.field_file import FieldFile
     from mosaicdd.storage.inputs import BoundaryFile
 
-    def field(spec: str):
+    def field(spec: str) -> "float | str | FieldFile":
         try:
             return float(spec)
         except ValueError:

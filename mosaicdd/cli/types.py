@@ -1,6 +1,7 @@
 """Parameter types that several commands share."""
 
 import math
+from typing import Any
 
 import click
 
@@ -14,7 +15,9 @@ class SizePair(click.ParamType):
 
     name = "NXxNY"
 
-    def convert(self, value, param, ctx) -> tuple[int, int]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
         """Read the text; what is a pair already stays as it is."""
         if isinstance(value, tuple):
             return value
@@ -34,7 +37,9 @@ class Extent(click.ParamType):
 
     name = "X0:X1,Y0:Y1"
 
-    def convert(self, value, param, ctx) -> tuple[tuple[float, float], tuple[float, float]]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[float, float], tuple[float, float]]:
         """Read the text; what is a rectangle already stays as it is."""
         if isinstance(value, tuple):
             return value
@@ -55,7 +60,9 @@ class FieldOption(click.ParamType):
 
     name = "NAME=SPEC"
 
-    def convert(self, value, param, ctx) -> tuple[str, str]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
         """Split the text."""
         if isinstance(value, tuple):
             return value
@@ -73,7 +80,9 @@ class SideOption(click.ParamType):
 
     name = "SIDE=KIND:SPEC"
 
-    def convert(self, value, param, ctx) -> tuple[str, Condition]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Condition]:
         """Read the text."""
         if isinstance(value, tuple):
             return value

@@ -77,7 +77,7 @@ class Coarsening:
 
     def sample(
         self, v: Interface, out: torch.Tensor, *, minus: Interface | None = None, alone: bool
-    ):
+    ) -> None:
         """Write values at the touched coarse nodes of a block, ``(n, touched)``.
 
         Parameters
@@ -105,7 +105,9 @@ class Coarsening:
             cells = slice(low, block.stop[along] - block.first[along])
             owned = block.owned_cells(along).start - low  # cells before are another block's
 
-            def between(w: Interface, axis=axis, lines=lines, cells=cells) -> torch.Tensor:
+            def between(
+                w: Interface, axis: int = axis, lines: slice = lines, cells: slice = cells
+            ) -> torch.Tensor:
                 inner = w.lines[axis][:, lines, :-1].unflatten(2, (-1, s))
                 return inner[:, :, cells, self.step :: self.step]
 

@@ -18,7 +18,7 @@ class Grid:
     shape: tuple[int, int]
     spacing: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if min(self.shape) < 1:
             raise ValueError(f"a grid needs at least 1 cell per axis, got {self.shape}")
         if not self.spacing > 0:

@@ -27,7 +27,7 @@ class Lattice:
     grid: Grid
     subdomain: Subdomain
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not np.isclose(self.grid.spacing, self.subdomain.spacing, rtol=1e-12, atol=0):
             raise ValueError(
                 f"the grid spacing is {self.grid.spacing:g}, "

@@ -34,7 +34,7 @@ class Subdomain:
     cells: int = 32
     size: float = 0.5
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.cells < 2 or self.cells % 2:
             raise ValueError(f"a subdomain needs an even number >= 2 of cells, got {self.cells}")
         if not self.size > 0:

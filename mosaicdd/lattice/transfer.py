@@ -128,7 +128,9 @@ class Transfer:
         for target, source in self._targets(values, batch, interface):
             target.copy_(source)
 
-    def _targets(self, values: torch.Tensor, batch: Batch, interface: Interface):
+    def _targets(
+        self, values: torch.Tensor, batch: Batch, interface: Interface
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Pair views of the interface that do not overlap with the values that belong there."""
         halves = values.view(-1, *batch_shape(batch), 2, self.m - 1)
         for axis, lines in enumerate(interface.lines):

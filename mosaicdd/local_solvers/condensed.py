@@ -23,12 +23,14 @@ nodes of a square, ``n`` problems. Sources are times the squared spacing.
 import math
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Unpack
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import perimeter_nodes
 from mosaicdd.problems.medium import Conductances
+from mosaicdd.tensors import Tensors
 
 _SMALLEST = 3  # cells along a side that are not halved any more
 _STRIP = {"cpu": 128, "cuda": 8192}  # elements that are eliminated at once, or one row
@@ -161,8 +163,8 @@ class _Squares:
     ``Z = A_ii^-1`` the Schur complement is ``A_bb - g Z g``, entry by entry.
     """
 
-    def __init__(self, conductances: Conductances, side: int, **kind):
-        self._side, self._kind = side, kind
+    def __init__(self, conductances: Conductances, side: int, **tensors: Unpack[Tensors]):
+        self._side, self._tensors = side, tensors
         self._shape = tuple((nodes - 1) // side for nodes in conductances.reaction.shape)
         self._up = self._cut(conductances.up, side, side + 1)
         self._right = self._cut(conductances.right, side + 1, side)
@@ -188,7 +190,7 @@ class _Squares:
 
     def _cut(self, values: np.ndarray, rows: int, columns: int) -> torch.Tensor:
         """Cut values into squares, ``(rows, columns, B)``."""
-        cut = torch.from_numpy(values).to(**self._kind)
+        cut = torch.from_numpy(values).to(**self._tensors)
         cut = cut.unfold(0, rows, self._side).unfold(1, columns, self._side)
         return cut.permute(2, 3, 0, 1).flatten(2).clone()
 

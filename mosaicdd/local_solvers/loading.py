@@ -159,10 +159,11 @@ def find_local_solver(name_or_path: str) -> LocalSolver:
     ValueError
         If the file is not a sound model file.
     """
-    return Exact() if name_or_path == Exact.name else _network_model(name_or_path)
+    return Exact() if name_or_path == Exact.name else find_network(name_or_path)
 
 
-def _network_model(name_or_path: str) -> NetworkModel:
+def find_network(name_or_path: str) -> NetworkModel:
+    """Return the network of a shipped model's name or a model file; errors as `find_local_solver`."""
     path = model_path(name_or_path)
     card, weights = read_model(path)
     try:
@@ -184,7 +185,7 @@ def default_local_solver(problem: Problem) -> str:
     operator = problem.operator
     if problem.equation.name not in shipped_models() or not isinstance(operator, EllipticOperator):
         return Exact.name
-    model = _network_model(problem.equation.name)
+    model = find_network(problem.equation.name)
     spacing = problem.domain.grid(model.spacing).spacing
     outside = model.outside(operator, Subdomain(model.cells, model.cells * spacing))
     return Exact.name if outside else model.name

@@ -45,7 +45,7 @@ class SpectrumRange:
     frequencies: tuple[int, ...]
     shares: tuple[float, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(self.frequencies) != len(self.shares):
             raise ValueError(
                 f"a spectrum range has a share per frequency, got {len(self.shares)} for "

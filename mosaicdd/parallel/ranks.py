@@ -9,7 +9,7 @@ import copy
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -151,7 +151,7 @@ class Ranks:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *failure) -> None:
+    def __exit__(self, *failure: object) -> None:
         # After an error on one rank the others may be elsewhere: then the end of the job frees it.
         if failure[0] is None:
             self.close()
@@ -206,15 +206,15 @@ class Ranks:
         """Return the largest of all ranks' numbers."""
         return max(self.allgather(value))
 
-    def allgather(self, value) -> list:
+    def allgather(self, value: Any) -> list:
         """Return the values of all ranks, small objects, in their order."""
         return self._life.comm.allgather(value)
 
-    def gather(self, value) -> list | None:
+    def gather(self, value: Any) -> list | None:
         """Return the values of all ranks on the root, None on the others."""
         return self._life.comm.gather(value)
 
-    def bcast(self, value):
+    def bcast(self, value: Any) -> Any:
         """Return the root's value, a small object."""
         return self._life.comm.bcast(value)
 
@@ -306,11 +306,11 @@ class _Alone:
     def Barrier(self) -> None:  # noqa: N802 - MPI's name
         """Wait for nobody."""
 
-    def bcast(self, value):
+    def bcast(self, value: Any) -> Any:
         """Return what rank 0 has."""
         return value
 
-    def gather(self, value) -> list:
+    def gather(self, value: Any) -> list:
         """Return what all ranks have."""
         return [value]
 

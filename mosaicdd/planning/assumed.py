@@ -5,6 +5,7 @@ rank's time is the larger of its arithmetic and its memory traffic, plus the lau
 Every result of such rates says that they are assumed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,6 +154,6 @@ def _roofline(gpu: Gpu, dtype: str, values: float, words: float) -> Curve:
     return _curve(lambda subdomains: subdomains * each, _SWEEP_KERNELS)
 
 
-def _curve(seconds, kernels: int) -> Curve:
+def _curve(seconds: Callable[[np.ndarray], np.ndarray], kernels: int) -> Curve:
     amounts = np.array(_SUBDOMAINS, dtype=float)
     return Curve(tuple(amounts), tuple(kernels * _LAUNCH + seconds(amounts)))

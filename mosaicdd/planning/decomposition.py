@@ -13,6 +13,7 @@ grid, its ranks are numbered brick by brick and cut into nodes all the same.
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,12 +61,12 @@ class Decomposition:
     @functools.cached_property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
         """Subdomains per axis of every rank, two arrays ``(py, px)``."""
-        return pair(self._of_ranks(lambda block, a=a: block.subdomains[a]) for a in (0, 1))
+        return self._per_axis(lambda block, axis: block.subdomains[axis])
 
     @functools.cached_property
     def open_ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends per axis of every rank's block, 0 to 2, that have a neighbour: ``(py, px)``."""
-        return pair(self._of_ranks(lambda block, a=a: 2 - sum(block.at_edge(a))) for a in (0, 1))
+        return self._per_axis(lambda block, axis: 2 - sum(block.at_edge(axis)))
 
     @functools.cached_property
     def subdomains(self) -> np.ndarray:
@@ -80,7 +81,7 @@ class Decomposition:
     @functools.cached_property
     def region(self) -> tuple[np.ndarray, np.ndarray]:
         """Grid nodes per axis of every rank's stored region, two arrays ``(py, px)``."""
-        return pair(self._of_ranks(lambda block, a=a: block.cells[a] + 1) for a in (0, 1))
+        return self._per_axis(lambda block, axis: block.cells[axis] + 1)
 
     def words(self, direction: Direction, halo: int = 1) -> np.ndarray:
         """Count the values that every rank sends in a direction in one exchange, ``(py, px)``.
@@ -94,7 +95,14 @@ class Decomposition:
             lambda block: _words(dataclasses.replace(block, halo=halo), direction)
         )
 
-    def _of_ranks(self, number) -> np.ndarray:
+    def _per_axis(self, number: Callable[[Block, int], int]) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate ``number(block, axis)`` for both axes."""
+        return pair(
+            np.array([[number(block, axis) for block in row] for row in self._blocks])[self._kind]
+            for axis in (0, 1)
+        )
+
+    def _of_ranks(self, number: Callable[[Block], int]) -> np.ndarray:
         """Evaluate ``number(block)`` once per kind of block, for all ranks ``(py, px)``."""
         return np.array([[number(block) for block in row] for row in self._blocks])[self._kind]
 

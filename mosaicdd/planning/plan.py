@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from mosaicdd.planning.decomposition import (
 )
 from mosaicdd.planning.rates import CompleteRates
 from mosaicdd.schwarz.sizes import coarse_is_replicated
+
+Candidate = TypeVar("Candidate")
 
 HALOS = (1, 2, 3, 4)
 _DIMS_TRIED = 16  # the most compact ones
@@ -58,7 +61,7 @@ class Job:
     iterations: int = 9
     problems: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("ranks", "ranks_per_node", "iterations", "problems"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -207,7 +210,11 @@ def make_plan(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Plan:
     )
 
 
-def _cheapest(candidates: Sequence, seconds: Callable, burden: Callable):
+def _cheapest(
+    candidates: Sequence[Candidate],
+    seconds: Callable[[Candidate], Any],
+    burden: Callable[[Candidate], Any],
+) -> Candidate:
     """Choose what takes the least time, and of equals what has the least burden."""
     times = [seconds(candidate) for candidate in candidates]
     equals = [c for c, s in zip(candidates, times, strict=True) if s <= _EQUAL * min(times)]

@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,10 +33,10 @@ class Link:
     latency: float
     bandwidth: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _require_positive(self)
 
-    def seconds(self, messages, size):
+    def seconds(self, messages: Any, size: Any) -> Any:
         """Return the seconds for messages of ``size`` bytes together; numbers or arrays."""
         return self.latency * messages + size / self.bandwidth
 
@@ -55,7 +56,7 @@ class Curve:
     amounts: tuple[float, ...]
     seconds: tuple[float, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("amounts", "seconds"):
             object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
         if not self.amounts or len(self.amounts) != len(self.seconds):
@@ -68,7 +69,7 @@ class Curve:
         if not (np.min(self.seconds) > 0 and np.isfinite(self.seconds).all()):
             raise ValueError(f"the seconds of a curve must be positive, got {self.seconds}")
 
-    def __call__(self, amount):
+    def __call__(self, amount: Any) -> Any:
         """Return the seconds for an amount; numbers or arrays."""
         beyond = np.maximum(1.0, np.divide(amount, self.amounts[-1]))
         return np.interp(amount, self.amounts, self.seconds) * beyond
@@ -137,7 +138,7 @@ class Rates:
     staging: Link | None
     base_bytes: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be float32 or float64, got {self.dtype!r}")
         _require_positive(self)
@@ -201,7 +202,7 @@ def _rates_of(content: dict) -> Rates:
     return Rates(**made)
 
 
-def _require_positive(settings) -> None:
+def _require_positive(settings: Link | Rates) -> None:
     """Check that the numbers of a dataclass are positive and finite."""
     for field in fields(settings):
         value = getattr(settings, field.name)

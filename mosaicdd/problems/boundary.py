@@ -41,7 +41,7 @@ class Boundary:
         ("top", -1, "right", -1),
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in self.EDGES:
             edge = np.asarray(getattr(self, name), dtype=float)
             object.__setattr__(self, name, edge)

@@ -129,7 +129,7 @@ class DirichletSystem:
         return np.array([_norm(one) for one in np.concatenate(terms).T.copy()])
 
     @cached_property
-    def _factors(self):
+    def _factors(self) -> scipy.sparse.linalg.SuperLU:
         return scipy.sparse.linalg.splu(self.matrix.tocsc())
 
     def solve(self, right_hand_side: np.ndarray) -> np.ndarray:

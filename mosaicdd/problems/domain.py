@@ -28,7 +28,7 @@ class Domain:
     cells: tuple[int, int]
     spacing: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "cells", tuple(int(cells) for cells in self.cells))
         if len(self.cells) != 2:
             raise ValueError(f"a domain has cells (ny, nx) along two axes, got {self.cells}")

@@ -39,7 +39,7 @@ class EllipticOperator:
     bx: float = 0.0
     c: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("ayy", "axx", "axy", "by", "bx", "c"):
             value = float(getattr(self, name))
             object.__setattr__(self, name, value)

@@ -8,6 +8,7 @@ import ast
 import functools
 import operator
 import warnings
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -75,7 +76,7 @@ class Expression:
         for node in ast.walk(self._tree):
             self._check(node)
 
-    def _refuse(self, what: str):
+    def _refuse(self, what: str) -> NoReturn:
         known = ", ".join((*_VARIABLES, *_FUNCTIONS))
         raise ValueError(f"expression {self.text!r}: {what} is not allowed; known: {known}")
 
@@ -116,7 +117,7 @@ class Expression:
             np.broadcast_to(result, np.broadcast_shapes(np.shape(y), np.shape(x))), float
         )
 
-    def _evaluate(self, node: ast.AST, values: dict):
+    def _evaluate(self, node: ast.AST, values: dict) -> Any:
         match node:
             case ast.Constant(value=int() | float() as value):
                 return np.float64(value)

@@ -1,7 +1,7 @@
 """The engine for media: conjugate gradients on the condensed elements, exact whatever the contrast."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -109,8 +109,8 @@ class CondensedEngine:
         *,
         start: Interface | None = None,
         history: History | None = None,
-        reference: None = None,
-        progress=None,
+        reference: Interface | None = None,
+        progress: Callable[[int, float, float, float], None] | None = None,
         watch: Watch | None = None,
         sink: Sink | None = None,
     ) -> list[Outcome]:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -178,7 +179,7 @@ class Engine:
         local_solver = self._filling.local_solver
         return PointValues(self._ranks, local_solver, self.movement, points, **self._tensors)
 
-    def solve(self, boundary: Boundary, **options) -> Outcome:
+    def solve(self, boundary: Boundary, **options: Any) -> Outcome:
         """Solve for boundary data; options as those of `solve_many`."""
         (solution,) = self.solve_many([boundary], **options)
         return solution
@@ -190,7 +191,7 @@ class Engine:
         start: Interface | None = None,
         history: History | None = None,
         reference: Interface | None = None,
-        progress=None,
+        progress: Callable[[int, float, float, float], None] | None = None,
         watch: Watch | None = None,
         sink: Sink | None = None,
     ) -> list[Outcome]:
@@ -222,9 +223,8 @@ class Engine:
         if v is None:
             v = Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
-        observers = {"progress": progress, "watch": watch}
         rule = self.settings.stopping
-        monitor = Monitor(self._ranks, rule, v, reference=reference, **observers)
+        monitor = Monitor(self._ranks, rule, v, reference=reference, progress=progress, watch=watch)
         if history is not None:
             monitor.history = history.followed_by(History())
         v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
@@ -235,7 +235,7 @@ class Engine:
             and self._fill is not None
             and "interrupted" not in statuses
         ):
-            monitor = Monitor(self._ranks, rule, v, **observers)
+            monitor = Monitor(self._ranks, rule, v, progress=progress, watch=watch)
             exactly = self._scheme.acceleration
             if exactly == "chebyshev" and self.settings.dtype != "float64":
                 exactly = "none"

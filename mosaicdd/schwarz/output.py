@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -93,7 +93,7 @@ class SolutionOutput:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *failure) -> None:
+    def __exit__(self, *failure: Any) -> None:
         with self._writing:
             if failure[0] is None:
                 self._ranks.agree(self._open.close)  # the file is there when all go on
@@ -219,7 +219,7 @@ class SolutionOutput:
                 for name in ("solution", "error_estimate"):
                     self._writer.leave_empty(name, member)
 
-    def _begin(self, **what) -> None:
+    def _begin(self, **what: Any) -> None:
         """Open the file on the root."""
         if self._ranks.is_root and self._opened is None:
             inputs = self._lattice.grid, self._boundaries, self._dtype

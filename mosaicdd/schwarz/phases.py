@@ -4,7 +4,7 @@ They are solved one phase after another, each from the newest values.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -64,7 +64,9 @@ class PhaseIteration(Iteration):
                 everything = self._sweep.batches(block.ring(0))
                 self._agreements = [self._agreement(everything, self._sweep.blend)]
 
-    def _agreement(self, members: Iterable[Batch], place) -> tuple[torch.Tensor, torch.Tensor]:
+    def _agreement(
+        self, members: Iterable[Batch], place: Callable[[torch.Tensor, Batch, Interface], None]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the weight of this rank's value at each node, and where any rank has one."""
         weights = self._scratch.like()
         for batch in members:

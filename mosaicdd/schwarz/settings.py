@@ -8,6 +8,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from os import PathLike
+from typing import Any
 
 from mosaicdd.settings import check_settings, setting
 from mosaicdd.tensors import Tensors
@@ -49,7 +50,7 @@ class StoppingRule:
     max_iterations: int = _MAX_ITERATIONS[2]
     mae: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         values = {"rtol": self.rtol, "atol": self.atol, "until_mae": self.mae}
         for name, value in values.items():
             if value is not None and not 0 <= value < math.inf:
@@ -178,7 +179,7 @@ class SolveSettings:
     device: str = setting("cpu", "cpu, or cuda: the GPU of the rank.")
     dtype: str = setting("float64", "Precision of the iteration and of the file.", DTYPES)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_settings(self)
         where = self.device.partition(":")[0]
         if where not in DEVICES:
@@ -193,7 +194,7 @@ class SolveSettings:
         self._require_precision()
         self._require_method()
 
-    def _default(self, name: str, value) -> None:
+    def _default(self, name: str, value: object) -> None:
         if getattr(self, name) is None:
             object.__setattr__(self, name, value)
 
@@ -249,7 +250,7 @@ class SolveSettings:
 
         return {"device": torch.device(self.device), "dtype": getattr(torch, self.dtype)}
 
-    def with_changes(self, **changes) -> "SolveSettings":
+    def with_changes(self, **changes: Any) -> "SolveSettings":
         """Return the same settings but for some."""
         return dataclasses.replace(self, **changes)
 
@@ -277,5 +278,5 @@ class Output:
     )
     resume: bool = setting(False, "Go on from OUT.h5.checkpoint, on any number of ranks.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_settings(self)

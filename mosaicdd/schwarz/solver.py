@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.points import on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import peak_memory
@@ -116,7 +117,7 @@ class Solver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *failure) -> None:
+    def __exit__(self, *failure: object) -> None:
         # After an error on one rank the others may be elsewhere: then the end of the job frees it.
         if failure[0] is None:
             self.close()
@@ -185,7 +186,7 @@ class Solver:
         """What solves this group's first batch."""
         return self._engine(len(self._rounds.members(0)))
 
-    def _reference(self, engine: AnyEngine):
+    def _reference(self, engine: AnyEngine) -> Interface | None:
         """Return the true interface, if the iteration is to stop by its error."""
         if self._setup.settings.until_mae is None or isinstance(engine, CondensedEngine):
             return None
@@ -361,7 +362,7 @@ class Solver:
         return kept, self._gathered(results), spent
 
     def _batch(
-        self, number: int, members: range, start: Solution | None, progress, file
+        self, number: int, members: range, start: Solution | None, progress: Any, file: Any
     ) -> list[Outcome]:
         """Solve this group's problems of a round, and write their fields."""
         engine = self._engine(len(members))

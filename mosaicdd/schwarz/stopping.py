@@ -7,7 +7,7 @@ problems that are solved at once are judged one by one.
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,7 +82,7 @@ class Monitor:
         v: Interface,
         *,
         reference: Interface | None = None,
-        progress=None,
+        progress: Callable[[int, float, float, float], None] | None = None,
         watch: Watch | None = None,
     ):
         self._ranks = ranks

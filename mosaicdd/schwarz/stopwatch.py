@@ -73,7 +73,7 @@ class Part:
     def __enter__(self) -> None:
         self.begin()
 
-    def __exit__(self, *failure) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.end()
 
 

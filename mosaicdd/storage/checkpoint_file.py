@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
+from typing import Any
 
 import h5py
 import numpy as np
@@ -134,7 +135,7 @@ def _checksum(tree: str, arrays: list[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _flatten(value, arrays: list[np.ndarray]):
+def _flatten(value: Any, arrays: list[np.ndarray]) -> Any:
     """Return JSON for a tree, and append its tensors to the arrays."""
     if isinstance(value, torch.Tensor):
         strides = value.stride()
@@ -149,7 +150,7 @@ def _flatten(value, arrays: list[np.ndarray]):
     return value
 
 
-def _restore(value, arrays: list[np.ndarray]):
+def _restore(value: Any, arrays: list[np.ndarray]) -> Any:
     """Undo `_flatten`."""
     if not isinstance(value, dict):
         return value

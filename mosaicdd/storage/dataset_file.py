@@ -70,7 +70,7 @@ class Dataset:
     parameters: np.ndarray = None  # type: ignore[assignment]
     window_parameters: np.ndarray = None  # type: ignore[assignment]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         m = self.subdomain.cells
         for name, count in (
             ("parameters", len(self.boundary)),
@@ -89,10 +89,10 @@ class Dataset:
             ("window", self.window_boundary, self.window_solution),
         )
         for kind, boundary, solution in pairs:
-            needed = (len(boundary), 4 * m), (len(boundary), m + 1, m + 1)
-            if (boundary.shape, solution.shape) != needed:
+            shapes = (len(boundary), 4 * m), (len(boundary), m + 1, m + 1)
+            if (boundary.shape, solution.shape) != shapes:
                 raise ValueError(
-                    f"{kind} boundaries and solutions of {m} cells must have the shapes {needed}, "
+                    f"{kind} boundaries and solutions of {m} cells must have the shapes {shapes}, "
                     f"got {boundary.shape} and {solution.shape}"
                 )
             if not (np.isfinite(boundary).all() and np.isfinite(solution).all()):

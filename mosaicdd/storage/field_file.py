@@ -55,7 +55,7 @@ class FieldFile:
         """Number of axes."""
         return len(self.shape)
 
-    def __getitem__(self, place) -> np.ndarray:
+    def __getitem__(self, place: Any) -> np.ndarray:
         """Read a part.
 
         Raises
@@ -70,7 +70,7 @@ class FieldFile:
     def __repr__(self) -> str:
         return f"FieldFile({self.name!r}, shape={self.shape})"
 
-    def _read(self, place) -> Any:
+    def _read(self, place: Any) -> Any:
         """Read a part; if that is None, return the shape and the type."""
         if self._dataset is None:
             try:

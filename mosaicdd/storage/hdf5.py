@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -109,7 +110,7 @@ def read_attributes(file: h5py.File) -> dict:
     return {name: _decoded(value) for name, value in file.attrs.items()}
 
 
-def _decoded(value):
+def _decoded(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("[", "{", "n"):
         try:
             return json.loads(value)

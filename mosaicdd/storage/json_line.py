@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 
 def json_line(report: dict) -> str:
@@ -9,7 +10,7 @@ def json_line(report: dict) -> str:
     return json.dumps(_plain(report), allow_nan=False)
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -66,7 +66,7 @@ class ModelCard:
     dataset_hash: str = ""
     versions: dict = field(default_factory=library_versions)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, kind in (
             ("pde", str),
             ("cells", int),

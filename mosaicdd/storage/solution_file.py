@@ -14,6 +14,7 @@ are of all problems together, and ParaView sees a stack of planes.
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -136,7 +137,7 @@ class StoredSolution:
         with self._open() as file:
             return _OneProblem(file, self.number).array(name) if name in file else None
 
-    def _open(self):
+    def _open(self) -> AbstractContextManager[h5py.File]:
         if version_of(self.path) != self.version:
             raise ValueError(f"{self.path} has changed since it was opened; open it again")
         return open_to_read(self.path, "solution", FORMAT_VERSION)

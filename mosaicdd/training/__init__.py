@@ -4,12 +4,14 @@
 use, because the command line reads the settings here where nothing slow may be imported.
 """
 
+from typing import Any
+
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 __all__ = ["ExecutionSettings", "GenerationSettings", "TrainingSettings", "generate", "train"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name == "generate":
         from mosaicdd.training.generation import generate
 

@@ -314,6 +314,6 @@ def _field_solver(system: DirichletSystem, method: str) -> Callable[[np.ndarray]
     return solve
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     """Return a setting as JSON gives it back."""
     return list(value) if isinstance(value, tuple) else value

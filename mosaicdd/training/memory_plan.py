@@ -6,6 +6,7 @@ small ones and continued in a straight line to the samples of a pass.
 
 import copy
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 
@@ -187,7 +188,7 @@ def _optimiser_bytes(network: torch.nn.Module, settings: TrainingSettings) -> in
     return sum(t.numel() * t.element_size() for t in _tensors(optimiser.state_dict()))
 
 
-def _tensors(tree) -> list[torch.Tensor]:
+def _tensors(tree: Any) -> list[torch.Tensor]:
     """Return all tensors of a tree of dictionaries and lists."""
     if isinstance(tree, torch.Tensor):
         return [tree]

@@ -3,6 +3,8 @@
 Shape letters: ``B`` subdomains of this pass, ``P`` perimeter nodes, ``Q`` points.
 """
 
+from typing import Any
+
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
@@ -142,12 +144,18 @@ class _Complete(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, loss, tell, signals, *weights):
+    def forward(
+        ctx: Any,
+        loss: torch.Tensor,
+        tell: torch.Tensor,
+        signals: torch.Tensor,
+        *weights: torch.Tensor,
+    ) -> torch.Tensor:
         ctx.save_for_backward(tell)
         ctx.count = len(weights)
         return loss.clone()
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (tell,) = ctx.saved_tensors
         return grad, None, grad * tell, *([None] * ctx.count)

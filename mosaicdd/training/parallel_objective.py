@@ -1,12 +1,13 @@
 """An objective on all ranks: its gradient reduced once per step, its weights whole or in shards."""
 
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import signature
 from typing import Any
 
 import torch
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -90,14 +91,14 @@ class ParallelObjective:
         return value.full_tensor() if isinstance(value, DTensor) else value
 
     @contextmanager
-    def whole_weights(self):
+    def whole_weights(self) -> Iterator[None]:
         """Let the network be used as it is: its weights are whole inside."""
-        if self.sharded:
+        if isinstance(self.objective, FSDPModule):
             self.objective.unshard()
         try:
             yield
         finally:
-            if self.sharded:
+            if isinstance(self.objective, FSDPModule):
                 self.objective.reshard()
 
     def weights_state(self) -> dict[str, torch.Tensor]:
@@ -141,7 +142,7 @@ class ParallelObjective:
         return nullcontext() if self.ranks.size == 1 else self._module.no_sync()
 
     @contextmanager
-    def _keep_whole_gradients(self):
+    def _keep_whole_gradients(self) -> Iterator[None]:
         self._module.set_requires_gradient_sync(False)
         try:
             yield
@@ -149,7 +150,7 @@ class ParallelObjective:
             self._module.set_requires_gradient_sync(True)
 
 
-def _mesh(ranks: RankGroup, execution: ExecutionSettings):
+def _mesh(ranks: RankGroup, execution: ExecutionSettings) -> DeviceMesh:
     """Return the mesh of ranks: shards, or replicas of shards."""
     kind = ranks.device.type
     if execution.sharding == "fsdp":
@@ -158,7 +159,7 @@ def _mesh(ranks: RankGroup, execution: ExecutionSettings):
     return init_device_mesh(kind, shape, mesh_dim_names=("replicas", "shards"))
 
 
-def _replace_tensors(tree, function):
+def _replace_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Return a tree of dictionaries and lists with a function applied to its tensors."""
     if isinstance(tree, dict):
         return {key: _replace_tensors(value, function) for key, value in tree.items()}

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -17,7 +18,10 @@ import torch.distributed as dist
 from mosaicdd.parallel.launcher import under_torchrun
 from mosaicdd.parallel.machine import device_of_rank, gpu
 from mosaicdd.parallel.partition import share
-from mosaicdd.parallel.ranks import Ranks, agreed
+from mosaicdd.parallel.ranks import Ranks, Result, agreed
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
@@ -55,11 +59,11 @@ class RankGroup:
         dist.all_reduce(total)
         return total.tolist()
 
-    def agreed(self, function: Callable):
+    def agreed(self, function: Callable[[], Result]) -> Result:
         """Call a function on every rank; if it raises on one, its error is raised on all."""
         return agreed(function, self._allgather)
 
-    def _allgather(self, value) -> list:
+    def _allgather(self, value: object) -> list:
         values = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value)
@@ -67,7 +71,9 @@ class RankGroup:
 
 
 @contextmanager
-def rank_group(comm=None, device: str = "cpu") -> Iterator[RankGroup]:
+def rank_group(
+    comm: "MPI.Intracomm | Ranks | None" = None, device: str = "cpu"
+) -> Iterator[RankGroup]:
     """Open the process group, and close it when the work inside has ended well.
 
     Parameters

@@ -53,7 +53,7 @@ class GenerationSettings:
     )
     fields: tuple[tuple[str, float], ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(sorted(dict(self.fields).items())))
         check_settings(self)
         if not 0 < self.validation < 1:
@@ -125,7 +125,7 @@ class TrainingSettings:
     validations: int = setting(40, "How often the validation errors are computed.", least=1)
     seed: int = setting(0, "Seed of weights and sample order.", least=0)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         given = (("pde_weight", 0.0, 1.0), ("residual", "continuous", "multilevel"))
         for name, labelled, unlabelled in given:
             if getattr(self, name) is None:
@@ -187,7 +187,7 @@ class ExecutionSettings:
     )
     replicas: int = setting(1, "Number of groups for hybrid sharding.", least=1)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_settings(self)
         if not self.bucket_cap_mb > 0:
             raise ValueError(f"bucket_cap_mb must be positive, got {self.bucket_cap_mb}")

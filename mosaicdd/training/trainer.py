@@ -291,7 +291,7 @@ class Trainer:
         degree, device = self.settings.lifting_degree, self.ranks.device
         return lift_samples(operators, subdomain, degree, boundary, solution, self._dtype, device)
 
-    def _tensor(self, values) -> torch.Tensor:
+    def _tensor(self, values: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(values, dtype=self._dtype, device=self.ranks.device)
 
     def _samples_per_pass(self, objective: Objective) -> int:

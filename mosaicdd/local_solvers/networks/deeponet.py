@@ -38,7 +38,7 @@ class DeepONetSettings:
     features: int = 64
     sigma: float = 5.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
             raise ValueError(
                 "a deeponet needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "

@@ -89,7 +89,7 @@ class FamilySettings:
     hidden: int = 128
     depth: int = 3
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if min(self.modes, self.width, self.hidden, self.depth) < 1:
             raise ValueError(
                 "a family network needs modes, width, hidden and depth of at least 1, got "

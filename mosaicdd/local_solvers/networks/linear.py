@@ -45,7 +45,7 @@ class LinearSettings:
     sigma: float = 8.0
     symmetric: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
             raise ValueError(
                 "a linear network needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "

@@ -48,7 +48,7 @@ class MLPSettings:
     sigma: float = 5.0
     symmetric: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
             raise ValueError(
                 "an mlp needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "
@@ -94,7 +94,7 @@ class MLP(Network):
     linear = False
     recompute = False
 
-    def __init__(self, perimeter: int, settings):
+    def __init__(self, perimeter: int, settings: Any):
         super().__init__()
         self.settings = settings
         self.perimeter = perimeter
@@ -150,7 +150,9 @@ class MLP(Network):
         jet = perceptron_jet(self.perceptron, entering, a, second_only, self.recompute)
         return jet.map(lambda part: part.squeeze(-1))
 
-    def _fold(self, points: torch.Tensor):
+    def _fold(
+        self, points: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, list[tuple[bool, torch.Tensor]], torch.Tensor]:
         """Return folded points, their directions, and the boundary layer with its index."""
         index = torch.zeros(points.shape[:-1], dtype=torch.long, device=points.device)
         flat = points.reshape(-1, 2)

@@ -39,7 +39,7 @@ class SDNetSettings:
     sigma: float = 5.0
     symmetric: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         counts = (self.channels, self.convolutions, self.width, self.depth)
         if min(counts) < 1 or self.features < 0 or not self.sigma > 0:
             raise ValueError(

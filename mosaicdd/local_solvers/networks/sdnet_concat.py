@@ -22,7 +22,7 @@ class SDNetConcatSettings(SDNetSettings):
 
     symmetric: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.symmetric:
             raise ValueError(

@@ -1,6 +1,7 @@
 """Second-order Taylor propagation: values and derivatives carried through each layer together.
 
 For ``A = sum_k a_k d^2/dx_k^2`` the value ``u``, the gradient and ``A u`` of a layer's output follow
+from typing import Any
 from those of its input: a linear layer maps each of them alike, and an activation ``f`` gives
 
     f(u),    f'(u) d_k u,    f''(u) sum_k a_k (d_k u)^2 + f'(u) A u.
@@ -14,6 +15,7 @@ Shape letters: ``K = 2`` axes (y, x), ``Q`` points, ``D`` width; ``...`` are lea
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -148,7 +150,13 @@ def _gelu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return torch.nn.functional.gelu(x), slope, density
 
 
-def _forward(x, first, second, a: Coefficients, second_only: bool):
+def _forward(
+    x: torch.Tensor,
+    first: torch.Tensor,
+    second: torch.Tensor,
+    a: Coefficients,
+    second_only: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the streams ``(2 + K, ..., D)`` (or ``A u`` alone), ``f'`` and the density."""
     value, slope, density = _gelu(x)
     bend = density * (2.0 - x * x)
@@ -162,7 +170,16 @@ def _forward(x, first, second, a: Coefficients, second_only: bool):
     return streams, slope, density
 
 
-def _backward(grad, x, first, second, slope, density, a: Coefficients, second_only: bool):
+def _backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    first: torch.Tensor,
+    second: torch.Tensor,
+    slope: torch.Tensor,
+    density: torch.Tensor,
+    a: Coefficients,
+    second_only: bool,
+) -> torch.Tensor:
     """Return the gradients of the value, of the first derivatives and of ``A u``, stacked."""
     outer = grad if second_only else grad[3]
     square = x * x
@@ -188,7 +205,14 @@ class _LinearGelu(torch.autograd.Function):
     """A linear layer, whose bias moves the value only, and GELU of streams ``(4, ..., D)``."""
 
     @staticmethod
-    def forward(ctx, streams, weight, bias, a, second_only):
+    def forward(
+        ctx: Any,
+        streams: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        a: Coefficients,
+        second_only: bool,
+    ) -> torch.Tensor:
         entering = (streams.flatten(0, -2) @ weight.T).view(*streams.shape[:-1], -1)
         x = entering[0].add_(bias)
         out, slope, density = _forward(x, entering[1:3], entering[3], a, second_only)
@@ -198,7 +222,7 @@ class _LinearGelu(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         streams, weight, entering, slope, density = ctx.saved_tensors
         gradient = _backward(
             grad, entering[0], entering[1:3], entering[3], slope, density, ctx.a, ctx.second_only
@@ -213,7 +237,14 @@ class _EnteringGelu(torch.autograd.Function):
     """GELU of a jet whose derivatives may lack axes of its value: those are the points' alone."""
 
     @staticmethod
-    def forward(ctx, value, first, second, a, second_only):
+    def forward(
+        ctx: Any,
+        value: torch.Tensor,
+        first: torch.Tensor,
+        second: torch.Tensor,
+        a: Coefficients,
+        second_only: bool,
+    ) -> torch.Tensor:
         out, slope, density = _forward(value, first, second, a, second_only)
         ctx.save_for_backward(value, first, second, slope, density)
         ctx.a, ctx.second_only = a, second_only
@@ -221,7 +252,7 @@ class _EnteringGelu(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         value, first, second, slope, density = ctx.saved_tensors
         gradient = _backward(grad, value, first, second, slope, density, ctx.a, ctx.second_only)
         return (

@@ -55,7 +55,7 @@ class Layout:
     mesh: tuple[int, ...]
     placements: tuple[Placement, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("shape", "mesh", "placements"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if len(self.mesh) != len(self.placements) or min(self.mesh, default=0) < 1:
@@ -73,7 +73,7 @@ class Layout:
                 )
         _ = self.shares  # a placement that does not fit is refused here
 
-    def __str__(self):
+    def __str__(self) -> str:
         shape, mesh = ("x".join(map(str, sizes)) for sizes in (self.shape, self.mesh))
         return f"{shape} over {mesh} ranks: {', '.join(map(str, self.placements))}"
 
@@ -144,7 +144,7 @@ class Window:
     start: int
     stop: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.start <= self.stop <= self.layout.shape[0]:
             raise ValueError(
                 f"rows {self.start}..{self.stop} of an array of {self.layout.shape[0]} rows"

@@ -110,7 +110,7 @@ class Shard:
 
     merge: ClassVar[Merge] = Merge.OWNER
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", _checked(self.sizes))
 
     def split(self, length: int, parts: int) -> list[list[Segment]]:
@@ -139,7 +139,7 @@ class Halo:
 
     merge: ClassVar[Merge] = Merge.OWNER
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.width < 0:
             raise ValueError(f"the width of a halo must be >= 0 items, got {self.width}")
         object.__setattr__(self, "sizes", _checked(self.sizes))

@@ -12,6 +12,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mosaicdd.parallel.layouts.axis_share import overlaps
 from mosaicdd.parallel.layouts.layout import Layout, Slices, Window
@@ -59,7 +60,9 @@ class Redistribution:
         If the layouts do not fit each other or the number of ranks.
     """
 
-    def __init__(self, source: Layout | Window, target: Layout | Window, ranks: Ranks, dtype):
+    def __init__(
+        self, source: Layout | Window, target: Layout | Window, ranks: Ranks, dtype: DTypeLike
+    ):
         if source.shape != target.shape:
             raise ValueError(f"the source has shape {source.shape}, the target {target.shape}")
         for layout in (source, target):
@@ -209,7 +212,7 @@ def _values(pieces: list[_Piece]) -> int:
     return pieces[-1].message.stop if pieces else 0
 
 
-def _require(array: np.ndarray, shape: tuple[int, ...], dtype, name: str) -> None:
+def _require(array: np.ndarray, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> None:
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(
             f"the {name} layout needs an array of shape {shape} and type {dtype} on this rank, got "

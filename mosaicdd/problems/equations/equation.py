@@ -59,7 +59,7 @@ class Equation:
     source: bool = True
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not callable(self.operator):
             raise TypeError(f"equation {self.name}: operator must be a function of its parameters")
         if "f" in self.parameters:
