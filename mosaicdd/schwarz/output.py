@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
+from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -93,12 +94,17 @@ class SolutionOutput:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *failure: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with self._writing:
-            if failure[0] is None:
+            if kind is None:
                 self._ranks.agree(self._open.close)  # the file is there when all go on
             else:
-                self._open.__exit__(*failure)
+                self._open.__exit__(kind, failure, trace)
 
     @property
     def _writer(self) -> SolutionWriter:

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,9 +19,6 @@ from mosaicdd.parallel.launcher import under_torchrun
 from mosaicdd.parallel.machine import device_of_rank, gpu
 from mosaicdd.parallel.partition import share
 from mosaicdd.parallel.ranks import Ranks, Result, agreed
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
@@ -71,9 +68,7 @@ class RankGroup:
 
 
 @contextmanager
-def rank_group(
-    comm: "MPI.Intracomm | Ranks | None" = None, device: str = "cpu"
-) -> Iterator[RankGroup]:
+def rank_group(comm: Any = None, device: str = "cpu") -> Iterator[RankGroup]:
     """Open the process group, and close it when the work inside has ended well.
 
     Parameters
