@@ -10,7 +10,7 @@ from mosaicdd.problems.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_directly
 from mosaicdd.schwarz import condensed_system
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 
 CELLS = (128, 192)
@@ -166,3 +166,22 @@ def test_too_few_iterations_are_said_to_be():
 def test_two_lattice_cells_are_enough():
     problem = random_problem("noise", cells=(32, 32))
     assert distance(solve(problem, settings=TIGHT).field, solve_directly(problem)) < 1e-7
+
+
+def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path):
+    problem, output = random_problem("noise"), tmp_path / "out.h5"
+    with Solver(problem, settings=TIGHT, output=Output(output)) as solver:
+        seen = []
+
+        def progress(fraction, note):
+            seen.append(note)
+            if len(seen) == 5:
+                solver.interrupt()
+
+        part = solver(progress=progress)
+    assert part.status == "interrupted"
+    assert part.checkpoint.exists()
+    rest = solve(problem, settings=TIGHT, output=Output(output, resume=True))
+    assert rest.status == "converged_rtol"
+    assert len(rest.results[0].history.residual) == rest.iterations > part.iterations
+    assert distance(rest.field, solve_directly(problem)) < 1e-7
