@@ -33,7 +33,7 @@ from mosaicdd.problems.medium import Conductances
 from mosaicdd.tensors import Tensors
 
 _SMALLEST = 3  # cells along a side that are not halved any more
-_STRIP = {"cpu": 128, "cuda": 8192}  # elements that are eliminated at once, or one row
+_STRIP = {"cpu": 64, "cuda": 8192}  # elements eliminated at once, or one row: few, for the cache
 
 
 class CondensedElements:

@@ -24,7 +24,7 @@ from mosaicdd.lattice.elements import (
 )
 from mosaicdd.local_solvers.condensed import CondensedElements
 
-_STARS = 512  # that are inverted at once
+_STARS = {"cpu": 64, "cuda": 4096}  # that are inverted at once, or one row: few, for the cache
 
 
 class InterfaceOperator:
@@ -82,7 +82,7 @@ class Stars:
         self._inverses = schur.new_empty(len(self._places), count, count)
         rows, columns = block.subdomains
         first = [a - low for a, low in zip(block.start, block.first, strict=True)]
-        step = max(1, _STARS // columns)
+        step = max(1, _STARS[device.type] // columns)
         for start in range(0, rows, step):
             stop = min(start + step, rows)
             stars = schur.new_zeros((stop - start) * columns, count, count)
