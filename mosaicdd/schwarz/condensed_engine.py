@@ -74,11 +74,11 @@ class CondensedEngine:
         self.clock = clock or Stopwatch()
         self.filling = local_solver
         self._ranks = ranks
-        self._kind = settings.tensors
+        self._tensors = settings.tensors
         self._exchange = interface_exchange(ranks, self.block, settings, problems)
         if self.block not in local_solver.planned:
             system = CondensedSystem(
-                ranks, self.block, local_solver.operator, self.clock, **self._kind
+                ranks, self.block, local_solver.operator, self.clock, **self._tensors
             )
             local_solver.planned[self.block] = system
         self._system: CondensedSystem = local_solver.planned[self.block]
@@ -89,7 +89,7 @@ class CondensedEngine:
 
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
-        v = Interface(self.block, problems=self.problems, **self._kind)
+        v = Interface(self.block, problems=self.problems, **self._tensors)
         self.movement.scatter(lines, v)
         return v
 
@@ -120,7 +120,7 @@ class CondensedEngine:
         clock = [time.perf_counter()]
         v = start
         if v is None:
-            v = Interface(self.block, problems=self.problems, **self._kind)
+            v = Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
         source = self._source()
         x = v.flat.view(self.problems, -1)
@@ -185,7 +185,7 @@ class CondensedEngine:
         if self.filling.source.problem.source is None:
             return None
         with self.clock.part("sample"):
-            f = self._ranks.agree(lambda: self.filling.source.on(self.block, **self._kind))
+            f = self._ranks.agree(lambda: self.filling.source.on(self.block, **self._tensors))
             f = f * self.block.lattice.grid.spacing**2
         return f.expand(self.problems, -1, -1)
 
@@ -244,7 +244,7 @@ class CondensedEngine:
     def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
         """Return this rank's part of the field."""
         shape = [part.stop - part.start for part in self.place]
-        fields = torch.empty(self.problems, *shape, **self._kind)
+        fields = torch.empty(self.problems, *shape, **self._tensors)
         first = self.place[0].start
         for strip in strips:
             rows = strip.place[0]

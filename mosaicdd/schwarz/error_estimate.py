@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
-from mosaicdd.lattice.block import Block, Slices
+from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.tiles import Tiles, owned_tiles

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.lattice.axes import pair
-from mosaicdd.lattice.block import Block, Slices
+from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.tiles import Tiles, region_tiles
 from mosaicdd.lattice.transfer import Transfer

@@ -25,7 +25,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block, Slices, frame
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.block import Block, frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.parallel.ranks import Ranks

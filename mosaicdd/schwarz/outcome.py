@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.schwarz.certify import Certificate

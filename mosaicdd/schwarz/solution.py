@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import on_grid

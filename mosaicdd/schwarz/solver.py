@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.points import on_grid
 from mosaicdd.local_solvers.bound import LocalSolver

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import torch
 
-from mosaicdd.lattice.block import Block, Slices
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import interface_received, interface_sent
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches

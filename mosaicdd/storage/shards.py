@@ -15,7 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.block import Slices
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.storage.atomic import digest_of_seal, require_unbroken_seal, require_writable
 from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, open_to_read
 
