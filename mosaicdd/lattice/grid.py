@@ -21,8 +21,8 @@ class Grid:
     def __post_init__(self) -> None:
         if min(self.shape) < 1:
             raise ValueError(f"a grid needs at least 1 cell per axis, got {self.shape}")
-        if not self.spacing > 0:
-            raise ValueError(f"the grid spacing must be positive, got {self.spacing}")
+        if not 1e-100 < self.spacing < 1e100:  # its square is a number, too
+            raise ValueError(f"the grid spacing must be positive and finite, got {self.spacing}")
 
     @property
     def nodes(self) -> tuple[int, int]:

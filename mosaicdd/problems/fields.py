@@ -1,5 +1,6 @@
 """Values over the domain in whatever form the user has them, sampled at the nodes of a part of it."""
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,28 @@ from mosaicdd.problems.expressions import Expression
 
 Part = tuple[slice, slice]
 """Nodes of the grid: a slice with bounds per axis, (y, x)."""
+
+
+def real_array(values: Any, what: str) -> np.ndarray:
+    """Return numbers, an array or a tensor as an array of float64 that torch takes as it is.
+
+    Raises
+    ------
+    ValueError
+        If they are complex.
+    TypeError
+        If they are no numbers.
+    """
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if np.iscomplexobj(array):
+        raise ValueError(f"{what} must be real, got complex values")
+    try:
+        array = np.asarray(array, float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must be numbers, got {type(values).__name__}") from None
+    return np.require(array, requirements=("C", "W"))  # torch takes no negative strides
 
 
 def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: str) -> np.ndarray:
@@ -27,19 +50,26 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
     if isinstance(values, Expression):
         return values(y=y, x=x)
     if callable(values):
-        given = np.asarray(values(*np.broadcast_arrays(x, y)), float)
+        given = real_array(values(*np.broadcast_arrays(x, y)), what)
         if given.shape not in ((), shape):
             raise ValueError(
                 f"the function for {what} must give an array of the shape of its coordinates, "
                 f"{shape}, got {given.shape}"
             )
         return np.broadcast_to(given, shape).copy()
-    if np.ndim(values) == 0 and np.isreal(values):
-        return np.full(shape, float(values))
+    if np.ndim(values) == 0 and is_number(values):
+        return np.full(shape, float(real_array(values, what)))
     raise TypeError(
         f"{what} must be a number, a function of (x, y), an expression or an array, got "
         f"{type(values).__name__}"
     )
+
+
+def is_number(values: Any) -> bool:
+    """Say whether values are one number, of Python, numpy or torch; complex ones are none."""
+    if hasattr(values, "detach") or isinstance(values, np.ndarray):
+        return tuple(values.shape) == () and "complex" not in str(values.dtype)
+    return isinstance(values, numbers.Real)
 
 
 def require_finite(
@@ -80,11 +110,26 @@ class Field:
         of an expression in ``x`` and ``y``; or node values ``(ny + 1, nx + 1)``, of several problems
         ``(n, ny + 1, nx + 1)``: an array, a tensor, or anything with a shape that gives an array when
         it is sliced, as a file that need not be read whole.
+
+    Raises
+    ------
+    ValueError
+        If they are complex.
+    TypeError
+        If they are none of these.
     """
 
     def __init__(self, name: str, values: Any):
+        what = f"the field {name}"
         if isinstance(values, (list, tuple)):
-            values = np.asarray(values, float)
+            values = real_array(values, what)
+        elif is_number(values):
+            values = float(real_array(values, what))
+        elif not (callable(values) or isinstance(values, str) or getattr(values, "shape", ())):
+            raise TypeError(
+                f"{what} must be a real number, a function of (x, y), an expression or an array, got "
+                f"{type(values).__name__}"
+            )
         self.name = name
         self.values = values
         self._shape = tuple(getattr(values, "shape", ()))
@@ -92,10 +137,7 @@ class Field:
     @property
     def number(self) -> float | None:
         """The number, if it is one."""
-        values = self.values
-        if self._shape or callable(values) or isinstance(values, str) or not np.isreal(values):
-            return None
-        return float(values)
+        return self.values if isinstance(self.values, float) else None
 
     def __str__(self) -> str:
         """Say in a few words what it is."""
@@ -151,9 +193,8 @@ class Field:
         ValueError
             If one is not finite.
         """
-        given = self.values[part[0], part[1]]
-        values = np.asarray(given.cpu() if hasattr(given, "cpu") else given, float)
-        return require_finite(values, f"the field {self.name}")
+        what = f"the field {self.name}"
+        return require_finite(real_array(self.values[part[0], part[1]], what), what)
 
     def sample(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
@@ -166,8 +207,7 @@ class Field:
         what = f"the field {self.name}"
         if self._shape:
             self.require_shape(grid)
-            given = self.values[..., part[0], part[1]]
-            values = np.asarray(given.cpu() if hasattr(given, "cpu") else given, float)
+            values = real_array(self.values[..., part[0], part[1]], what)
         else:
             y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
             values = evaluate(self.values, y[:, None], x, what)

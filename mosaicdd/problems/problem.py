@@ -14,7 +14,7 @@ from mosaicdd.problems.conditions import SIDES, Condition, Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import Equation, find_equation, use_equation
-from mosaicdd.problems.fields import Field, Part, Some, evaluate, require_finite
+from mosaicdd.problems.fields import Field, Part, Some, evaluate, real_array, require_finite
 from mosaicdd.problems.medium import Medium
 
 _SAMPLES = 2**20  # values of a source that are checked at a time
@@ -164,7 +164,9 @@ class Problem:
             counts["the boundary"] = self.sides.problems
         elif not isinstance(self.sides, Sequence):
             for name, condition in self._conditions.items():
-                shape = tuple(getattr(condition.values, "shape", ()))
+                values = condition.values
+                shape = np.shape(values) if isinstance(values, (list, tuple)) else ()
+                shape = tuple(getattr(values, "shape", shape))
                 counts[f"the side {name}"] = shape[0] if len(shape) == 2 else 1
         else:
             counts["the boundary"] = len(self.sides)
@@ -280,8 +282,7 @@ class Problem:
         axis = 1 if name in ("bottom", "top") else 0
         nodes = grid.nodes[axis]
         if getattr(values, "shape", ()) or isinstance(values, (list, tuple)):
-            given = values.detach().cpu() if hasattr(values, "detach") else values
-            edge = np.atleast_2d(np.asarray(given, float))
+            edge = np.atleast_2d(real_array(values, what))
             if edge.ndim > 2 or edge.shape[1] != nodes:
                 raise ValueError(
                     f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"

@@ -91,7 +91,9 @@ class Engine:
         self.clock = clock or Stopwatch()
         self._ranks = ranks
         self._tensors = settings.tensors
-        self._scheme = scheme_of(local_solver.operator, local_solver.subdomain)
+        self._scheme = scheme_of(
+            local_solver.operator, local_solver.subdomain, settings.coarse_points
+        )
         self.acceleration = settings.accelerate or self._default_acceleration(local_solver)
         self._outside_range = local_solver.outside_range(**self._tensors)
         self.method = self._plan(local_solver, settings)
@@ -120,7 +122,7 @@ class Engine:
         return self._filling.local_solver
 
     def _plan(self, local_solver: BoundSolver, settings: SolveSettings) -> Method:
-        points = settings.coarse_points or self._scheme.points
+        points = self._scheme.points
         shared = (settings, points, self.problems, self.clock)
         return Method(self._ranks, self.block, local_solver, *shared)
 

@@ -28,10 +28,9 @@ _LATTICE = 8  # lattice cells along a side of the small lattice
 _STEPS = 12
 _CYCLE = 3  # relaxed steps after a plain one
 _SLOW = 0.18  # contraction per iteration above which the cycle is not worth it (Laplace: 0.14)
-_FLOW = (
-    4.0  # Peclet number of a subdomain above which eigenvalues say little: errors are carried on
-)
-_LARGEST = 0.95  # eigenvalue that is reckoned with
+_FLOW = 4.0  # Peclet number of a subdomain above which eigenvalues say little
+_LARGEST = 0.998  # eigenvalue that is reckoned with
+_SLOW_LATTICE, _SLOW_STEPS = 24, 30  # where it takes longer walks to see the slowest errors
 _FINER = 2  # coarse nodes per lattice cell where one is too few
 _SAFETY = 1.5  # of an error estimate: on larger lattices eigenvalues are a little larger
 
@@ -63,24 +62,34 @@ class Scheme:
     safety: float
 
 
-def scheme_of(operator: EllipticOperator, subdomain: Subdomain) -> Scheme:
-    """Return the scheme for an operator on subdomains of this kind; measured once per process."""
-    if operator.symmetric and operator.scale_free:
+def scheme_of(
+    operator: EllipticOperator, subdomain: Subdomain, points: int | None = None
+) -> Scheme:
+    """Return the scheme for an operator on subdomains of this kind; measured once per process.
+
+    Parameters
+    ----------
+    points
+        Coarse nodes per lattice cell along a line; by default as many as the spectrum asks for.
+    """
+    if operator.symmetric and operator.scale_free and points in (None, 1):
         return Scheme(1, "chebyshev", _cycle(*_LAPLACE), _LAPLACE_SAFETY)
-    return _measured(operator, subdomain)
+    return _measured(operator, subdomain, points)
 
 
 @lru_cache(maxsize=64)
-def _measured(operator: EllipticOperator, subdomain: Subdomain) -> Scheme:
-    eigenvalues = measure_spectrum(operator, subdomain, 1)
-    factors = _cycle(eigenvalues.real.min(), eigenvalues.real.max())
+def _measured(operator: EllipticOperator, subdomain: Subdomain, points: int | None) -> Scheme:
+    eigenvalues = measure_spectrum(operator, subdomain, points or 1)
+    factors = _cycle(eigenvalues.real.min(), min(eigenvalues.real.max(), _LARGEST))
     damped = np.prod([1 - omega * (1 - eigenvalues) for omega in factors], axis=0)
     peclet = np.hypot(operator.by, operator.bx) * subdomain.size / min(operator.ayy, operator.axx)
     if np.abs(damped).max() ** (1 / len(factors)) <= _SLOW and peclet <= _FLOW:
-        return Scheme(1, "chebyshev", factors, _safety(eigenvalues))
-    eigenvalues = measure_spectrum(operator, subdomain, _FINER)
+        return Scheme(points or 1, "chebyshev", factors, _safety(eigenvalues))
+    points = points or _FINER
+    longer = {"cells": _SLOW_LATTICE, "steps": _SLOW_STEPS}
+    eigenvalues = measure_spectrum(operator, subdomain, points, **longer)
     factors = _cycle(eigenvalues.real.min(), min(eigenvalues.real.max(), _LARGEST))
-    return Scheme(_FINER, "gmres", factors, _safety(eigenvalues))
+    return Scheme(points, "gmres", factors, _safety(eigenvalues))
 
 
 def _cycle(low: float, high: float) -> tuple[float, ...]:

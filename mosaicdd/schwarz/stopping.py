@@ -22,6 +22,9 @@ from mosaicdd.schwarz.sizes import CALLS, SUMS, count_of_sums
 
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
 _CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
+_VANISHED = (
+    1e-9  # of the largest size so far: values that are left of a start, where the truth is 0
+)
 _BLOW_UP = 1e6  # growth of the update over the smallest so far that counts as divergence
 
 
@@ -98,6 +101,7 @@ class Monitor:
         self.histories = [History() for _ in range(v.problems)]
         self.statuses: list[str | None] = [None] * v.problems
         self.sizes = np.zeros(v.problems)
+        self.largest = np.zeros(v.problems)
 
     @property
     def history(self) -> History:
@@ -200,8 +204,9 @@ class Monitor:
         maes = means[3].tolist() if self._reference is not None else [math.nan] * len(updates)
         running = [i for i, status in enumerate(self.statuses) if status is None]
         for i in running:
-            self.sizes[i] = sizes[i]
-            status = self.rule.reached(updates[i], sizes[i], maes[i])
+            self.largest[i] = max(self.largest[i], sizes[i], updates[i])
+            self.sizes[i] = max(sizes[i], _VANISHED * self.largest[i])
+            status = self.rule.reached(updates[i], self.sizes[i], maes[i])
             self._enter(i, updates[i], residuals[i], maes[i], status)
         slowest = max(running, key=lambda i: self.histories[i].update[-1])
         self._report(slowest)

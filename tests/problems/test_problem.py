@@ -156,5 +156,78 @@ def test_a_source_that_is_not_finite_is_refused_with_its_place():
 def test_a_domain_that_is_none_is_refused(domain, message):
     with pytest.raises(ValueError, match=message):
         Domain(domain)
-    with pytest.raises(ValueError, match="spacing must be positive"):
+    with pytest.raises(ValueError, match="spacing must be positive and finite"):
         Domain((4, 4), spacing=0.0)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        3,
+        3.0,
+        np.float32(3),
+        np.array(3.0),
+        torch.tensor(3.0),
+        torch.tensor(3.0, requires_grad=True),
+    ],
+)
+def test_numbers_of_any_library_are_numbers(one):
+    problem = Problem(GRID.shape, "screened-poisson", {"c": one, "f": one}, Dirichlet(one))
+    assert problem.operator.c == 3.0
+    assert problem.source.number == 3.0
+    assert problem.boundaries(GRID)[0].top[5] == 3.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f[::-1].copy()[::-1],
+        lambda f: np.asfortranarray(f),
+        lambda f: torch.tensor(f, requires_grad=True),
+        lambda f: f.tolist(),
+    ],
+)
+def test_arrays_of_any_order_and_kind_are_sampled_alike(change):
+    f = np.random.default_rng(0).standard_normal(GRID.nodes)
+    part = slice(1, 9), slice(3, 30)
+    sampled = Problem(GRID.shape, "poisson", {"f": change(f)}).source_at(GRID, part)
+    np.testing.assert_array_equal(sampled[0], f[part])
+    assert torch.from_numpy(sampled).shape == (1, 8, 27)
+
+
+def test_read_only_arrays_are_taken_without_a_warning(recwarn):
+    f = np.ones(GRID.nodes)
+    f.flags.writeable = False
+    torch.from_numpy(Problem(GRID.shape, "poisson", {"f": f}).source_at(GRID, (slice(3), slice(3))))
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("values", [1j, np.full((33, 49), 1j), torch.full((33, 49), 1j)])
+def test_complex_values_are_refused(values):
+    with pytest.raises((ValueError, TypeError), match=r"the field f must be .*real"):
+        Problem(GRID.shape, "poisson", {"f": values}).source_at(GRID, (slice(0, 33), slice(0, 49)))
+    with pytest.raises((ValueError, TypeError), match="the side left must be"):
+        Problem(GRID.shape, "laplace", sides={"left": Dirichlet(1j)}).boundaries(GRID)
+
+
+def test_a_nested_list_on_a_side_makes_several_problems():
+    problem = Problem(GRID.shape, "laplace", sides={"left": Dirichlet([[1.0] * 33, [2.0] * 33])})
+    assert problem.problems == 2
+    assert [b.left[7] for b in problem.boundaries(GRID)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("cells", [(64, 64.5), (True, 32), ("64", "64"), 64, "64x64"])
+def test_cells_that_are_no_whole_numbers_are_refused(cells):
+    with pytest.raises((ValueError, TypeError), match="along two axes"):
+        Problem(cells, "laplace")
+
+
+@pytest.mark.parametrize("spacing", [np.inf, 1e200, 1e-200, np.nan, -1.0])
+def test_spacings_that_cannot_be_squared_are_refused(spacing):
+    with pytest.raises(ValueError, match="positive and finite"):
+        Domain((4, 4), spacing=spacing)
+
+
+def test_a_field_that_is_nothing_is_refused_by_its_name():
+    with pytest.raises(TypeError, match="the field f must be a real number"):
+        Problem(GRID.shape, "poisson", {"f": None})

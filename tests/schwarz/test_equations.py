@@ -137,3 +137,19 @@ def test_the_error_falls_with_the_square_of_the_spacing(name, make_solver):
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
     # Of h^2 with a next term of h^4; on the coarsest grid a strong flow has a cell Peclet number of 8.
     assert orders[-1] > (1.7 if name == "strong flow" else 1.9)
+
+
+@pytest.mark.parametrize(
+    ("cells", "axx", "points"),
+    [((64, 512), 2000.0, None), ((160, 224), 2000.0, None), ((160, 224), 90.0, 1)],
+)
+def test_the_error_estimate_covers_slow_iterations_too(cells, axx, points, make_solver):
+    data = Dirichlet(lambda x, y: np.sin(3 * x) + np.cos(7 * y) * x)
+    problem = Problem(cells, "anisotropic-diffusion", {"axx": axx}, data)
+    lattice, solver = bound(problem)
+    truth = solve_directly(problem, lattice.grid)
+    for rtol in (1e-3, 1e-7):
+        engine = make_solver(lattice, local_solver=solver, rtol=rtol, coarse_points=points)
+        solution = engine.solve(problem.boundaries(lattice.grid)[0])
+        error = np.sqrt(np.mean((solution.field.numpy() - truth) ** 2))
+        assert error <= solution.error_estimate.rms <= 10 * error

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.settings import StoppingRule
 
 ACCELERATE = ["none", "chebyshev", "gmres"]
@@ -136,3 +137,17 @@ def test_numbers_that_overflow_are_no_convergence(accelerate, lattice, make_solv
 def test_an_impossible_rule_is_refused_by_name(setting, value):
     with pytest.raises(ValueError, match=f"{setting} must be .* got"):
         StoppingRule(**{setting: value})
+
+
+@pytest.mark.parametrize("accelerate", ["chebyshev", "none", "gmres"])
+def test_a_start_far_from_a_solution_that_is_zero_ends(
+    accelerate, make_lattice, make_solver, problem
+):
+    lattice = make_lattice((6, 7))
+    boundary, _ = problem(lattice)
+    start = make_solver(lattice).solve(boundary).interface
+    nothing = Boundary.of_field(np.zeros(lattice.grid.nodes))
+    solution = make_solver(lattice, accelerate=accelerate, rtol=1e-7).solve(nothing, start=start)
+    assert solution.status == "converged_rtol"
+    # The update ends at 1e-7 of 1e-9 of the start's size.
+    assert np.abs(np.asarray(solution.field)).max() < 1e-14
