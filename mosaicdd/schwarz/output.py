@@ -226,11 +226,15 @@ class SolutionOutput:
                     self._writer.leave_empty(name, member)
 
     def _begin(self, **what: Any) -> None:
-        """Open the file on the root."""
-        if self._ranks.is_root and self._opened is None:
-            inputs = self._lattice.grid, self._boundaries, self._dtype
-            new = writing_solutions(self._path, *inputs, window=self._window, **what)
-            self._opened = self._open.enter_context(new)
+        """Open the file on the root, if it is not open; an error is raised on all ranks."""
+
+        def on_root() -> None:
+            if self._opened is None:
+                inputs = self._lattice.grid, self._boundaries, self._dtype
+                new = writing_solutions(self._path, *inputs, window=self._window, **what)
+                self._opened = self._open.enter_context(new)
+
+        self._ranks.on_root(on_root)
 
     def _collect(self, name: str, parts: Iterable[Part], dtype: str) -> None:
         def write(array: np.ndarray, place: tuple[slice, ...]) -> None:

@@ -32,6 +32,8 @@ from mosaicdd.schwarz.report import Result
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
 _LEFT_OUT = "the field was left out by fields='interface'; solve with fields='solution'"
@@ -328,14 +330,21 @@ class Solution(Presented):
         Raises
         ------
         OSError
-            If it cannot be written; a file that was there before stays.
+            If it cannot be written, on all ranks; a file that was there before stays.
         RuntimeError
             If the solver wrote the solution to a file already and kept nothing.
+        TypeError, ValueError
+            If several problems are to be written in shards or without their fields, or shards of a
+            field that was left out.
         """
         if self._path is not None:
             raise RuntimeError(f"the solution was written to {self._path} and is kept there only")
         kept, settings = self._kept, self._kept.settings
+        self._require_one_to_write(shards=shards)
         with Ranks.of(kept.ranks) as ranks:
+            ranks.on_root(lambda: require_writable(path))
+            if shards:
+                ranks.on_root(lambda: require_shard_folder(path))
             groups = Replicas(ranks, settings.replicas, settings.dims)
             group = groups.ranks.fitted(kept.lattice.subdomains)
             with SolutionOutput(
@@ -352,6 +361,17 @@ class Solution(Presented):
                 self._write(file, ranks, group)
                 file.source(kept.own if groups.index == 0 else (slice(0, 0), slice(0, 0)))
                 file.describe(self.report, self.results)
+
+    def _require_one_to_write(self, *, shards: bool) -> None:
+        """Check that nothing is asked for that a file holds of one problem only, or of a field."""
+        lines = self.report["fields"] == "interface"
+        if shards and lines:
+            raise TypeError(f"shards=True: {_LEFT_OUT}")
+        for name, is_given in {"shards=True": shards, "fields='interface'": lines}.items():
+            if is_given and self.problems > 1:
+                raise ValueError(
+                    f"{name} takes one problem, there are {self.problems}: solve them one by one"
+                )
 
     def _write(self, file: SolutionOutput, ranks: Ranks, group: Ranks) -> None:
         """Write fields, or the interface, and maps."""

@@ -90,3 +90,20 @@ def test_a_notebook_shows_a_solution():
     assert "<table>" in output["data"]["text/html"]
     assert "data:image/png;base64," in output["data"]["text/html"]
     assert output["data"]["text/plain"].startswith("<Solution of laplace on 64x64 cells")
+
+
+@pytest.mark.ranks(1, 2, 3)
+@pytest.mark.parametrize("shards", [False, True])
+def test_what_cannot_be_saved_is_the_same_error_on_all_ranks(shards, comm, common_path):
+    found = m.solve(m.Problem(CELLS, "laplace", sides=m.Dirichlet("x*y")), "exact", ranks=comm)
+    with pytest.raises(FileNotFoundError, match=r"the folder .*nowhere does not exist"):
+        found.save(common_path / "nowhere" / "out.h5", shards=shards)
+    found.save(common_path / "out.h5", shards=shards)
+    comm.Barrier()
+    np.testing.assert_array_equal(m.open(common_path / "out.h5").field, found.field)
+    comm.Barrier()
+
+
+def test_a_file_in_shards_is_of_one_problem_with_its_field(several, tmp_path):
+    with pytest.raises(ValueError, match="shards=True takes one problem, there are 3"):
+        several.save(tmp_path / "out.h5", shards=True)
