@@ -1,11 +1,14 @@
 """Equations by name and from files of the user's own; their operators."""
 
+import re
+
 import numpy as np
 import pytest
 
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import EQUATIONS, equation, find_equation
 from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+from mosaicdd.problems.equations.equation import Equation
 
 OWN = """
 from mosaicdd.problems.elliptic import EllipticOperator
@@ -63,6 +66,28 @@ def test_an_equation_from_a_file_is_known_by_its_name_from_then_on(tmp_path):
             "operator must give an EllipticOperator, got float",
         ),
         ("syntax error", "OWN", "cannot be imported"),
+        ("import sys; sys.exit(0)", "OWN", "cannot be imported: .*own.py calls exit"),
+        (OWN.replace('"{name}"', "3").format(), "OWN", "name must be a text, got 3"),
+        (
+            OWN.replace('"-lap u - k^2 u = f"', "None").format(name="x"),
+            "OWN",
+            "text must be a text, got None",
+        ),
+        (
+            OWN.replace('{{"k": 1.0}}', '["k"]').format(name="x"),
+            "OWN",
+            r"parameters must map names to numbers, got \['k'\]",
+        ),
+        (
+            OWN.replace('{{"k": 1.0}}', "{{\"k\": '3'}}").format(name="x"),
+            "OWN",
+            "the default of k must be a number, got '3'",
+        ),
+        (
+            OWN.replace("lambda k: EllipticOperator(c=-(k**2))", "lambda q: q").format(name="x"),
+            "OWN",
+            r"operator must take the parameters \(k\), it takes \(q\)",
+        ),
     ],
 )
 def test_an_own_equation_that_lacks_something_is_refused_in_one_sentence(
@@ -73,6 +98,21 @@ def test_an_own_equation_that_lacks_something_is_refused_in_one_sentence(
     with pytest.raises(ValueError, match=message) as refused:
         find_equation(f"{path}:{member}")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda rng: 3, "must give parameters by name, as in {'k': 1.0}, got 3"),
+        (lambda rng: {"z": 1.0}, "gave {'z': 1.0}: own has no field 'z'"),
+        (lambda rng: {"k": float("nan")}, "gave {'k': nan}: the coefficient c must be finite"),
+        (lambda rng: {}["k"], "ends in KeyError: 'k'"),
+    ],
+)
+def test_a_draw_that_gives_no_parameters_is_refused_in_one_sentence(draw, message):
+    own = Equation("own", "", lambda k: EllipticOperator(c=k), {"k": 1.0}, draw=draw)
+    with pytest.raises(ValueError, match="draw of the equation own " + re.escape(message)):
+        own.drawn(np.random.default_rng(0))
 
 
 def test_a_file_that_is_missing_is_refused():

@@ -62,6 +62,8 @@ def find_equation(spec: str) -> Equation:
         return equation(spec)
     try:
         found = getattr(_module(place), member)
+    except SystemExit as error:
+        raise ValueError(f"the equation {spec} cannot be imported: {place} calls exit") from error
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"the equation {spec} cannot be imported: {reason}") from error

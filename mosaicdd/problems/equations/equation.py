@@ -15,8 +15,10 @@ HELMHOLTZ = Equation(
 ```
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -60,8 +62,25 @@ class Equation:
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
 
     def __post_init__(self) -> None:
+        for member in ("name", "text"):
+            if not isinstance(getattr(self, member), str):
+                raise TypeError(
+                    f"equation {self.name}: {member} must be a text, got {getattr(self, member)!r}"
+                )
+        if not isinstance(self.parameters, Mapping):
+            raise TypeError(
+                f"equation {self.name}: parameters must map names to numbers, got {self.parameters!r}"
+            )
+        for name, default in self.parameters.items():
+            if not _is_number(default):
+                raise TypeError(
+                    f"equation {self.name}: the default of {name} must be a number, got {default!r}"
+                )
         if not callable(self.operator):
             raise TypeError(f"equation {self.name}: operator must be a function of its parameters")
+        self._check_arguments()
+        if self.draw is not None and not callable(self.draw):
+            raise TypeError(f"equation {self.name}: draw must be a function, got {self.draw!r}")
         if "f" in self.parameters:
             raise TypeError(f"equation {self.name}: f is the source, not a parameter")
         if self.varying and sorted(self.parameters) != ["a", "c"]:
@@ -93,6 +112,52 @@ class Equation:
                 raise ValueError(
                     f"{self.name} has no field {name!r}; it has: {', '.join(self.fields) or 'none'}"
                 )
-            if np.ndim(value) != 0 or not np.isreal(value):
+            if not _is_number(value):
                 raise ValueError(f"the field {name} of {self.name} must be one real number")
         return self.operator(**{**self.parameters, **values})
+
+    def drawn(self, rng: np.random.Generator) -> dict[str, float]:
+        """Draw parameters of the family; those that `draw` does not give have their defaults.
+
+        Raises
+        ------
+        ValueError
+            If `draw` fails, or gives no parameters that make an elliptic operator; in one sentence.
+        """
+        if self.draw is None:
+            return {}
+        try:
+            values = self.draw(rng)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"draw of the equation {self.name} ends in {reason}") from error
+        if not isinstance(values, Mapping):
+            raise ValueError(  # noqa: TRY004 - of what the user has written, the value is wrong
+                f"draw of the equation {self.name} must give parameters by name, as in "
+                f"{dict(self.parameters)}, got {values!r}"
+            )
+        try:
+            self.at(**values)
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise ValueError(
+                f"draw of the equation {self.name} gave {values!r}: {error}"
+            ) from error
+        return dict(values)
+
+    def _check_arguments(self) -> None:
+        """Check that the operator takes the parameters by their names."""
+        try:
+            signature = inspect.signature(self.operator)
+        except ValueError:  # a function of a library that does not say
+            return
+        try:
+            signature.bind(**self.parameters)
+        except TypeError as error:
+            raise TypeError(
+                f"equation {self.name}: operator must take the parameters "
+                f"({', '.join(self.parameters)}), it takes {signature}: {error}"
+            ) from error
+
+
+def _is_number(value: Any) -> bool:
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"
