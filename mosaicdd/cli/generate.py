@@ -8,7 +8,7 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
-from mosaicdd.cli.types import FIELD
+from mosaicdd.cli.types import FIELD, once_each
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import GenerationSettings
@@ -32,6 +32,7 @@ _SQUARE = Subdomain()
     "--field",
     "fields",
     type=FIELD,
+    callback=once_each,
     multiple=True,
     help="Value of a parameter of the equation; may be repeated. Where none is given and the equation "
     "says how, parameters are drawn: data for a network for the whole family.",

@@ -33,10 +33,10 @@ def plot(solution_file: str, output: str | None, reference: str, problem: int) -
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
             raise ValueError("plots need matplotlib: pip install 'mosaicdd[plot]'")
+        solution = read_solution(solution_file, problem)
         path = require_writable(output or Path(solution_file).with_suffix(".png"))
         if path.suffix not in (".png", ".pdf", ".svg"):
             raise ValueError(f"{path}: the name of a picture ends in .png, .pdf or .svg")
-        solution = read_solution(solution_file, problem)
         against: tuple = ()  # a field and its name
         if reference != "none":
             with waiting(reference, solution, 1, quiet=False) as method:

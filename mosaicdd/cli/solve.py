@@ -10,7 +10,7 @@ from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.signals import listening
 from mosaicdd.cli.summary import interrupted, summary
-from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR
+from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR, once_each
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.problems.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     "--field",
     "given_fields",
     type=FIELD,
+    callback=once_each,
     multiple=True,
     help="A parameter of the equation, or its source f: a number, 'expr:...' in x and y, or node values "
     "in FILE.npy or FILE.h5:/dataset. Repeat for others.",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     "--side",
     "given_sides",
     type=SIDE,
+    callback=once_each,
     multiple=True,
     help="What holds on one side instead, as 'left=dirichlet:0' or 'top=dirichlet:expr:sin(x)'.",
 )

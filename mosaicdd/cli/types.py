@@ -75,6 +75,15 @@ class FieldOption(click.ParamType):
 FIELD = FieldOption()
 
 
+def once_each(context: click.Context, option: click.Parameter, pairs: tuple) -> tuple:
+    """Check, as an option's callback, that no name is given twice."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.BadParameter(f"{name} is given {names.count(name)} times", context, option)
+    return pairs
+
+
 class SideOption(click.ParamType):
     """A condition as ``left=dirichlet:SPEC``; gives the side's name and the condition."""
 

@@ -116,8 +116,9 @@ class NetworkModel:
         outside = self.outside(needed, subdomain) if self.card.ranges else ""
         if not self.card.ranges and needed != self._operator:
             raise ValueError(
-                f"{self.name} is a model for {self.card.pde}, it does not solve "
-                f"{problem.equation.name} with {needed}; take 'exact', or a model that does"
+                f"{self.name} is a model for {_said(self.card.pde, self.card.parameters)}, it does not "
+                f"solve {_said(problem.equation.name, problem.parameters)}; take 'exact', or a model "
+                "that does"
             )
         source = None if problem.source is None else Source(problem, grid, subdomain)
         network = self._network_for(needed, subdomain)
@@ -147,6 +148,11 @@ class NetworkModel:
     def _network_for(self, operator: EllipticOperator, subdomain: Subdomain) -> Network:
         family = self.network
         return family.at(operator, subdomain) if isinstance(family, FamilyNetwork) else family
+
+
+def _said(pde: str, parameters: dict[str, float]) -> str:
+    values = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
+    return f"{pde} with {values}" if values else pde
 
 
 def find_local_solver(name_or_path: str) -> LocalSolver:

@@ -125,6 +125,8 @@ def _gp_settings(text: str) -> dict[str, float]:
         name, _, value = item.partition("=")
         if name not in _GP_SETTINGS:
             raise ValueError(f"gp: has no setting {name!r}; known: {', '.join(_GP_SETTINGS)}")
+        if name in settings:
+            raise ValueError(f"gp:{name} is given twice")
         try:
             settings[name] = _GP_SETTINGS[name](value)
         except ValueError:

@@ -5,6 +5,7 @@ Values are a number, a function ``f(x, y)`` of arrays of coordinates, the text o
 top, of several problems ``(n, N + 1)``.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -71,4 +72,8 @@ def condition_of_spec(text: str) -> Condition:
 
 
 def _values(spec: str) -> float | str:
-    return spec if spec.startswith("expr:") else float(spec)
+    if spec.startswith("expr:"):
+        return spec
+    if not math.isfinite(number := float(spec)):
+        raise ValueError("not finite")
+    return number

@@ -48,6 +48,10 @@ class FieldFile:
         self.shape, self.dtype = self._read(None)
         if self.dtype.kind not in "fiu":
             raise ValueError(f"{spec} must hold real numbers, got {self.dtype}")
+        if not self.shape:
+            raise ValueError(
+                f"{spec} holds one number, not values at nodes (ny + 1, nx + 1); give the number itself"
+            )
         self._version = version_of(self._path)
 
     @property

@@ -11,6 +11,7 @@ Shape letters: ``n`` operators, ``P = 4 m`` perimeter nodes, ``N`` interior node
 modes.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,21 +87,9 @@ def fit_family(
     Parameters
     ----------
     part
-        Of the samples: those to train on.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer operators than modes, each with ``4 m`` samples.
+        Of the samples: those to train on, of more operators than modes.
     """
-    m = dataset.subdomain.cells
-    runs = [run for run in dataset.operators(part) if run[1].stop - run[1].start >= 4 * m]
-    modes = network.settings.modes
-    if len(runs) <= modes:
-        raise ValueError(
-            f"{modes} modes need the operators of more than {modes} parameter values with {4 * m} "
-            f"samples each; the dataset has {len(runs)}: draw more samples, or set modes lower"
-        )
+    runs = _determined(dataset, part)
     views = [_views(coordinates(operator, dataset.subdomain.size)) for operator, _ in runs]
     root = _covariance_root(network, dataset, runs, views, lifting_degree)
     operators = _weighted_operators(network, dataset, runs, views, root)  # (n, N, P)
@@ -115,17 +104,49 @@ def fit_family(
     return OperatorSamples(p.to(like), torch.as_tensor(z).to(like))
 
 
+def require_operators(network: FamilyNetwork, dataset: Dataset) -> None:
+    """Check that a dataset holds the operators that a network's modes are made of.
+
+    Raises
+    ------
+    ValueError
+        If those to train on are not more than the modes, each with ``4 m`` samples; with the number
+        of samples that would do.
+    """
+    if len(dataset.operators(slice(None))) == 1:
+        raise ValueError(
+            "the dataset is of one operator and a network for a family learns many; generate data "
+            "without fixed parameters, of an equation that says how they are drawn, or train another "
+            "network, such as linear"
+        )
+    modes, each = network.settings.modes, dataset.boundary.shape[1]
+    found = len(_determined(dataset, slice(0, len(dataset.boundary) - dataset.held_out)))
+    if found > modes:
+        return
+    samples = math.ceil(((modes + 1) * each + 1) / (1 - dataset.validation))
+    lower = f", or set modes={found - 1}" if found > 1 else ""
+    raise ValueError(
+        f"{modes} modes need {modes + 1} operators of {each} samples each to train on, the dataset's "
+        f"{len(dataset.boundary)} samples hold {found}; generate at least {samples}{lower}"
+    )
+
+
 def family_ranges(dataset: Dataset) -> dict[str, list[float]]:
     """Return between which values what limits a dataset's family was drawn, to two digits."""
     pde, rng = equation(dataset.pde), np.random.default_rng(dataset.seed)
-    draw = pde.draw or (lambda rng: {})  # of an equation that has no family, its defaults
-    draws = [invariants(pde.at(**draw(rng)), dataset.subdomain) for _ in range(_RANGE_DRAWS)]
+    draws = [invariants(pde.at(**pde.drawn(rng)), dataset.subdomain) for _ in range(_RANGE_DRAWS)]
     ranges = {}
     for name in draws[0]:
         ends = [end(draw[name] for draw in draws) for end in (min, max)]
         zero = _NEAR_ZERO * max(map(abs, ends))
         ranges[name] = [0.0 if abs(end) <= zero else float(f"{end:.2g}") for end in ends]
     return ranges
+
+
+def _determined(dataset: Dataset, part: slice) -> list[tuple[EllipticOperator, slice]]:
+    """Return the operators of some samples that have ``4 m`` of them or more."""
+    each = dataset.boundary.shape[1]
+    return [run for run in dataset.operators(part) if run[1].stop - run[1].start >= each]
 
 
 def _views(p: np.ndarray) -> list[tuple[int, np.ndarray]]:

@@ -72,7 +72,8 @@ def generate(
     FileExistsError
         If the file is there and is not to be overwritten.
     ValueError
-        If the equation is unknown, or parts of another dataset lie beside the file.
+        If the equation is unknown, it draws no parameters of its own, or parts of another dataset lie
+        beside the file.
     RuntimeError
         If multigrid misses its residual.
     """
@@ -107,6 +108,7 @@ class Generation:
 
         def check() -> None:
             find_equation(settings.pde).at(**dict(settings.fields))
+            PartGenerator(settings).check_draws()
             require_writable(path)
             if os.path.exists(path) and not overwrite:
                 raise FileExistsError(
@@ -151,13 +153,26 @@ class PartGenerator:
         m = settings.subdomain.cells
         self._starts = range(0, (across - 1) * m + 1, m // 2)
         self.pde = find_equation(settings.pde)
-        self._draw = None if settings.fields else self.pde.draw
-        varied = self._draw or settings.fields
+        self._draws = self.pde.draw is not None and not settings.fields
+        varied = self._draws or settings.fields
         self.parameter_names = tuple(self.pde.parameters) if varied else ()
         self._solvers: dict[tuple, Callable[[np.ndarray], np.ndarray]] = {}
-        self._batch = 4 * m if self._draw else _BATCH
+        self._batch = 4 * m if self._draws else _BATCH
         self.window_parts = -(-settings.windows // len(self._starts) ** 2)
         self.parts = self.window_parts + -(-settings.samples // self._batch)
+
+    def check_draws(self) -> None:
+        """Draw the parameters of all parts, which takes no time beside solving.
+
+        Raises
+        ------
+        ValueError
+            If the equation's `draw` fails, or gives no parameters of it.
+        """
+        for number in range(self.window_parts):
+            self._parameters(_WINDOW_OPERATORS, number)
+        for batch in range(self.parts - self.window_parts):
+            self._parameters(_SAMPLE_OPERATORS, batch)
 
     def part(self, number: int) -> dict[str, np.ndarray]:
         """Return the arrays of a part by the names that they have in a `Dataset`."""
@@ -206,13 +221,13 @@ class PartGenerator:
     def _parameters(self, kind: int, number: int) -> dict[str, float]:
         """Return the parameters of a batch of samples or of a larger problem."""
         settings = self.settings
-        if self._draw is None:
+        if not self._draws:
             return dict(settings.fields)
         rng = np.random.default_rng([settings.seed, kind, number])
         if kind == _WINDOW_OPERATORS or number % _RIM_EVERY:
-            return self._draw(rng)
+            return self.pde.drawn(rng)
         size = settings.subdomain.size
-        draws = [self._draw(rng) for _ in range(_RIM_DRAWS)]
+        draws = [self.pde.drawn(rng) for _ in range(_RIM_DRAWS)]
         far = [np.linalg.norm(coordinates(self.pde.at(**values), size)) for values in draws]
         return draws[int(np.argmax(far))]
 
@@ -235,9 +250,9 @@ class PartGenerator:
         """Return what fills fields; kept while the parameters are the same for all."""
         key = (cells, *parameters.items())
         if key not in self._solvers:
-            if self._draw:
+            if self._draws:
                 self._solvers.clear()
-            method = self.settings.method or ("direct" if self._draw else "amg")
+            method = self.settings.method or ("direct" if self._draws else "amg")
             operator = self.pde.at(**parameters)
             grid = Grid((cells, cells), self.settings.subdomain.spacing)
             self._solvers[key] = _field_solver(DirichletSystem(operator, grid), method)

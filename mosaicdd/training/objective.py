@@ -12,6 +12,7 @@ from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training.family import require_operators
 from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
@@ -103,15 +104,17 @@ def require_trainable(
     ------
     ValueError
         If the losses cannot tell the solution from other functions of the network, it cannot recompute
-        its layers, or it cannot represent the solutions of the dataset's equation.
+        its layers, it cannot represent the solutions of the dataset's equation, or that holds too few
+        operators for a family.
     """
     operators = [operator for operator, _ in dataset.operators(slice(None))]
-    family = is_family(network)
-    if family and (settings.pde_weight or not settings.labels):
+    if is_family(network) and (settings.pde_weight or not settings.labels):
         raise ValueError(
             "a network for a family learns from solutions alone: leave labels on and pde_weight 0"
         )
-    if len(operators) > 1 and not family:
+    if is_family(network):
+        require_operators(network, dataset)
+    elif len(operators) > 1:
         raise ValueError(
             f"the dataset is of {len(operators)} operators and this network learns one; train the "
             "network family, or generate data for fixed parameters"

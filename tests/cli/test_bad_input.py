@@ -258,6 +258,12 @@ def test_an_output_that_is_a_pipe(mosaicdd, common_path, comm):
         (("--sweep", "phases"), "two levels need the additive sweep"),
         (("--dims", "2"), "'2' is not of the form NXxNY, as in 2048x1024"),
         (("--dims", "0x4"), "'0x4' is not of the form NXxNY"),
+        (("--field", "c=1", "--field", "c=2"), "'--field': c is given 2 times"),
+        (
+            ("--side", "left=dirichlet:0", "--side", "left=dirichlet:1"),
+            "'--side': left is given 2 times",
+        ),
+        (("--side", "left=dirichlet:nan"), "'--side': 'left=dirichlet:nan' is not of the form"),
         (("--no-such-option",), "No such option"),
         (("surplus",), "unexpected extra argument"),
     ],

@@ -60,6 +60,26 @@ def test_a_family_of_it_serves_its_range(pde, mosaicdd):
     assert "with c from -9 to 0, here it is -16" in refused.err
 
 
+def test_a_family_of_too_few_samples_is_refused_before_any_work(pde, mosaicdd):
+    assert mosaicdd("generate", "d.h5", "--pde", pde, "--samples", 400, *SQUARE).code == 0
+    ended = mosaicdd("train", "d.h5", "-o", "m.h5", "--pde", pde, "--network", "family")
+    assert ended.code == 2
+    assert ended.err == (
+        "Error: 32 modes need 33 operators of 32 samples each to train on, the dataset's 400 samples "
+        "hold 11; generate at least 1175, or set modes=10\n"
+    )
+
+
+def test_a_draw_that_gives_no_parameters_is_one_line_before_any_work(pde, mosaicdd, tmp_path):
+    bad = HELMHOLTZ.replace('{"k": 3.0 * rng.uniform()}', "3").replace("helmholtz", "bad-draw")
+    (tmp_path / "bad.py").write_text(bad)
+    ended = mosaicdd("generate", "d.h5", "--pde", "bad.py:HELMHOLTZ", "--samples", 400, *SQUARE)
+    assert ended.code == 2
+    assert ended.err.startswith("Error: draw of the equation bad-draw must give parameters by name")
+    assert ended.err.count("\n") == 1
+    assert not list(tmp_path.glob("d.h5*"))
+
+
 def test_without_its_file_the_data_s_equation_is_not_known(pde, mosaicdd, monkeypatch):
     monkeypatch.setattr("mosaicdd.problems.equations._own", {})
     assert mosaicdd("generate", "d.h5", "--pde", pde, "--samples", 400, *SQUARE).code == 0

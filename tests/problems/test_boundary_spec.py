@@ -47,6 +47,8 @@ def test_a_range_of_seeds_is_a_problem_for_each(spec):
         ("gp:seed=-1..3", r"got '-1\.\.3'"),
         ("gp:seed=0..1..2", r"got '0\.\.1\.\.2'"),
         ("gp:seed=0..1,seed=3", "gp:seed is given twice"),
+        ("gp:seed=1,seed=2", "gp:seed is given twice"),
+        ("gp:noise=1,noise=1", "gp:noise is given twice"),
         ("gp:seed=0..1000000", "at most 1000000 in a range"),
         ("gp:length=0", "gp:length must be in"),
         ("gp:length=nan", "gp:length must be in"),
