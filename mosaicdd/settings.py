@@ -48,6 +48,24 @@ def check_settings(settings: Any) -> None:
             raise ValueError(f"{name} must be {rule}, got {value}")
 
 
+def require_type(name: str, value: Any, kind: type, wanted: str = "") -> None:
+    """Check that an argument is of a class.
+
+    Parameters
+    ----------
+    wanted
+        What to ask for, by default the name of the class.
+
+    Raises
+    ------
+    TypeError
+        If it is not.
+    """
+    if not isinstance(value, kind):
+        wanted = wanted or f"a {kind.__name__}"
+        raise TypeError(f"{name} must be {wanted}, got {type(value).__name__}")
+
+
 @contextmanager
 def argument(name: str) -> Iterator[None]:
     """Let errors about an argument begin with its name, as ``local_solver: ...``.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,26 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
 _ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
+
+
+def as_points(points: Any) -> np.ndarray:
+    """Return points as an array ``(q, 2)``; they may be a list, a tensor, or a single point.
+
+    Raises
+    ------
+    ValueError
+        If they are not pairs of numbers.
+    """
+    given = points.detach().cpu() if hasattr(points, "detach") else points
+    try:
+        array = np.asarray(given, float)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"points must be rows (x, y) of numbers, got {points!r}") from error
+    if array.shape == (2,):
+        array = array[None]
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise ValueError(f"points must have the shape (q, 2), rows (x, y), got {array.shape}")
+    return array
 
 
 def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
@@ -33,18 +35,27 @@ class Window:
 
         Raises
         ------
+        TypeError
+            If these are not two ends for each of two axes.
         ValueError
             If it is empty or reaches beyond the domain.
         """
+        try:
+            ends = np.asarray(extent, float)
+        except (ValueError, TypeError):
+            ends = np.empty(0)
+        if ends.shape != (2, 2):
+            raise TypeError(f"the ends must be numbers ((y0, y1), (x0, x1)), got {extent!r}")
         start, stop = [], []
-        for name, (low, high), cells in zip("yx", extent, grid.shape, strict=True):
+        for name, (low, high), cells in zip("yx", ends.tolist(), grid.shape, strict=True):
             size = cells * grid.spacing
-            first = math.floor(low / grid.spacing + _ROUNDING)
-            last = math.ceil(high / grid.spacing - _ROUNDING)
             if not low < high:
                 raise ValueError(
                     f"{name} from {low:g} to {high:g} holds nothing; the first number must be less"
                 )
+            # Infinite ends, too, lie beyond.
+            first = math.floor(max(low / grid.spacing, -1.0) + _ROUNDING)
+            last = math.ceil(min(high / grid.spacing, cells + 1.0) - _ROUNDING)
             if first < 0 or last > cells:
                 raise ValueError(
                     f"{name} from {low:g} to {high:g} reaches beyond the domain, 0 to {size:g}"

@@ -88,8 +88,11 @@ class Setup:
             if isinstance(local_solver, (str, PathLike)):
                 name = str(local_solver)
                 self._unbound = self._world.on_root(lambda: find_local_solver(name))
-            else:
+            elif hasattr(local_solver, "bind"):
                 self._unbound = local_solver
+            else:
+                kind = type(local_solver).__name__
+                raise TypeError(f"a name, a path or a LocalSolver is needed, got {kind}")
             self.grid = problem.domain.grid(self._unbound.spacing)
             self.bound = self._bind(problem)
 

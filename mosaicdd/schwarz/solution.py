@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.points import on_grid
+from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
@@ -35,6 +36,7 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
+from mosaicdd.tensors import Tensors
 
 _LEFT_OUT = "the field was left out by fields='interface'; solve with fields='solution'"
 
@@ -290,10 +292,9 @@ class Solution(Presented):
         Raises
         ------
         ValueError
-            If a point lies outside of the domain, or of the window.
+            If they are not points, or one lies outside of the domain, or of the window.
         """
-        points = np.asarray(points.cpu() if hasattr(points, "cpu") else points, float)
-        cells = on_grid(points.reshape(-1, 2), self._kept.lattice.grid)
+        cells = on_grid(as_points(points), self._kept.lattice.grid)
         solver, settings = self._kept.local_solver, self._kept.settings
         if not (isinstance(solver, NetworkSolver) and solver.source is None and self._batches):
             values = _interpolated(self._field, cells - np.array(self._kept.window.start))
@@ -427,10 +428,57 @@ class Solution(Presented):
             fields[name] = values[number % len(values)]
         return fields
 
-    def start(self, number: int) -> Interface:
-        """Return a copy of the interface of a batch, for another solve to begin with."""
-        v = self._batches[number].interface
-        return v.like(v.flat.clone())
+    def require_start(self, members: range, block: Block) -> None:
+        """Check that another solve of some problems can begin with this solution.
+
+        Parameters
+        ----------
+        block
+            Of this rank, in the other solve.
+
+        Raises
+        ------
+        ValueError
+            If it is of another grid, lies otherwise over the ranks, or is not kept.
+        """
+        lattice, other = self._kept.lattice, block.lattice
+        if lattice.grid != other.grid:
+            (ny, nx), (rows, columns) = lattice.grid.shape, other.grid.shape
+            raise ValueError(
+                f"start has {nx}x{ny} cells with a spacing of {lattice.grid.spacing:g}, the problem "
+                f"{columns}x{rows} with {other.grid.spacing:g}; they must be equal"
+            )
+        if lattice != other:
+            raise ValueError(
+                f"start was solved with subdomains of {lattice.subdomain.cells} cells, this Solver "
+                f"has those of {other.subdomain.cells}; use the same local solver"
+            )
+        if set(members) - set(self._rows):
+            raise ValueError(
+                "start does not keep all problems on the ranks that need them: it was written to a "
+                "file, interrupted, or solved with other replicas"
+            )
+        if self._batches and self._batches[0].interface.block != block:
+            raise ValueError(
+                "start lies otherwise over the ranks; use the same ranks, dims and halo_depth"
+            )
+
+    def start(self, members: range, **tensors: Unpack[Tensors]) -> Interface:
+        """Return a copy of the interface of some problems, for another solve to begin with."""
+        rows, like = self._rows, self._batches[0].interface
+        flat = torch.cat([rows[member] for member in members]).to(**tensors)
+        return Interface(like.block, problems=len(members), flat=flat, **tensors)
+
+    @property
+    def _rows(self) -> dict[int, torch.Tensor]:
+        """The values on this rank's lattice lines, of each problem."""
+        return {
+            member: row
+            for batch in self._batches
+            for member, row in zip(
+                batch.members, batch.interface.flat.chunk(len(batch.members)), strict=True
+            )
+        }
 
     def __repr__(self) -> str:
         nx, ny = self.report["grid"]

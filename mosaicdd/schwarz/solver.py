@@ -11,7 +11,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.points import on_grid
+from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
@@ -34,7 +34,7 @@ from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.setup import AnyEngine, Extent, Setup
 from mosaicdd.schwarz.solution import Batch, Kept, Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.settings import argument
+from mosaicdd.settings import argument, require_type
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.shards import require_shard_folder
 
@@ -63,7 +63,7 @@ class Solver:
     fields
         ``"solution"``, or ``"interface"``: the values on the lattice lines only, no fill.
     points
-        Points ``(q, 2)``, (x, y), whose values an output file is to hold, too.
+        Points ``(q, 2)``, (x, y), whose values an output file is to hold, too; not with a source.
     output
         A file to write instead of keeping the fields in memory.
     clock
@@ -91,7 +91,7 @@ class Solver:
         settings: SolveSettings | None = None,
         window: Extent | None = None,
         fields: str = "solution",
-        points: np.ndarray | None = None,
+        points: Any = None,
         output: str | PathLike | Output | None = None,
         clock: Stopwatch | None = None,
     ):
@@ -102,6 +102,9 @@ class Solver:
         self._world = Ranks.of(ranks)
         self._closed = False
         try:
+            require_type("problem", problem, Problem)
+            if settings is not None:
+                require_type("settings", settings, SolveSettings)
             self._output = self._checked_output(output)
             plan = (self._world, settings or SolveSettings(), window, fields, self._clock)
             self._setup = Setup(problem, local_solver, *plan)
@@ -198,7 +201,7 @@ class Solver:
         with argument("reference"):
             return engine.reference(self._setup.ranks.agree(on_root))
 
-    def _place_points(self, points: np.ndarray | None) -> None:
+    def _place_points(self, points: Any) -> None:
         self._points: np.ndarray | None = None
         self._values_at: PointValues | None = None
         if points is None:
@@ -206,6 +209,7 @@ class Solver:
         with argument("points"):
             if self._problem.problems > 1 or self._output is None:
                 raise TypeError("points are written to the output file of one problem")
+            points = as_points(points)
             cells = on_grid(points, self._setup.grid)
             self._values_at = self._engine(1).plan_points(cells)
             self._points = points
@@ -251,20 +255,21 @@ class Solver:
         ------
         RuntimeError
             If this solver has been closed.
+        TypeError
+            If the problem is none, or has a source beside points; or the start is no `Solution`.
         ValueError
-            If the problem is of another kind, or its data are not sound; the same on all ranks.
+            If the problem is of another kind, its data are not sound, or the start does not fit it;
+            the same on all ranks.
         """
         if self._closed:
             raise RuntimeError("this Solver has been closed; make a new one")
         begun = time.perf_counter() if self._begun is None else self._begun
         if problem is not None and problem is not self._problem:
+            require_type("problem", problem, Problem)
             self._require_same_kind(problem)
             self._take(problem)
-        if start is not None and start.problem.problems != self._problem.problems:
-            raise ValueError(
-                f"start is a solution of {start.problem.problems} problems, there are "
-                f"{self._problem.problems} now"
-            )
+        if start is not None:
+            self._world.agree(lambda: self._require_start(start))
         self._watch = self._listener()
         before = self._clock.seconds
         self._world.barrier()
@@ -309,6 +314,23 @@ class Solver:
                 f"{planned.described}; make a new one for {problem.equation.name} on "
                 f"{problem.domain} with {problem.described}"
             )
+        if self._points is not None and (problem.source is not None or problem.problems > 1):
+            raise TypeError(
+                "this Solver was planned with points, which take one problem without a source; make "
+                "a new one without points and interpolate the field"
+            )
+
+    def _require_start(self, start: Solution) -> None:
+        wanted = "a Solution that a Solver returned, whose interface is in memory"
+        require_type("start", start, Solution, wanted)
+        if start.problems != self._problem.problems:
+            raise ValueError(
+                f"start is a solution of {start.problems} problems, there are "
+                f"{self._problem.problems} now"
+            )
+        block = self._first_engine.block
+        for number in range(self._rounds.number):
+            start.require_start(self._rounds.members(number), block)
 
     def _listener(self) -> Watch:
         one = self._problem.problems == 1
@@ -371,7 +393,7 @@ class Solver:
             source.update(self._problem.some(members))
         begin, history = self._start or (None, None)
         if start is not None:
-            begin = start.start(number)
+            begin = start.start(members, **self._setup.settings.tensors)
 
         return engine.solve_many(
             self._boundaries[members.start : members.stop],

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.points import covers, on_grid, owned_points
+from mosaicdd.lattice.points import as_points, covers, on_grid, owned_points
 
 
 def some_points(lattice, count=500):
@@ -30,6 +31,14 @@ def test_a_point_outside_of_the_domain_is_refused(point):
     points = np.array([(1.0, 1.0), point])
     with pytest.raises(ValueError, match=r"1 of 2 points .* 0 to 40 along x .* number 2"):
         on_grid(points, Grid((300, 400), 0.1))
+
+
+def test_points_are_rows_of_two_numbers_in_any_form():
+    for given in ([[1.0, 0.75]], (1.0, 0.75), torch.tensor([[1.0, 0.75]])):
+        np.testing.assert_array_equal(as_points(given), [[1.0, 0.75]])
+    for wrong in (np.zeros((2, 3)), 1.0, "a", [[1.0], [2.0, 3.0]]):
+        with pytest.raises(ValueError, match="points must"):
+            as_points(wrong)
 
 
 def test_every_point_is_owned_by_one_block(make_lattice):

@@ -3,6 +3,7 @@
 import gc
 import os
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -198,12 +199,68 @@ def test_a_nan_in_one_rank_s_part_of_a_source_ends_all_ranks(place, comm):
         ({"window": ((0, 9), (0, 1))}, "window: y from 0 to 9 reaches beyond the domain"),
         ({"output": "missing/out.h5"}, "output: missing/out.h5: the folder missing does not exist"),
         ({"fields": "lines"}, "unknown fields 'lines'"),
+        ({"settings": {"rtol": 1e-9}}, "settings must be a SolveSettings, got dict"),
+        ({"local_solver": 3}, "local_solver: a name, a path or a LocalSolver is needed, got int"),
+        ({"window": "a"}, r"window: the ends must be numbers \(\(y0, y1\), \(x0, x1\)\), got 'a'"),
+        ({"window": ((0, np.inf), (0, 1))}, "window: y from 0 to inf reaches beyond the domain"),
         ({"ranks": 4}, "ranks must be an intracommunicator of mpi4py, Ranks or None, got int"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(arguments, message):
     with pytest.raises((ValueError, TypeError, OSError), match=message):
         Solver(laplace(), **arguments)
+
+
+def test_what_is_no_problem_is_named():
+    with pytest.raises(TypeError, match="problem must be a Problem, got str"):
+        Solver("laplace")
+    with Solver(laplace(), "exact") as solver, pytest.raises(TypeError, match="got ndarray"):
+        solver(np.zeros(NODES))
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_start_that_does_not_fit_is_refused_in_one_sentence(comm, common_path):
+    near = solve(laplace(), "exact", ranks=comm)
+    near.save(common_path / "near.h5")
+    comm.Barrier()
+    small = solve(Problem((128, 128), "laplace"), "exact", ranks=comm)
+    deep = solve(laplace(), "exact", ranks=comm, settings=SolveSettings(halo_depth=2))
+    with Solver(laplace(), "exact", ranks=comm) as solver:
+        for start in (open_solution(common_path / "near.h5"), near.field, "near.h5"):
+            with pytest.raises(TypeError, match="start must be a Solution that a Solver returned"):
+                solver(start=start)
+        with pytest.raises(ValueError, match=r"start has 128x128 cells .* the problem 192x128"):
+            solver(start=small)
+        if comm.size > 1:
+            with pytest.raises(ValueError, match="start lies otherwise over the ranks"):
+                solver(start=deep)
+        assert solver(start=near).iterations == 1
+    comm.Barrier()
+
+
+@pytest.mark.parametrize("dtypes", [("float32", "float64"), ("float64", "float32")])
+def test_a_start_of_another_precision_and_in_other_batches_is_converted(dtypes):
+    first, second = dtypes
+    problem = screened(source(problems=3))
+    start = solve(problem, "exact", settings=SolveSettings(dtype=first, batch=2))
+    settings = SolveSettings(dtype=second)
+    begun, anew = (solve(problem, "exact", settings=settings, start=s) for s in (start, None))
+    assert begun.converged
+    assert begun.iterations < anew.iterations
+    # Each stops at an update of at most 1e-5 of values of order 1, contracting by less than a half.
+    np.testing.assert_allclose(begun.field, anew.field, rtol=0, atol=1e-4)
+
+
+def test_points_are_a_list_or_an_array_and_take_no_source(tmp_path):
+    problem = Problem(CELLS, "screened-poisson", {"c": 3.0}, Dirichlet("x - y"))
+    path = tmp_path / "out.h5"
+    with Solver(problem, points=[[1.0, 0.75]], output=path) as solver:
+        at = solver().at([[1.0, 0.75]])
+        with pytest.raises(TypeError, match=r"planned with points, .* without a source"):
+            solver(screened(1.0))
+    with h5py.File(path) as file:
+        np.testing.assert_array_equal(file["points"], [[1.0, 0.75]])
+        np.testing.assert_allclose(file["values"], at, rtol=0, atol=ROUNDING)
 
 
 @RANKS
