@@ -1,23 +1,34 @@
 """Solutions against references: errors, and what the reference cost.
 
 A reference is the name of a method (`mosaicdd.problems.references`), ``auto`` for the fastest one,
-``expr:...`` in x and y, a solution file on the same grid, or an array at the nodes of the solution's
-field.
+``expr:...`` in x and y, a solution file on the same grid, another solution, or an array or tensor at
+the nodes of the solution's field.
 """
 
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
+from typing import Protocol
 
 import numpy as np
+import torch
 
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
-Reference = str | Path | np.ndarray
+
+class Solutions(Protocol):
+    """What holds the solutions of one or several problems."""
+
+    def each(self) -> list[StoredSolution]:
+        """Return the solution of each problem."""
+        ...
+
+
+Reference = str | PathLike | np.ndarray | torch.Tensor | Solutions | list[StoredSolution]
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,8 @@ def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Compari
 
 def compare_all(solutions: Iterable[StoredSolution], reference: Reference = "pyamg") -> Comparison:
     """Compare the solutions of problems that were solved together; errors are over all their nodes."""
+    if hasattr(reference, "each"):
+        reference = reference.each()  # once for all problems
     each = tuple(compare(solution, reference) for solution in solutions)
     if len(each) == 1:
         return each[0]
@@ -106,16 +119,30 @@ def reference_field(reference: Reference, solution: StoredSolution) -> tuple[np.
     Parameters
     ----------
     reference
-        Of a file with several problems, the one of the solution's number counts.
+        Of a file, a solution or an array of several problems, the one of the solution's number
+        counts.
 
     Raises
     ------
+    TypeError
+        If it is nothing of what a reference can be.
     ValueError
-        If an expression is not allowed or not finite on the grid, an array is of another shape, the
-        grids differ, or the other file does not hold all of the nodes.
+        If an expression is not allowed, it or an array is not finite on the grid, an array is of
+        another shape, the grids differ, or the other solution does not hold all of the nodes.
     """
+    if isinstance(reference, torch.Tensor):
+        reference = reference.detach().cpu().numpy()
     if isinstance(reference, np.ndarray):
         return _checked(reference, solution), "reference"
+    if hasattr(reference, "each"):
+        reference = reference.each()
+    if isinstance(reference, list) and all(isinstance(one, StoredSolution) for one in reference):
+        return _of_several(reference, solution)
+    if not isinstance(reference, (str, PathLike)):
+        raise TypeError(
+            "a reference is a method's name, 'expr:...', a path, a solution or an array, got "
+            f"{type(reference).__name__}"
+        )
     spec = str(reference)
     if spec == "auto":
         spec = fastest_reference(solution)
@@ -135,35 +162,59 @@ def fastest_reference(solution: StoredSolution) -> str:
 
 
 def _checked(reference: np.ndarray, solution: StoredSolution) -> np.ndarray:
+    several = (solution.problems, *solution.window.shape)
+    if reference.shape == several:
+        reference = reference[solution.number]
     if reference.shape != solution.window.shape:
         raise ValueError(
             f"the reference has the shape {reference.shape}, the solution's field "
             f"{solution.window.shape}; they must be equal"
         )
-    return reference
+    return _finite(np.asarray(reference, float), "the reference")
+
+
+def _finite(field: np.ndarray, name: str) -> np.ndarray:
+    count = int((~np.isfinite(field)).sum())
+    if count:
+        raise ValueError(f"{name} is not finite at {count} of {field.size} nodes")
+    return field
 
 
 def _evaluated(text: str, solution: StoredSolution) -> np.ndarray:
     field = Expression(text)(y=solution.y[:, None], x=solution.x)
-    if not np.isfinite(field).all():
-        count = int((~np.isfinite(field)).sum())
-        raise ValueError(f"expression {text!r} is not finite at {count} of {field.size} nodes")
-    return field
+    return _finite(field, f"expression {text!r}")
 
 
 def _read(path: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
     other = read_solution(path)
     if other.problems > 1:
         other = read_solution(path, solution.number)
+    return _of_solution(other, path, solution)
+
+
+def _of_several(others: list[StoredSolution], solution: StoredSolution) -> tuple[np.ndarray, str]:
+    if len(others) not in (1, solution.problems):
+        raise ValueError(
+            f"the reference has {len(others)} problems, the solution {solution.problems}; they must "
+            "be equal"
+        )
+    other = others[0] if len(others) == 1 else others[solution.number]
+    return _of_solution(other, "the reference", solution)
+
+
+def _of_solution(
+    other: StoredSolution, name: str, solution: StoredSolution
+) -> tuple[np.ndarray, str]:
+    """Return another solution's field at the nodes of a solution, and what solved it or its name."""
     if other.grid != solution.grid:
         (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
         raise ValueError(
-            f"{path} has {other_x}x{other_y} cells with a spacing of {other.grid.spacing:g}, the "
+            f"{name} has {other_x}x{other_y} cells with a spacing of {other.grid.spacing:g}, the "
             f"solution {nx}x{ny} with {solution.grid.spacing:g}; they must be equal"
         )
     if other.window.clip(solution.window.place) != solution.window.place:
         raise ValueError(
-            f"{path} holds another window of the domain, not all of the solution's nodes"
+            f"{name} holds another window of the domain, not all of the solution's nodes"
         )
     field = other.field[other.window.within(solution.window.place)]
-    return field, other.attributes.get("local_solver", path)
+    return _finite(field, name), other.attributes.get("local_solver", name)

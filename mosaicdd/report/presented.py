@@ -31,7 +31,7 @@ class Presented:
         raise NotImplementedError
 
     def compare(self, reference: Reference = "pyamg") -> Comparison:
-        """Compare with a reference: its method's name, ``expr:...``, a solution file or an array.
+        """Compare with a reference: its method's name, ``expr:...``, a file, a solution or an array.
 
         Of several problems, errors are those over the nodes of all of them.
         """
@@ -91,7 +91,7 @@ class Presented:
         )
 
     def _repr_html_(self) -> str:
-        solution, *others = self.each()
+        solution = self._first()
         known = solution.attributes
         nx, ny = known.get("grid", solution.grid.shape[::-1])
         rows = {
@@ -105,14 +105,18 @@ class Presented:
             else "unknown",
             "seconds": f"{solution.seconds:.2f}",
         }
-        if others:
-            rows = {"problems": f"{1 + len(others)}, this is number 0"} | rows
+        if solution.problems > 1:
+            rows = {"problem": f"{solution.number} of {solution.problems}"} | rows
         cells = "".join(
             f"<tr><th style='text-align:left'>{name}</th>"
             f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
             for name, value in rows.items()
         )
         return f"<div><table>{cells}</table>{self._picture()}</div>"
+
+    def _first(self) -> StoredSolution:
+        """Return the solution of the first problem; of its arrays maybe none."""
+        return self.each()[0]
 
     def _picture(self) -> str:
         """Return the figure as an image, nothing without matplotlib."""
@@ -129,13 +133,26 @@ class Presented:
 class OpenedSolution(Presented, StoredSolution):
     """One problem of a solution file, as `open_solution` gives it."""
 
+    def __repr__(self) -> str:
+        nx, ny = self.attributes.get("grid", self.grid.shape[::-1])
+        which = f"problem {self.number} of {self.problems}, " if self.problems > 1 else ""
+        return (
+            f"<solution of {self.attributes.get('pde', 'unknown')} on {nx}x{ny} cells in "
+            f"{self.path}: {which}{self.status or 'unknown status'}>"
+        )
+
     def each(self) -> list[StoredSolution]:
         """Return the solution itself."""
         return [self]
 
 
 def open_solution(path: str | PathLike, number: int = 0) -> OpenedSolution:
-    """Open a solution file, or one of its problems; arrays are read when they are first asked for.
+    """Open one problem of a solution file; its arrays are read when they are first asked for.
+
+    Parameters
+    ----------
+    number
+        Which of several problems, from 0; ``problems`` of what is returned says how many there are.
 
     Raises
     ------

@@ -396,9 +396,19 @@ class Solution(Presented):
     def _stored(self, number: int) -> StoredSolution:
         if self._path is not None:
             return read_solution(self._path, number)
+        solution = self._without_arrays(number)
+        maps = {name: self._gathered(name) for name in ("error_map", "outside")}
+        vars(solution).update(
+            field=self._field[number],
+            fields=self._fields_of(number),
+            **{name: None if v is None else v[number] for name, v in maps.items()},
+        )
+        return solution
+
+    def _without_arrays(self, number: int) -> StoredSolution:
         own = self.results[number]
         history = {name: np.array(v) for name, v in dataclasses.asdict(own.history).items()}
-        solution = StoredSolution(
+        return StoredSolution(
             path=Path("memory"),
             version=(),
             grid=self._kept.lattice.grid,
@@ -409,13 +419,12 @@ class Solution(Presented):
             number=number,
             problems=self.problems,
         )
-        maps = {name: self._gathered(name) for name in ("error_map", "outside")}
-        vars(solution).update(
-            field=self._field[number],
-            fields=self._fields_of(number),
-            **{name: None if v is None else v[number] for name, v in maps.items()},
-        )
-        return solution
+
+    def _first(self) -> StoredSolution:
+        return self._without_arrays(0)
+
+    def _picture(self) -> str:
+        return super()._picture() if self.report["fields"] == "solution" else ""
 
     def _fields_of(self, number: int) -> dict[str, float | np.ndarray]:
         """Return the parameters and the source of a problem."""

@@ -3,6 +3,7 @@
 import h5py
 import numpy as np
 import pytest
+import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
@@ -145,6 +146,16 @@ def test_a_window_is_compared_where_it_lies(store):
 def test_an_array_of_another_shape_is_refused_with_both(store):
     with pytest.raises(ValueError, match=r"\(25, 32\), the solution's field \(25, 33\)"):
         compare(read_solution(store(noisy())), TRUTH[:, 1:])
+
+
+def test_a_tensor_is_an_array_and_nothing_may_be_nan(store):
+    solution = read_solution(store(noisy()))
+    assert compare(solution, torch.from_numpy(TRUTH)).mae == compare(solution, TRUTH).mae
+    with pytest.raises(ValueError, match="the reference is not finite at 1 of 825 nodes"):
+        compare(solution, np.where(TRUTH.max() == TRUTH, np.nan, TRUTH))
+    for wrong in (None, 3, [[1.0]]):
+        with pytest.raises(TypeError, match=f"a solution or an array, got {type(wrong).__name__}"):
+            compare(solution, wrong)
 
 
 @pytest.fixture

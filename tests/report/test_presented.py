@@ -42,6 +42,13 @@ def test_a_notebook_shows_what_is_known_and_a_picture(path):
     assert "data:image/png;base64," in shown
 
 
+def test_an_opened_solution_says_which_of_how_many_problems_it_is(path):
+    shown = repr(mosaicdd.open(path, 1))
+    assert shown.startswith("<solution of laplace on 32x24 cells in ")
+    assert shown.endswith("out.h5: problem 1 of 2, stagnated>")
+    assert "<td style='text-align:left'>1 of 2</td>" in mosaicdd.open(path, 1)._repr_html_()
+
+
 def test_it_is_drawn_with_a_reference_and_without(path, tmp_path):
     pytest.importorskip("matplotlib")
     alone = mosaicdd.open(path).plot()

@@ -107,3 +107,22 @@ def test_what_cannot_be_saved_is_the_same_error_on_all_ranks(shards, comm, commo
 def test_a_file_in_shards_is_of_one_problem_with_its_field(several, tmp_path):
     with pytest.raises(ValueError, match="shards=True takes one problem, there are 3"):
         several.save(tmp_path / "out.h5", shards=True)
+
+
+def test_another_solution_is_a_reference(shown, solution, several):
+    assert shown.compare(solution).max_error == 0
+    assert shown.compare(shown).max_error == 0
+    assert len(shown.plot(reference=solution).axes) > len(shown.plot().axes)
+    assert several.compare(several).max_error == several.compare(several.field).max_error == 0
+    with pytest.raises(ValueError, match="the reference has 3 problems, the solution 1; they must"):
+        shown.compare(several)
+    other = m.solve(m.Problem((64, 64), "laplace"))
+    with pytest.raises(ValueError, match=r"the reference has 64x64 cells .*, the solution 96x64"):
+        shown.compare(other)
+
+
+def test_without_a_field_html_is_a_table_alone():
+    with m.Solver(m.Problem(CELLS, "laplace"), fields="interface") as solver:
+        page = solver()._repr_html_()
+    assert "96 x 64 cells" in page
+    assert "<img" not in page
