@@ -125,7 +125,7 @@ class Field:
             values = real_array(values, what)
         elif is_number(values):
             values = float(real_array(values, what))
-        elif not (callable(values) or isinstance(values, str) or getattr(values, "shape", ())):
+        elif not (callable(values) or isinstance(values, str) or getattr(values, "shape", None)):
             raise TypeError(
                 f"{what} must be a real number, a function of (x, y), an expression or an array, got "
                 f"{type(values).__name__}"
