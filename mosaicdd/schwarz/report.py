@@ -4,6 +4,7 @@ A report is what ``solve --json`` prints, the solution file keeps and `Solution.
 and plain values, the same on all ranks.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -107,3 +108,55 @@ def parts_of_ranks(ranks: Ranks, clock: Stopwatch) -> dict[str, dict[str, float]
         name: {"mean": float(np.mean(values)), "max": max(values)}
         for name, values in by_name.items()
     }
+
+
+def described(report: dict) -> list[str]:
+    """Say in three lines what was solved, how it ended and how good it is, and what it took."""
+    return [_what(report), _how_it_ended(report), _seconds(report)]
+
+
+def _what(report: dict) -> str:
+    (nx, ny), (px, py) = report["grid"], report["dims"]
+    groups = f"{report['replicas']} x " * (report["replicas"] > 1)
+    ranks = f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({groups}{px}x{py})"
+    many = ""
+    if "problems" in report:
+        many = f": {len(report['problems'])} problems, {report['batch']} at once"
+    return (
+        f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}{many}, {ranks}, "
+        f"{report['dtype']} on {report['device']}"
+    )
+
+
+def _how_it_ended(report: dict) -> str:
+    numbers = ("relative_update", "discrete_residual", "error_estimate")
+    reached = ", ".join(
+        f"{name.replace('_', ' ')} {report[name]:.1e}"
+        for name in numbers
+        if report[name] is not None
+    )
+    if "problems" in report:
+        counts = Counter(one["status"] for one in report["problems"])
+        statuses = [status for status in BEST_FIRST if counts[status]]
+        ended = ", ".join(f"{counts[status]} {status}" for status in statuses)
+        ended += f" after up to {report['iterations']} iterations; largest {reached}"
+    else:
+        ended = f"{report['status']} after {report['iterations']} iterations: {reached}"
+    certificate = report["certificate"]
+    if certificate and report["status"].startswith("converged"):
+        ended += (
+            f"\ncertified to a discrete residual of {certificate['rtol']:.1e} by "
+            f"{certificate['iterations']} iterations with the exact local solver"
+        )
+    return ended
+
+
+def _seconds(report: dict) -> str:
+    seconds = report["seconds"]
+    parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
+    each = ""
+    if "problems" in report:
+        each = f", {seconds['total'] / len(report['problems']):.4f} s per problem"
+    return (
+        f"{seconds['total']:.2f} s ({parts}){each}, {report['peak_memory_bytes'] / 2**20:.0f} MiB"
+    )
