@@ -199,6 +199,11 @@ def test_a_missing_solution_is_one_line(command, mosaicdd, common_path):
     assert "missing.h5: the solution file is missing" in line
 
 
+@pytest.mark.parametrize("command", ["compare", "plot"])
+def test_a_folder_is_no_solution(command, mosaicdd):
+    assert refused(mosaicdd(command, ".")) == "Error: .: the solution file is a folder\n"
+
+
 @pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("command", ["compare", "plot"])
 @pytest.mark.parametrize(

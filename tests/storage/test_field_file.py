@@ -55,6 +55,11 @@ def test_what_does_not_hold_real_numbers_is_refused(store):
         FieldFile(store(FIELD + 1j))
 
 
+def test_one_number_is_no_field(store):
+    with pytest.raises(ValueError, match="holds one number, not values at nodes"):
+        FieldFile(store(np.float64(3.0)))
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
