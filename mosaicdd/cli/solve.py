@@ -8,10 +8,10 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
-from mosaicdd.cli.signals import listening
 from mosaicdd.cli.summary import interrupted, summary
 from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR, once_each
 from mosaicdd.parallel.launcher import threads_per_rank
+from mosaicdd.parallel.signals import listening
 from mosaicdd.problems.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line

@@ -96,8 +96,8 @@ def train(
     """
     import torch
 
-    from mosaicdd.cli.signals import listening
     from mosaicdd.cli.train_output import draw, show_plan, show_result
+    from mosaicdd.parallel.signals import listening
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.metrics_file import require_tensorboard
     from mosaicdd.training.loop import Training
