@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mosaicdd.schwarz.report import described
-
 if TYPE_CHECKING:
     from mosaicdd.schwarz.solution import Solution
 
 
 def summary(solution: "Solution", output: str) -> str:
     """Say in a few lines what was solved, how it ended, how good it is, and where it is."""
+    from mosaicdd.schwarz.report import described
+
     report = solution.report
     lines = described(report)
     if outside := report["outside_training_range"]:
