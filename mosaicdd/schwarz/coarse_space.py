@@ -63,13 +63,23 @@ class CoarseSpace:
         self._moving = clock.part("gather_scatter")
         self._solving = clock.part("coarse")
 
-    def correct(self, v: Interface, out: Interface, sums: np.ndarray, *, alone: bool) -> np.ndarray:
+    def correct(
+        self,
+        v: Interface,
+        out: Interface,
+        residual: torch.Tensor,
+        sums: np.ndarray,
+        *,
+        alone: bool,
+    ) -> np.ndarray:
         """Solve for the correction to the residual ``T v - v``, or a multiple of it.
 
         Parameters
         ----------
         out
             Of the sweep; the residual is ``out - v``.
+        residual
+            It, at the owned lattice nodes, ``(n, rows, columns)``.
         alone
             Whether, at nodes of other ranks, ``out`` holds this rank's contribution alone.
 
@@ -78,6 +88,8 @@ class CoarseSpace:
         ndarray
             ``sums``, added up over the ranks by the way.
         """
+        if self._coarsening.points == 1:  # there are no others
+            return self._solve(residual.flatten(1), sums, self._correction)
         self._coarsening.sample(out, self._residual, minus=v, alone=alone)
         return self._solve(self._residual, sums, self._correction)
 

@@ -176,7 +176,9 @@ class FixedPoint(Iteration):
         self._sweep.contribute(v, out, self._outer[ring], relaxation)
         residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)  # omega R (T v - v)
         if self._coarse_space is not None:
-            totals = self._coarse_space.correct(v, out, mine, alone=ring == 0)  # A c = omega R (..)
+            totals = self._coarse_space.correct(  # A c = omega R (T v - v)
+                v, out, residual, mine, alone=ring == 0
+            )
             self._add_correction(self._coarse_space, out, ring)  # out += T P c
         elif measure is not None:
             with self._communicating:
