@@ -23,8 +23,11 @@ PROGRAM = """
 import mosaicdd as m
 problem = m.Problem((256, 256), "laplace", sides=m.Dirichlet("exp(x)*sin(y)/50"))
 solution = m.solve(problem, ranks=ranks)
-print(type(solution.field).__name__, solution.field.shape, solution.status)
-print(round(float(solution.field.sum()), 6))
+text = f"{type(solution.field).__name__} {solution.field.shape} {solution.status} "
+text += f"{solution.field.sum():.6f}"
+texts = [text] if ranks is None else ranks.allgather(text)
+if ranks is None or ranks.rank == 0:
+    print(len(texts), *sorted(set(texts)))
 """
 
 
@@ -59,8 +62,7 @@ def test_to_import_it_or_its_settings_imports_neither_mpi_nor_torch():
 @pytest.mark.limit(300)
 def test_the_same_program_runs_without_mpi_and_on_four_ranks(mpiexec):
     alone = run(WITHOUT_MPI + "ranks = None" + PROGRAM)
-    assert alone[0] == "ndarray (257, 257) converged_rtol"
+    assert alone[0].startswith("1 ndarray (257, 257) converged_rtol ")
     # Every rank has the whole field; sums of 66049 values of size 1 agree to more than 6 digits.
-    lines = run(ON_ALL_RANKS + PROGRAM, launcher=(mpiexec, "-n", "4"))
-    assert len(lines) == 8
-    assert set(lines) == set(alone)
+    together = run(ON_ALL_RANKS + PROGRAM, launcher=(mpiexec, "-n", "4"))
+    assert together[0] == alone[0].replace("1", "4", 1)
