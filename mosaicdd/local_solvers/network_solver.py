@@ -59,6 +59,7 @@ class NetworkSolver:
         self.card = card
         self.linear = network.linear
         self.training_range = SpectrumRange(**card.spectrum) if card.spectrum else None
+        self._compiled: dict[bytes, np.ndarray] = {}
 
     def plan(
         self,
@@ -108,7 +109,7 @@ class NetworkSolver:
 
     @torch.no_grad()
     def matrix(self, points: np.ndarray) -> np.ndarray:
-        """Compile a linear network to its matrix ``(Q, P)``, in float64.
+        """Compile a linear network to its matrix ``(Q, P)``, in float64, once for the same points.
 
         Raises
         ------
@@ -117,10 +118,13 @@ class NetworkSolver:
         """
         if not self.linear:
             raise TypeError(f"{self.name} is not linear in the perimeter values: it has no matrix")
-        network = copy.deepcopy(self.network).to("cpu", torch.float64)
-        rows = network.prepare(torch.as_tensor(unit_points(points, self.subdomain)))
-        lifting = self.lifting(device=torch.device("cpu"), dtype=torch.float64)
-        return lifting.compile(rows.numpy(), points)
+        key = points.tobytes()
+        if key not in self._compiled:
+            network = copy.deepcopy(self.network).to("cpu", torch.float64)
+            rows = network.prepare(torch.as_tensor(unit_points(points, self.subdomain)))
+            lifting = self.lifting(device=torch.device("cpu"), dtype=torch.float64)
+            self._compiled[key] = lifting.compile(rows.numpy(), points)
+        return self._compiled[key]
 
 
 class NetworkPlan:
