@@ -54,6 +54,26 @@ def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:
     return cells
 
 
+def interpolate(field: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Interpolate fields ``(n, rows, columns)`` bilinearly at ``(q, 2)``, (y, x): ``(n, q)``.
+
+    Raises
+    ------
+    ValueError
+        If a point lies beside the field, in a window of the domain.
+    """
+    last = np.array(field.shape[1:]) - 1
+    if ((cells < 0) | (cells > last)).any():
+        raise ValueError("a point lies outside of the window that the field is known in")
+    low = np.minimum(cells.astype(int), np.maximum(last - 1, 0))
+    high = np.minimum(low + 1, last)
+    t = cells - low
+    (y0, x0), (y1, x1), (ty, tx) = low.T, high.T, t.T
+    below = (1 - tx) * field[:, y0, x0] + tx * field[:, y0, x1]
+    above = (1 - tx) * field[:, y1, x0] + tx * field[:, y1, x1]
+    return (1 - ty) * below + ty * above
+
+
 @dataclass(frozen=True)
 class Cover:
     """For some points, one of the subdomains that cover each, and its weight there.

@@ -20,6 +20,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.schwarz.checkpoints import Checkpoints
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.kept import Batch, Kept
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.output import SolutionOutput
 from mosaicdd.schwarz.point_values import PointValues
@@ -32,7 +33,7 @@ from mosaicdd.schwarz.report import (
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.setup import AnyEngine, Extent, Setup
-from mosaicdd.schwarz.solution import Batch, Kept, Solution
+from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument, require_type
 from mosaicdd.storage.atomic import require_writable
@@ -286,16 +287,13 @@ class Solver:
         self._begun = self._start = None
         return Solution(
             self._problem,
-            self._kept(),
-            kept,
+            self._kept(kept),
             report,
             results,
-            self._boundaries,
-            path=None if self._output is None or not self._setup.fill else self._output.path,
             checkpoint=self.checkpoint if report["status"] == "interrupted" else None,
         )
 
-    def _kept(self) -> Kept:
+    def _kept(self, batches: list[Batch]) -> Kept:
         engine = self._first_engine
         return Kept(
             self._given_ranks,
@@ -304,6 +302,9 @@ class Solver:
             self._setup.window,
             engine.filling,
             engine.block.owned_nodes()[1],
+            self._boundaries,
+            batches,
+            Path(self._output.path) if self._output is not None and self._setup.fill else None,
         )
 
     def _require_same_kind(self, problem: Problem) -> None:

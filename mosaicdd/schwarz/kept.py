@@ -1,0 +1,259 @@
+"""What the ranks keep of a solve: their parts of interfaces and fields, and how these come together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.parallel.collect import Part
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.output import SolutionOutput
+from mosaicdd.schwarz.point_values import PointValues
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.tensors import Tensors
+
+LEFT_OUT = "the field was left out by fields='interface'; solve with fields='solution'"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Problems of this rank's group that were solved at once, and how they ended."""
+
+    members: range
+    outcomes: list[Outcome]
+
+    @property
+    def problems(self) -> slice:
+        """Which of all problems they are."""
+        return slice(self.members.start, self.members.stop)
+
+    @property
+    def interface(self) -> Interface:
+        """The values on this rank's lattice lines, of all of them."""
+        return self.outcomes[0].interface
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One rank's part of the solutions of some problems.
+
+    Parameters
+    ----------
+    given_ranks
+        What the solver was given as ``ranks``: its own communicator is freed with it.
+    local_solver
+        By which the field was filled.
+    own
+        The nodes of the whole domain that this rank owns in its group.
+    boundaries
+        Of all problems.
+    batches
+        Those of this rank's group.
+    path
+        The file that holds the fields, if they were written and not kept.
+    """
+
+    given_ranks: Any
+    settings: SolveSettings
+    lattice: Lattice
+    window: Window
+    local_solver: BoundSolver | CondensedSolver
+    own: Slices
+    boundaries: Sequence[Boundary]
+    batches: Sequence[Batch]
+    path: Path | None
+
+    @property
+    def problems(self) -> int:
+        """The number of problems, of all groups."""
+        return len(self.boundaries)
+
+    @property
+    def place(self) -> tuple[slice, slice, slice]:
+        """Where this rank's part belongs in the fields of all problems, ``(n, rows, columns)``."""
+        members = [batch.members for batch in self.batches]
+        mine = slice(members[0].start, members[-1].stop) if members else slice(0, 0)
+        return mine, *self.window.within(self.window.clip(self.own))
+
+    @property
+    def local(self) -> np.ndarray:
+        """The part of the fields that this rank has."""
+        if self.path is not None:
+            stored = [read_solution(self.path, i).field for i in range(self.problems)]
+            return np.stack(stored)[self.place]
+        fields = self._fields()
+        return np.concatenate(fields) if len(fields) != 1 else fields[0]
+
+    def _fields(self) -> list[np.ndarray]:
+        """Return this rank's part of the fields of each batch, ``(n, rows, columns)``."""
+        return [_stacked([_field_of(one) for one in batch.outcomes]) for batch in self.batches]
+
+    # Together
+
+    def gather(self, name: str) -> np.ndarray | None:
+        """Return a quantity of the whole domain and of all problems on every rank, None if unknown.
+
+        Parameters
+        ----------
+        name
+            ``"field"``, ``"error_map"`` or ``"outside"``.
+        """
+        if self.path is not None:
+            stored = [getattr(read_solution(self.path, i), name) for i in range(self.problems)]
+            return None if stored[0] is None else np.stack(stored)
+        with Ranks.of(self.given_ranks) as ranks:
+            parts = self._parts(name)
+            if ranks.any(parts is None) or parts is None:
+                return None
+            nodes = tuple(n + 1 for n in self.lattice.cells)
+            shape = (self.problems, *(self.window.shape if name == "field" else nodes))
+            if ranks.size == 1 and len(parts) == 1 and parts[0][0].shape == shape:
+                return parts[0][0]
+            whole = np.zeros(shape, self.settings.dtype)
+            for array, place in parts:
+                whole[place] = array
+            return ranks.sum(whole)
+
+    def _parts(self, name: str) -> list[Part] | None:
+        """Return this rank's parts of a quantity and where they belong; None if it has none."""
+        if name == "field":
+            place = self.place[1:]
+            fields = zip(self._fields(), self.batches, strict=True)
+            return [(values, (batch.problems, *place)) for values, batch in fields]
+        parts: list[Part] = []
+        for batch in self.batches:
+            maps = [_map_of(name, outcome) for outcome in batch.outcomes]
+            known = [one for one in maps if one is not None]
+            if len(known) < len(maps):
+                return None
+            around = batch.outcomes[0].error_estimate.place
+            parts.append((_stacked(known), (batch.problems, *around)))
+        return parts
+
+    @property
+    def network(self) -> NetworkSolver | None:
+        """The network that can evaluate the solution between the nodes, if there is one."""
+        solver = self.local_solver
+        if isinstance(solver, NetworkSolver) and solver.source is None and self.batches:
+            return solver
+        return None
+
+    def at(self, network: NetworkSolver, cells: np.ndarray) -> np.ndarray:
+        """Return the values ``(n, q)`` by a network at points ``(q, 2)``, (y, x) in cells."""
+        settings = self.settings
+        with Ranks.of(self.given_ranks) as ranks:
+            groups = Replicas(ranks, settings.replicas, settings.dims)
+            group = groups.ranks.fitted(self.lattice.subdomains)
+            movement = InterfaceMovement(group, self.lattice, settings.halo_depth)
+            evaluate = PointValues(group, network, movement, cells, **settings.tensors)
+            values = np.zeros((self.problems, len(cells)))
+            for batch in self.batches:
+                found = evaluate(batch.interface, self.boundaries[batch.problems])
+                if group.is_root:
+                    values[batch.problems] = found
+            return ranks.sum(values)
+
+    def write(self, file: SolutionOutput, ranks: Ranks, *, lines: bool) -> None:
+        """Write the fields, or the values on the lattice lines instead, and all that belongs to them."""
+        groups = Replicas(ranks, self.settings.replicas, self.settings.dims)
+        if lines:
+            group = groups.ranks.fitted(self.lattice.subdomains)
+            movement = InterfaceMovement(group, self.lattice, self.settings.halo_depth)
+            file.lines(movement, self.batches[0].interface)
+        else:
+            place = self.window.clip(self.own)
+            fields = zip(self._fields(), self.batches, strict=True)
+            file.fields([(values, (batch.problems, *place)) for values, batch in fields], place)
+        for number in range(int(ranks.largest(len(self.batches)))):
+            known = number < len(self.batches)
+            batch = self.batches[number] if known else Batch(range(0), [])
+            file.maps(batch.outcomes, batch.members)
+        file.source((slice(0, 0), slice(0, 0)) if groups.index else self.own)
+
+    # For another solve
+
+    def require_start(self, members: range, block: Block) -> None:
+        """Check that another solve of some problems can begin here.
+
+        Parameters
+        ----------
+        block
+            Of this rank, in the other solve.
+
+        Raises
+        ------
+        ValueError
+            If it is of another grid, lies otherwise over the ranks, or is not kept.
+        """
+        lattice, other = self.lattice, block.lattice
+        if lattice.grid != other.grid:
+            (ny, nx), (rows, columns) = lattice.grid.shape, other.grid.shape
+            raise ValueError(
+                f"start has {nx}x{ny} cells with a spacing of {lattice.grid.spacing:g}, the problem "
+                f"{columns}x{rows} with {other.grid.spacing:g}; they must be equal"
+            )
+        if lattice != other:
+            raise ValueError(
+                f"start was solved with subdomains of {lattice.subdomain.cells} cells, this Solver "
+                f"has those of {other.subdomain.cells}; use the same local solver"
+            )
+        if set(members) - set(self._rows):
+            raise ValueError(
+                "start does not keep all problems on the ranks that need them: it was written to a "
+                "file, interrupted, or solved with other replicas"
+            )
+        if self.batches and self.batches[0].interface.block != block:
+            raise ValueError(
+                "start lies otherwise over the ranks; use the same ranks, dims and halo_depth"
+            )
+
+    def start(self, members: range, **tensors: Unpack[Tensors]) -> Interface:
+        """Return a copy of the interface of some problems."""
+        rows, like = self._rows, self.batches[0].interface
+        flat = torch.cat([rows[member] for member in members]).to(**tensors)
+        return Interface(like.block, problems=len(members), flat=flat, **tensors)
+
+    @cached_property
+    def _rows(self) -> dict[int, torch.Tensor]:
+        """The values on this rank's lattice lines, of each problem."""
+        return {
+            member: row
+            for batch in self.batches
+            for member, row in zip(
+                batch.members, batch.interface.flat.chunk(len(batch.members)), strict=True
+            )
+        }
+
+
+def _field_of(outcome: Outcome) -> torch.Tensor:
+    if outcome.field is None:
+        raise RuntimeError(LEFT_OUT)
+    return outcome.field
+
+
+def _map_of(name: str, outcome: Outcome) -> torch.Tensor | None:
+    """Return what is known per lattice node, ``error_map`` or ``outside``."""
+    return outcome.error_estimate.nodes if name == "error_map" else outcome.outside
+
+
+def _stacked(values: list[torch.Tensor]) -> np.ndarray:
+    """Return values of some problems with a leading axis; of one without a copy."""
+    stacked = values[0][None] if len(values) == 1 else torch.stack(values)
+    return stacked.cpu().numpy()
