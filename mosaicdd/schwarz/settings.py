@@ -14,7 +14,7 @@ from mosaicdd.settings import check_settings, setting
 from mosaicdd.tensors import Tensors
 
 _FLOAT32_HALOS = 1e-8  # relative update that is above what rounding on the way leaves of it
-_FLOAT32 = 1e-5  # relative discrete residual that is safely above float32 rounding
+_SMALLEST = {"float64": 1e-15, "float32": 1e-5}  # relative discrete residual above rounding
 _RTOL = {"float64": 1e-7, "float32": 1e-5}
 _MAX_ITERATIONS = {1: 100_000, 2: 100}
 _BATCH = {"cpu": 4096, "cuda": 65_536}  # subdomains
@@ -55,6 +55,8 @@ class StoppingRule:
         for name, value in values.items():
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be a number >= 0, got {value}")
+        if self.rtol >= 1:
+            raise ValueError(f"rtol is relative to the solution: it must be below 1, got {self.rtol}")
         if self.max_iterations < 1:
             raise ValueError(f"max_iterations must be at least 1, got {self.max_iterations}")
 
@@ -207,10 +209,11 @@ class SolveSettings:
             )
         if self.certify is not None and not 0 < self.certify < 1:
             raise ValueError(f"certify must lie between 0 and 1, got {self.certify}")
-        if self.certify is not None and self.certify < _FLOAT32 and self.dtype == "float32":
+        if self.certify is not None and self.certify < _SMALLEST[self.dtype]:
+            way_out = "use dtype='float64'" if self.dtype == "float32" else "ask for that or more"
             raise ValueError(
-                f"certify {self.certify:g} is below what float32 can reach ({_FLOAT32:g}); use "
-                "dtype='float64'"
+                f"certify {self.certify:g} is below what {self.dtype} can reach "
+                f"({_SMALLEST[self.dtype]:g}); {way_out}"
             )
 
     def _require_method(self) -> None:

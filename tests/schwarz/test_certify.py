@@ -103,6 +103,10 @@ def test_what_cannot_be_reached_is_refused_or_said(make_lattice, make_solver):
         make_solver(lattice, certify=1e-10, dtype="float32")
     with pytest.raises(ValueError, match="between 0 and 1"):
         make_solver(lattice, certify=-1.0)
+    with pytest.raises(ValueError, match="below what float64 can reach"):
+        make_solver(lattice, certify=1e-16)
+    with pytest.raises(ValueError, match="rtol .* must be below 1, got 2"):
+        make_solver(lattice, rtol=2.0)
     solution = make_solver(lattice, certify=1e-15, rtol=1e-7).solve(data("smooth", lattice.grid))
     assert solution.status in ("stagnated", "diverged_max_iterations")
     assert math.isfinite(solution.discrete_residual)
