@@ -56,7 +56,9 @@ class StoppingRule:
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be a number >= 0, got {value}")
         if self.rtol >= 1:
-            raise ValueError(f"rtol is relative to the solution: it must be below 1, got {self.rtol}")
+            raise ValueError(
+                f"rtol is relative to the solution: it must be below 1, got {self.rtol}"
+            )
         if self.max_iterations < 1:
             raise ValueError(f"max_iterations must be at least 1, got {self.max_iterations}")
 

@@ -105,7 +105,7 @@ def test_what_cannot_be_reached_is_refused_or_said(make_lattice, make_solver):
         make_solver(lattice, certify=-1.0)
     with pytest.raises(ValueError, match="below what float64 can reach"):
         make_solver(lattice, certify=1e-16)
-    with pytest.raises(ValueError, match="rtol .* must be below 1, got 2"):
+    with pytest.raises(ValueError, match="must be below 1, got 2"):
         make_solver(lattice, rtol=2.0)
     solution = make_solver(lattice, certify=1e-15, rtol=1e-7).solve(data("smooth", lattice.grid))
     assert solution.status in ("stagnated", "diverged_max_iterations")
