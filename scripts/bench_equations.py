@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from peers import PeerResult, by_petsc, by_pyamg, by_superlu
+from peers import PeerResult, by_petsc, by_pyamg, by_superlu, petsc_described
 from tables import BENCHMARKS, hardware, table
 
 import mosaicdd
@@ -39,14 +39,10 @@ def main(cells: int) -> None:
     header = ["equation", "parameters", "by", "iterations", "seconds", "relative MAE"]
     text = table(header, rows)
     print(text)
-    note = (
-        ""
-        if any("hypre" in row[2] for row in rows)
-        else "\n\nCHOLMOD and hypre: no petsc4py here.\n"
-    )
     (BENCHMARKS / "equations.md").write_text(
         f"# Equations, {cells} x {cells}\n\n{hardware()}\n\nBy `python scripts/bench_equations.py "
-        f"{cells}`: the problem, the errors and the seconds are told in its head.\n\n{text}\n{note}"
+        f"{cells}`: the problem, the errors and the seconds are told in its head.\n\n{text}\n\n"
+        f"{petsc_described()}\n"
     )
 
 

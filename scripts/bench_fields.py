@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from media import MEDIA, spe10
-from peers import PeerResult, by_petsc, by_pyamg
+from peers import PeerResult, by_petsc, by_pyamg, petsc_described
 from tables import publish, table
 
 import mosaicdd as m
@@ -45,7 +45,9 @@ def main(cells: int, path: Path | None) -> None:
         "ratio",
         "error",
     ]
-    note = "By `python scripts/bench_fields.py`; its head says what is measured."
+    note = (
+        "By `python scripts/bench_fields.py`; its head says what is measured. " + petsc_described()
+    )
     publish("fields", f"Media, {cells} x {cells}", f"{note}\n\n{table(header, rows)}")
 
 

@@ -62,6 +62,17 @@ def petsc_python() -> str | None:
     return None
 
 
+@functools.cache
+def petsc_described() -> str:
+    """Say by what CHOLMOD and hypre ran: with the reference BLAS, CHOLMOD is several times slower."""
+    python = petsc_python()
+    if python is None:
+        return "CHOLMOD and hypre: no petsc4py here."
+    command = [python, str(_SCRIPT), "--described"]
+    found = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=True)
+    return f"CHOLMOD and hypre by {found.stdout.strip()}."
+
+
 def _environment() -> dict[str, str]:
     """Return the environment of that Python: one thread, and where Debian has put PETSc."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}

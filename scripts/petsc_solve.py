@@ -4,12 +4,15 @@ Usage: petsc_solve.py SYSTEM.npz METHOD RTOL [RIGHT_HAND_SIDES], with METHOD ``c
 factorisation), ``lu`` (SuperLU or PETSc's own) or ``hypre`` (conjugate gradients or GMRES with
 BoomerAMG's defaults). SYSTEM holds ``data, indices, indptr`` of a CSR matrix, ``b`` and whether it is
 ``symmetric``. Prints one JSON object; the last solution is left in SYSTEM.npz.solution.npy.
+With ``--described`` it says which PETSc and which BLAS there are.
 """
 
 import json
+import re
 import resource
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import petsc4py
@@ -72,5 +75,16 @@ def main(path: str, method: str, rtol: float, times: int) -> None:
     )
 
 
+def described() -> str:
+    """Name the versions of PETSc and the BLAS that this process has loaded."""
+    version = ".".join(map(str, PETSc.Sys.getVersion()))
+    loaded = set(re.findall(r"lib(?:\w*blas\w*|mkl_rt|blis)", Path("/proc/self/maps").read_text()))
+    blas = " and ".join(sorted(loaded - {"libblas"} or loaded)) or "a BLAS of its own"
+    return f"PETSc {version} with {blas}"
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int((sys.argv[4:] or ["1"])[0]))
+    if sys.argv[1] == "--described":
+        print(described())
+    else:
+        main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int((sys.argv[4:] or ["1"])[0]))
