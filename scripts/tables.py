@@ -1,6 +1,8 @@
 """Tables that the scripts print and write to ``benchmarks/``: Markdown, with date and hardware."""
 
+import csv
 import platform
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import numpy as np
 import torch
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+PAPER = BENCHMARKS / "paper"  # tables of `reproduce.sh`
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -47,3 +50,17 @@ def publish(name: str, title: str, text: str) -> None:
     print(content)
     BENCHMARKS.mkdir(exist_ok=True)
     (BENCHMARKS / f"{name}.md").write_text(content)
+
+
+def write_csv(name: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table to ``benchmarks/paper/NAME.csv``."""
+    PAPER.mkdir(parents=True, exist_ok=True)
+    with open(PAPER / f"{name}.csv", "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([header, *rows])
+
+
+def read_csv(name: str) -> list[dict[str, str]]:
+    """Read the rows of ``benchmarks/paper/NAME.csv``."""
+    with open(PAPER / f"{name}.csv", newline="") as file:
+        return list(csv.DictReader(file))

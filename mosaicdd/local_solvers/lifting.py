@@ -28,14 +28,17 @@ def unit_points(points: np.ndarray, subdomain: Subdomain) -> np.ndarray:
 
 
 def exact_solutions(
-    operator: EllipticOperator, subdomain: Subdomain, degree: int, points: np.ndarray
+    operator: EllipticOperator, subdomain: Subdomain, degree: int | None, points: np.ndarray
 ) -> np.ndarray:
     """Evaluate smooth exact solutions at ``points``, ``(Q, 2)`` in cells: ``(Q, 2 degree + 1)``.
 
     Polynomials where the operator has second derivatives only. Otherwise the discrete solutions on a
     square twice as wide whose boundary data are harmonic polynomials, cut to the subdomain: they are
     continuous in the operator's coefficients. Between nodes these are interpolated by cubic splines.
+    There are none of degree None.
     """
+    if degree is None:
+        return np.empty((len(points), 0))
     if operator.scale_free:
         return operator.exact_polynomials(degree, *unit_points(points, subdomain).T)
     values = _discrete_solutions(operator, subdomain, degree)
@@ -81,7 +84,8 @@ class Lifting:
     operator, subdomain
         Whose exact solutions are used, and where.
     degree
-        Highest polynomial degree of the exact solutions.
+        Highest polynomial degree of the exact solutions. None takes out and scales nothing: the network
+        gets the perimeter as it is, as in the paper.
     device, dtype
         Of the perimeters that `split` will get.
 
@@ -95,23 +99,26 @@ class Lifting:
         self,
         operator: EllipticOperator,
         subdomain: Subdomain,
-        degree: int = 2,
+        degree: int | None = 2,
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float64,
     ):
-        if degree < 0:
+        if degree is not None and degree < 0:
             raise ValueError(f"the lifting degree must be 0 or more, got {degree}")
         self.operator = operator
         self.subdomain = subdomain
         self.degree = degree
         stencil = operator.stencil(subdomain.spacing)
         corners = np.arange(4) * subdomain.cells
-        self.unseen = corners if not stencil[::2, ::2].any() else corners[:0]
+        unread = degree is not None and not stencil[::2, ::2].any()
+        self.unseen = corners if unread else corners[:0]
         perimeter = self.basis(subdomain.perimeter)  # (P, J)
         seen = np.delete(np.arange(len(perimeter)), self.unseen)
-        rank = np.linalg.matrix_rank(perimeter[seen], tol=None if operator.scale_free else 0.0)
-        if rank < perimeter.shape[1]:
+        tolerance = None if operator.scale_free else 0.0
+        if degree is not None and (
+            np.linalg.matrix_rank(perimeter[seen], tol=tolerance) < perimeter.shape[1]
+        ):
             raise ValueError(
                 f"a lifting of degree {degree} needs {perimeter.shape[1]} independent exact solutions "
                 f"on {len(seen)} perimeter nodes; lower the degree or use more cells"
@@ -135,6 +142,8 @@ class Lifting:
     def remove(self, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the remainder ``(B, P)`` and the coefficients ``(B, J)``; linear in ``g``."""
         coefficients = g @ self._fit
+        if self.degree is None:
+            return g.clone(), coefficients
         remainder = g - coefficients @ self._perimeter
         neighbours = remainder[:, self._neighbours]  # (B, 2, corners)
         remainder[:, self._unseen] = neighbours.mean(dim=1)
@@ -143,9 +152,12 @@ class Lifting:
     def split(self, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Split perimeters ``(B, P)`` into unit remainder, scale ``(B, 1)`` and coefficients.
 
-        The scale is the root mean square of the remainder, or 1 where the remainder vanishes.
+        The scale is the root mean square of the remainder, or 1 where the remainder vanishes and
+        where nothing is lifted.
         """
         remainder, coefficients = self.remove(g)
+        if self.degree is None:
+            return remainder, torch.ones_like(g[:, :1]), coefficients
         scale = remainder.square().mean(dim=1, keepdim=True).sqrt()
         scale = torch.where(scale > 0, scale, torch.ones_like(scale))
         return remainder / scale, scale, coefficients

@@ -28,7 +28,7 @@ class ModelCard:
     network, settings
         Name of the network and its settings.
     lifting_degree
-        Polynomial degree of the exact solutions that are lifted.
+        Polynomial degree of the exact solutions that are lifted; None without a lifting.
     boundary_range
         Least and greatest boundary value in training.
     hyperparameter_ranges
@@ -55,7 +55,7 @@ class ModelCard:
     size: float
     network: str
     settings: dict
-    lifting_degree: int
+    lifting_degree: int | None
     boundary_range: list[float]
     hyperparameter_ranges: dict = field(default_factory=dict)
     spectrum: dict = field(default_factory=dict)
@@ -73,7 +73,7 @@ class ModelCard:
             ("size", (int, float)),
             ("network", str),
             ("settings", dict),
-            ("lifting_degree", int),
+            ("lifting_degree", (int, type(None))),
             ("boundary_range", list),
             ("hyperparameter_ranges", dict),
             ("spectrum", dict),

@@ -80,7 +80,7 @@ class OperatorPasses:
 
 
 def fit_family(
-    network: FamilyNetwork, dataset: Dataset, part: slice, lifting_degree: int
+    network: FamilyNetwork, dataset: Dataset, part: slice, lifting_degree: int | None
 ) -> OperatorSamples:
     """Put the modes of a dataset's operators into a network, and return what is left to learn.
 
@@ -173,7 +173,7 @@ def _covariance_root(
     dataset: Dataset,
     runs: list[tuple[EllipticOperator, slice]],
     views: list[list[tuple[int, np.ndarray]]],
-    lifting_degree: int,
+    lifting_degree: int | None,
 ) -> np.ndarray:
     """Return a root ``(P, P)`` of the covariance of unit remainders, turned as their operators."""
     m = dataset.subdomain.cells

@@ -1,7 +1,7 @@
 """Data generation (section 5.1 of the paper): random boundary data and their discrete solutions.
 
-Boundary data are Gaussian processes along the closed perimeter, their length scales from a
-scrambled Sobol sequence. Each sample has its own random numbers, seeded by (seed, index), so it
+Boundary data are Gaussian processes along the closed perimeter, their length scales, and amplitudes
+where these vary, from a scrambled Sobol sequence. Each sample has its own random numbers, seeded by (seed, index), so it
 does not depend on how many others are drawn, nor on which rank draws it. Windows are subdomains cut
 out of larger solutions at lattice positions: the perimeters that a Schwarz iteration really meets.
 
@@ -269,7 +269,7 @@ def assemble_dataset(generator: PartGenerator, parts: Iterable[dict[str, np.ndar
     return Dataset(
         pde=generator.pde.name,
         subdomain=settings.subdomain,
-        hyperparameter_names=("length_scale",),
+        hyperparameter_names=tuple(settings.hyperparameters),
         parameter_names=generator.parameter_names,
         validation=settings.validation,
         seed=settings.seed,
@@ -284,9 +284,9 @@ def generate_dataset(settings: GenerationSettings) -> Dataset:
 
 
 def _hyperparameters(settings: GenerationSettings, count: int, seed: int) -> np.ndarray:
-    """Draw the hyperparameters, ``(count, 1)``: the length scale, uniform in its logarithm."""
-    lower, upper = settings.length_scale
-    return sobol_hyperparameters(count, seed, np.array([lower]), np.array([upper]))
+    """Draw the hyperparameters, ``(count, p)``, uniform in their logarithms."""
+    lower, upper = np.array(list(settings.hyperparameters.values())).T
+    return sobol_hyperparameters(count, seed, lower, upper)
 
 
 def _curve(
@@ -294,11 +294,13 @@ def _curve(
 ) -> np.ndarray:
     """Draw the boundary data of a square of ``across`` subdomains per side."""
     subdomain = settings.subdomain
+    drawn = dict(zip(settings.hyperparameters, hyperparameters, strict=True))
     return sample_closed_curve(
         np.random.default_rng([settings.seed, *key]),
         nodes=4 * across * subdomain.cells,
         curve_length=4 * across * subdomain.size,
-        length_scale=hyperparameters[0],
+        length_scale=drawn["length_scale"],
+        amplitude=drawn.get("amplitude", settings.amplitude[0]),
         noise=settings.noise,
     )
 

@@ -54,7 +54,7 @@ class LiftedSamples:
 def lift_samples(
     operators: Sequence[tuple[EllipticOperator, slice]],
     subdomain: Subdomain,
-    degree: int,
+    degree: int | None,
     boundary: np.ndarray,
     solution: np.ndarray,
     dtype: torch.dtype = torch.float32,
@@ -67,7 +67,7 @@ def lift_samples(
     operators
         Each with its samples; together they are all that is lifted, in order.
     degree
-        Of the lifting.
+        Of the lifting; None for none.
     boundary, solution
         Of the whole dataset, ``(., P)`` and ``(., m + 1, m + 1)``.
     """

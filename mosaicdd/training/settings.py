@@ -15,6 +15,7 @@ RESIDUALS = ("continuous", "discrete", "multilevel")
 PRECISIONS = ("float32", "float64", "bf16", "tf32")
 SHARDINGS = ("none", "zero1", "fsdp", "hybrid")
 METHODS = ("amg", "direct")
+NO_LIFTING = "none"
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,10 @@ class GenerationSettings:
         (0.03, 1.0),
         "Least and greatest length scale of the boundary data, a Gaussian process, in domain length.",
     )
-    noise: float = setting(
-        0.03, "Standard deviation of white noise on boundary data of unit amplitude.", least=0
+    amplitude: tuple[float, float] = setting(
+        (1.0, 1.0), "Least and greatest standard deviation of that process."
     )
+    noise: float = setting(0.03, "Standard deviation of white noise on top of it.", least=0)
     method: str | None = setting(
         None,
         "pyAMG to a relative residual of 1e-10 (amg), or a sparse factorisation (direct). By default "
@@ -66,6 +68,14 @@ class GenerationSettings:
             )
         if not 0 < self.length_scale[0] < self.length_scale[1]:
             raise ValueError(f"length scales must be 0 < least < greatest, got {self.length_scale}")
+        if not 0 < self.amplitude[0] <= self.amplitude[1]:
+            raise ValueError(f"amplitudes must be 0 < least <= greatest, got {self.amplitude}")
+
+    @property
+    def hyperparameters(self) -> dict[str, tuple[float, float]]:
+        """Ranges of what is drawn for every problem: the amplitude only where it varies."""
+        varied = {"amplitude": self.amplitude} if self.amplitude[0] < self.amplitude[1] else {}
+        return {"length_scale": self.length_scale} | varied
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,9 @@ class TrainingSettings:
     decay_exponent: float = setting(1.0, "Then it falls to zero as (1 - t) to this power.")
     pde_weight: float = setting(
         None,
-        "Weight of the PDE loss; 0 leaves it out. By default 0 with labels, 1 without.",
+        "Weight of the PDE loss; 0 leaves it out. By default 0 with labels, 1 without. Lengths are in "
+        "half sides of the subdomain: (2 / size)^4, 256 for a side of 0.5, is weight 1 in domain lengths, "
+        "as in the paper.",
         least=0,
     )
     collocation: int = setting(32, "Collocation points of the PDE loss per step.", least=1)
@@ -113,8 +125,10 @@ class TrainingSettings:
         "coarser grids (multilevel). By default continuous with labels, multilevel without.",
         RESIDUALS,
     )
-    lifting_degree: int = setting(
-        2, "Degree of the exact solutions that the lifting takes out.", least=0
+    lifting: str = setting(
+        "2",
+        "Degree of the exact solutions that the lifting takes out; none takes out nothing, and leaves "
+        "the boundary data at their own size, as the paper does.",
     )
     precision: str = setting(
         "float32", "Of the training; bf16 and tf32 multiply in fewer digits.", PRECISIONS
@@ -135,6 +149,8 @@ class TrainingSettings:
             if not 0 < getattr(self, name) < float("inf"):
                 what = "the learning rate" if name == "lr" else name
                 raise ValueError(f"{what} must be positive, got {getattr(self, name)}")
+        if self.lifting != NO_LIFTING and not self.lifting.isdecimal():
+            raise ValueError(f"lifting must be a degree from 0, or none, got {self.lifting}")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup must be a fraction in [0, 1), got {self.warmup}")
         if not self.labels and not self.pde_weight:
@@ -144,6 +160,11 @@ class TrainingSettings:
                 f"a warm-up of {self.warmup:g} times {self.batch_size} / {self.base_batch_size} is "
                 f"{self.scaled_warmup:g} of the training, it must be below 1; lower warmup"
             )
+
+    @property
+    def lifting_degree(self) -> int | None:
+        """Degree of the lifting; None for no lifting."""
+        return None if self.lifting == NO_LIFTING else int(self.lifting)
 
     @property
     def scaled_lr(self) -> float:

@@ -99,7 +99,7 @@ def test_an_output_folder_that_does_not_exist_is_refused_before_any_work(data, t
         (["--epochs", "0"], "epochs must be at least 1, got 0"),
         (["--set", "wide=3"], "no setting 'wide'"),
         (["--set", "width"], "NAME=VALUE"),
-        (["--lifting-degree", "-1"], "--lifting-degree"),
+        (["--lifting", "-1"], "lifting must be a degree from 0, or none, got -1"),
     ],
 )
 def test_train_refuses_bad_input_in_one_line(data, tmp_path, options, message):

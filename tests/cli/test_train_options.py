@@ -5,11 +5,13 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict, fields
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from mosaicdd.cli.generate import generate
+from mosaicdd.cli.solve import solve
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import write_dataset
@@ -17,6 +19,7 @@ from mosaicdd.storage.model_file import read_model
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
+PAPER = Path(__file__).parents[2] / "data" / "paper.toml"
 OWN = """
 from mosaicdd.local_solvers.networks.deeponet import DeepONet
 
@@ -208,3 +211,21 @@ def test_a_model_that_is_replaced_is_said_to_be(data, tmp_path):
     model = tmp_path / "model.h5"
     outputs = [run(data, "-o", model, "--epochs", 1).stdout for _ in range(2)]
     assert ["(replaced)" in output for output in outputs] == [False, True]
+
+
+def test_the_paper_s_recipe_trains_its_network_without_a_lifting(data, tmp_path):
+    model = tmp_path / "model.h5"
+    assert run(data, "-o", model, "--config", PAPER, "--epochs", "1").exit_code == 0
+    card = read_model(model)[0]
+    assert (card.network, card.lifting_degree) == ("sdnet", None)
+    assert (card.settings["features"], card.settings["symmetric"]) == (0, False)
+    how = {
+        name: card.training[name] for name in ("optimizer", "always_adapt", "clip", "pde_weight")
+    }
+    assert how == {"optimizer": "lamb", "always_adapt": False, "clip": 1.0, "pde_weight": 256.0}
+    cells = ("--cells", "32x32", "--boundary", "expr:x", "--json")
+    solved = CliRunner().invoke(
+        solve,
+        [*cells, "-o", str(tmp_path / "out.h5"), "--local-solver", str(model), "--certify", "1e-8"],
+    )
+    assert json.loads(solved.stdout)["status"] == "converged_rtol"

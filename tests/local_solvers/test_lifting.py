@@ -64,3 +64,15 @@ def test_points_are_scaled_to_the_square_of_half_side_one():
 def test_an_impossible_degree_is_refused(degree):
     with pytest.raises(ValueError, match="lifting"):
         Lifting(LAPLACE.at(), SUBDOMAIN, degree)
+
+
+def test_without_a_lifting_a_network_gets_the_perimeter_as_it_is():
+    lifting = Lifting(LAPLACE.at(), SUBDOMAIN, None)
+    g = 5.0 * random_perimeters(3)
+    remainder, scale, coefficients = lifting.split(g)
+    assert torch.equal(remainder, g)
+    assert (coefficients.shape, scale.unique().tolist()) == ((3, 0), [1.0])
+    basis = lifting.basis_tensor(SUBDOMAIN.perimeter)
+    assert torch.equal(lifting.join(remainder, scale, coefficients, basis), g)
+    operator = np.random.default_rng(1).standard_normal((5, 64))
+    np.testing.assert_array_equal(lifting.compile(operator, SUBDOMAIN.interior[:5]), operator)

@@ -84,3 +84,15 @@ def test_progress_counts_to_the_end(tmp_path):
 def test_impossible_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         GenerationSettings(**{"samples": 20, **changes})
+
+
+def test_amplitudes_are_drawn_beside_length_scales_where_they_vary(dataset):
+    assert dataset.hyperparameter_names == ("length_scale",)
+    varied = generate(samples=64, amplitude=(0.5, 2.0), noise=0.0)
+    assert varied.hyperparameter_names == ("length_scale", "amplitude")
+    amplitude = varied.hyperparameters[:, 1]
+    assert (amplitude.min() >= 0.5, amplitude.max() <= 2.0) == (True, True)
+    # A Sobol sequence of 64 points: as many below the middle of the logarithms, which is 1, as above.
+    assert (amplitude < 1).sum() == 32
+    one, two = (generate(samples=20, amplitude=(a, a), noise=0.0) for a in (1.0, 2.0))
+    np.testing.assert_allclose(two.boundary, 2.0 * one.boundary)

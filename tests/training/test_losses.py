@@ -142,3 +142,21 @@ def test_concatenated_inputs_give_the_values_of_the_split_layer():
     for where in (points, points.expand(3, 5, 2)):
         # Sums of 8 * 32 + 66 products of order 1.
         torch.testing.assert_close(concatenated(g, where), split(g, where), rtol=0, atol=1000 * EPS)
+
+
+def test_a_weight_of_256_weighs_the_residual_as_the_paper_does_in_domain_lengths():
+    subdomain, half = Subdomain(cells=32, size=0.5), 0.25
+
+    class Squared(torch.nn.Module):
+        """``u = 2 x**2 + y**2`` in domain lengths: its Laplacian is 6 everywhere."""
+
+        def forward(self, g, points):
+            y, x = half * points[..., 0], half * points[..., 1]
+            return 2 * x**2 + y**2 + 0 * g[:, :1]
+
+    operator = UnitOperator.of(LAPLACE.at(), subdomain)
+    points = draw(5, 2)
+    residual = pde_residual(Squared(), operator, draw(2, P), points, "autograd")
+    weight = (2 / subdomain.size) ** 4
+    assert weight == 256
+    np.testing.assert_allclose(weight * residual.detach().square().mean(), 6.0**2, rtol=100 * EPS)
