@@ -114,6 +114,7 @@ def test_an_unsound_boundary_file(change, message, comm, write_edges, common_pat
     if comm.rank == 0:
         with h5py.File(path, "r+") as file:
             change(file)
+    comm.Barrier()
     line = refused(*EXACT, "--boundary", path)
     assert line.startswith(f"Error: --boundary: {path}")
     assert message in line
