@@ -57,8 +57,13 @@ class NodeGather:
         problem = size * np.arange(problems)[:, None]
         targets = [(problem + one).ravel() for one in places]
         sources = [s + np.arange(len(one)) for s, one in zip(starts, targets, strict=True)]
-        self._sources = torch.from_numpy(np.concatenate(sources))
-        self._targets = torch.from_numpy(np.concatenate(targets))
+        target, source = (
+            torch.from_numpy(np.concatenate(one).astype(np.int32)) for one in (targets, sources)
+        )
+        # Where every node is of one rank they are taken in their order, else added up.
+        each_once = len(target) == problems * size == len(target.unique())
+        self._sources = source[target.argsort()] if each_once else source
+        self._targets = None if each_once else target
         ends = starts + lengths
         self._sums = np.stack([np.arange(end - sums, end) for end in ends])  # (ranks, sums)
 
@@ -79,6 +84,10 @@ class NodeGather:
         self._my_nodes.copy_(mine)
         self._my_sums[:count] = sums
         self._ranks.comm.Allgatherv(*self._request)
-        arrived = self._everything[self._sources]
-        self.nodes.zero_().view(-1).index_add_(0, self._targets, arrived)
+        nodes = self.nodes.view(-1)
+        if self._targets is None:
+            torch.index_select(self._everything, 0, self._sources, out=nodes)
+        else:
+            arrived = self._everything.index_select(0, self._sources)
+            nodes.zero_().index_add_(0, self._targets, arrived)
         return self.nodes, self._everything.numpy()[self._sums[:, :count]].sum(axis=0)
