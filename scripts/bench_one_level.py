@@ -2,7 +2,8 @@
 
 The four phases of section 4.2 from a zero start, for K x K disjoint subdomains; then the 2048 x
 2048 problem of its Fig. 9a and Table 4, stopped at an MAE of 0.05, with one level and with two.
-The MAE is that of the interface against the fast sine transform.
+The MAE is that of the interface against the fast sine transform. The paper does not say whether an
+iteration of its own is all four phases or one of them: both are counted here.
 """
 
 import itertools
@@ -33,14 +34,19 @@ def main() -> None:
         ratios = [f"{b / a:.2f}" for a, b in itertools.pairwise(counts)]
         rows.append([name, *map(str, counts), ", ".join(ratios)])
     growth = table(["local solver", "K = 4", "K = 8", "K = 16", "ratios (K^2: 4)"], rows)
-    rows = [["the paper, 1 A30 GPU", "1", "3200", "880"]]
+    rows = [["the paper, 1 A30 GPU", "1", "3200", "3200 or 12800", "880"]]
     for levels, settings in ((1, _PHASES), (2, {"levels": 2})):
         solution, seconds = _to_mae("laplace", 2048, 0.05, settings)
-        rows.append(
-            ["mosaicdd, laplace, 1 core", str(levels), str(solution.iterations), f"{seconds:.2f}"]
-        )
-    job = table(["2048 x 2048 to an MAE of 0.05", "levels", "iterations", "seconds"], rows)
-    text = f"Iterations of four phases to an MAE of 1e-3:\n\n{growth}\n\n{job}"
+        count = solution.iterations
+        phases = str(4 * count) if levels == 1 else "-"
+        title = "mosaicdd, laplace, 1 core"
+        rows.append([title, str(levels), str(count), phases, f"{seconds:.2f}"])
+    header = ["2048 x 2048 to an MAE of 0.05", "levels", "iterations", "phases", "seconds"]
+    text = (
+        f"Iterations of four phases to an MAE of 1e-3:\n\n{growth}\n\n{table(header, rows)}\n\n"
+        "The paper's iteration may be four phases, or one: with one level our count of phases is close "
+        "to its count of iterations."
+    )
     publish("one_level", "One level, as in the paper", text)
 
 

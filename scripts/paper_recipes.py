@@ -6,7 +6,8 @@ the last rows leave out solutions or the PDE loss. The first recipe is ``data/pa
 
     mosaicdd generate paper-data.h5 --length-scale 0.1 1 --amplitude 0.5 2 --noise 0
     mosaicdd generate laplace-data.h5
-    python scripts/paper_recipes.py paper-data.h5 laplace-data.h5 --seconds 120 --paper-seconds 900
+    python scripts/paper_recipes.py paper-data.h5 laplace-data.h5 --seconds 30
+    python scripts/paper_recipes.py paper-data.h5 laplace-data.h5 --seconds 900 --only 1 --output recipe_long
 """
 
 import argparse
@@ -101,19 +102,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paper_data")
     parser.add_argument("own_data")
-    parser.add_argument("--seconds", type=float, default=120.0)
-    parser.add_argument("--paper-seconds", type=float, default=0.0)
-    parser.add_argument("--output", default="recipes")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each recipe")
+    parser.add_argument("--only", type=int, help="so many of the recipes")
+    parser.add_argument("--output", default="recipes", help="CSV file in benchmarks/paper")
+    parser.add_argument("--models", type=Path, help="folder to keep the models in")
     given = parser.parse_args()
     torch.set_num_threads(1)
     paper_data, own_data = read_dataset(given.paper_data), read_dataset(given.own_data)
-    jobs = [(recipe, given.seconds) for recipe in recipes()]
-    if given.paper_seconds:
-        jobs.append((jobs[0][0], given.paper_seconds))
-    curves = []
-    for number, (recipe, seconds) in enumerate(jobs):
+    curves, seconds = [], given.seconds
+    for number, recipe in enumerate(recipes()[: given.only]):
         data = _judged_alike(own_data, paper_data) if recipe.noisy else paper_data
-        for report in _curve(recipe, data, seconds):
+        with tempfile.TemporaryDirectory() as temporary:
+            model = Path(given.models or temporary) / f"recipe-{number}.h5"
+            reports = _curve(recipe, data, seconds, model)
+        for report in reports:
             errors = (report.validation_mse, report.window_mse)
             row = [number, recipe.title, recipe.losses, f"{seconds:g}", f"{report.seconds:.1f}"]
             curves.append([*row, report.step, *(f"{error:.3e}" for error in errors)])
@@ -135,15 +137,11 @@ def _judged_alike(own: Dataset, paper: Dataset) -> Dataset:
     return replace(own, **joined, **windows)
 
 
-def _curve(recipe: Recipe, data: Dataset, seconds: float) -> list:
+def _curve(recipe: Recipe, data: Dataset, seconds: float, model: Path) -> list:
     """Train for some seconds of processor time, by which the schedule goes, too."""
     reports: list = []
     settings = replace(recipe.settings, max_seconds=seconds, epochs=100_000)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch("time.perf_counter", time.process_time),
-    ):
-        model = Path(folder) / "model.h5"
+    with mock.patch("time.perf_counter", time.process_time):
         train(
             *(data, model, settings),
             network=recipe.network,
