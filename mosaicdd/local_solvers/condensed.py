@@ -1,20 +1,22 @@
 r"""Condensed elements: the discrete equation on the nodes of lattice lines alone, exactly.
 
 An element is a square of ``s`` cells between lattice lines. Eliminating its inner nodes leaves a dense
-symmetric matrix on its ``P = 4 s`` perimeter nodes, its Schur complement ``S``, and a load. Elements are
+matrix on its ``P = 4 s`` perimeter nodes, its Schur complement ``S``, and a load. Elements are
 eliminated in levels, all of a strip at once: small squares by Gauss and Jordan's algorithm on numbers
 that are vectors over thousands of squares, then again and again four squares merged to one:
 
 ```
    +---+---+       +-------+      b  the perimeter of the merged square
    | 2 | 3 |       |       |      i  the nodes between the four, which are eliminated:
-   +---+---+  -->  |       |      S = A_bb - W^T W,  W = L^-1 A_ib,  A_ii = L L^T
-   | 0 | 1 |       |       |      load = f_b - W^T L^-1 f_i
-   +---+---+       +-------+      u_i = L^-T (L^-1 f_i - W u_b)
+   +---+---+  -->  |       |      S = A_bb - V W,  W = L^-1 A_ib,  V = A_bi U^-1,  A_ii = L U
+   | 0 | 1 |       |       |      load = f_b - V L^-1 f_i
+   +---+---+       +-------+      u_i = U^-1 (L^-1 f_i - W u_b)
 ```
 
-Grid edges and nodes on a perimeter are shared by two squares, so each counts half of them. ``W`` and
-``L^-1`` are kept: new sources, and the values inside, cost a few products.
+Without a velocity all is symmetric, ``U = L^T`` by Cholesky and ``V = W^T``; with one, ``L U`` is
+Gauss's, with rows exchanged. Grid edges and nodes on a perimeter are shared by two squares, so each
+counts half of them. What is left of ``A_ii`` is kept: new sources, and the values inside, cost a few
+products.
 
 Shape letters: ``E`` elements, ``B`` squares of a level, row by row from the bottom, ``p`` perimeter
 nodes of a square, ``n`` problems. Sources are times the squared spacing.
@@ -31,6 +33,9 @@ import torch
 from mosaicdd.lattice.subdomain import perimeter_nodes
 from mosaicdd.problems.medium import Conductances
 from mosaicdd.tensors import Tensors
+
+_Edges = tuple[torch.Tensor, torch.Tensor]
+"""Of squares, between a node and the one above it ``(l, l + 1, B)``, and to the right."""
 
 _SMALLEST = 3  # cells along a side that are not halved any more
 _STRIP = {"cpu": 64, "cuda": 8192}  # elements eliminated at once, or one row: few, for the cache
@@ -128,7 +133,7 @@ class _Elimination:
         self._merges: list[_Merge] = []
         while side < spacing:
             shape = tuple((nodes - 1) // (2 * side) for nodes in conductances.reaction.shape)
-            merge = _Merge(schur, side, shape)
+            merge = _Merge(schur, side, shape, symmetric=conductances.symmetric)
             schur = merge.schur()
             self._merges.append(merge)
             side *= 2
@@ -159,17 +164,18 @@ class _Squares:
 
     ``schur``, ``(p, p, B)``, is for whoever makes them to take away.
 
-    An inner node beside the perimeter is coupled to one node of it on each side, by ``g``. So with
-    ``Z = A_ii^-1`` the Schur complement is ``A_bb - g Z g``, entry by entry.
+    An inner node beside the perimeter is coupled to one node of it on each side, by ``g`` in its own
+    equation and by ``h`` in that node's. So with ``Z = A_ii^-1`` the Schur complement is ``A_bb - h Z g``,
+    entry by entry.
     """
 
     def __init__(self, conductances: Conductances, side: int, **tensors: Unpack[Tensors]):
         self._side, self._tensors = side, tensors
         self._shape = tuple((nodes - 1) // side for nodes in conductances.reaction.shape)
-        self._up = self._cut(conductances.up, side, side + 1)
-        self._right = self._cut(conductances.right, side + 1, side)
-        self._right[[0, side]] *= 0.5
-        self._up[:, [0, side]] *= 0.5
+        # Of an edge's upper or right node, in the equation of the other; and the other way round.
+        forwards = self._edges(conductances.up, conductances.right)
+        symmetric = conductances.symmetric
+        backwards = forwards if symmetric else self._edges(conductances.down, conductances.left)
         nodes = perimeter_nodes(side)
         y, x = (torch.from_numpy(part) for part in nodes.T)
         self._ring = y, x
@@ -177,16 +183,19 @@ class _Squares:
         self._beside = torch.from_numpy(np.flatnonzero(np.arange(4 * side) % side))
         at = (nodes[self._beside].clip(1, max(side - 1, 1)) - 1) @ [side - 1, 1]
         self._coupled = torch.from_numpy(at.astype(int))
-        coupling = self._right.new_empty(4, side - 1, self._right.shape[2])
-        coupling[0] = self._up[0, 1:-1]
-        coupling[1] = self._right[1:-1, -1]
-        coupling[2] = self._up[-1, 1:-1].flip(0)
-        coupling[3] = self._right[1:-1, 0].flip(0)
-        self._coupling = coupling.flatten(0, 1)  # (4 (l - 1), B)
-        diagonal = self._diagonal(conductances)
-        self._inverse = self._inverted(diagonal)  # (I, I, B)
-        self.schur = self._complement(diagonal)
-        del self._up, self._right
+        self._inwards = _beside_perimeter(*forwards, *backwards)  # h, (4 (l - 1), B)
+        self._outwards = self._inwards if symmetric else _beside_perimeter(*backwards, *forwards)
+        diagonal = self._diagonal(conductances, forwards, backwards)
+        self._inverse = self._inverted(diagonal, forwards, backwards)  # (I, I, B)
+        self.schur = self._complement(diagonal, forwards, backwards)
+
+    def _edges(self, up: np.ndarray, right: np.ndarray) -> _Edges:
+        """Cut conductances into squares; those on perimeters are halved."""
+        side = self._side
+        cut = self._cut(up, side, side + 1), self._cut(right, side + 1, side)
+        cut[0][:, [0, side]] *= 0.5
+        cut[1][[0, side]] *= 0.5
+        return cut
 
     def _cut(self, values: np.ndarray, rows: int, columns: int) -> torch.Tensor:
         """Cut values into squares, ``(rows, columns, B)``."""
@@ -194,27 +203,33 @@ class _Squares:
         cut = cut.unfold(0, rows, self._side).unfold(1, columns, self._side)
         return cut.permute(2, 3, 0, 1).flatten(2).clone()
 
-    def _diagonal(self, conductances: Conductances) -> torch.Tensor:
+    def _diagonal(
+        self, conductances: Conductances, forwards: _Edges, backwards: _Edges
+    ) -> torch.Tensor:
         """Return the squares' own parts of the diagonal, ``(l + 1, l + 1, B)``."""
         side = self._side
         total = self._cut(conductances.reaction, side + 1, side + 1)
         total[[0, side]] *= 0.5
         total[:, [0, side]] *= 0.5
-        total[:-1] += self._up
-        total[1:] += self._up
-        total[:, :-1] += self._right
-        total[:, 1:] += self._right
+        total[:-1] += forwards[0]
+        total[1:] += backwards[0]
+        total[:, :-1] += forwards[1]
+        total[:, 1:] += backwards[1]
         return total
 
-    def _inverted(self, diagonal: torch.Tensor) -> torch.Tensor:
+    def _inverted(
+        self, diagonal: torch.Tensor, forwards: _Edges, backwards: _Edges
+    ) -> torch.Tensor:
         """Return ``A_ii^-1``, by Gauss and Jordan's algorithm in place."""
         inside = self._side - 1
         a = diagonal.new_zeros(inside, inside, inside, inside, diagonal.shape[2])
         every = torch.arange(inside)
         y, x = every[:, None], every
         a[y, x, y, x] = diagonal[1:-1, 1:-1]
-        a[y[1:], x, y[:-1], x] = a[y[:-1], x, y[1:], x] = -self._up[1:-1, 1:-1]
-        a[y, x[1:], y, x[:-1]] = a[y, x[:-1], y, x[1:]] = -self._right[1:-1, 1:-1]
+        a[y[:-1], x, y[1:], x] = -forwards[0][1:-1, 1:-1]
+        a[y[1:], x, y[:-1], x] = -backwards[0][1:-1, 1:-1]
+        a[y, x[:-1], y, x[1:]] = -forwards[1][1:-1, 1:-1]
+        a[y, x[1:], y, x[:-1]] = -backwards[1][1:-1, 1:-1]
         a = a.flatten(2, 3).flatten(0, 1)
         for k in range(len(a)):
             column = a[:, k].clone()
@@ -225,25 +240,27 @@ class _Squares:
             a[k] = row
         return a
 
-    def _complement(self, diagonal: torch.Tensor) -> torch.Tensor:
-        """Return ``A_bb - g Z g``."""
+    def _complement(
+        self, diagonal: torch.Tensor, forwards: _Edges, backwards: _Edges
+    ) -> torch.Tensor:
+        """Return ``A_bb - h Z g``."""
         (y, x), count = self._ring, 4 * self._side
         schur = diagonal.new_zeros(count, count, diagonal.shape[2])
         every = torch.arange(count)
         schur[every, every] = diagonal[y, x]
-        along = (self._right[0], self._up[:, -1], self._right[-1].flip(0), self._up[:, 0].flip(0))
-        following = every.roll(-1)
-        schur[every, following] = schur[following, every] = -torch.cat(along)
+        following = every.roll(-1)  # counter-clockwise: along the axes twice, against them twice
+        schur[every, following] = -_along_perimeter(*forwards, *backwards)
+        schur[following, every] = -_along_perimeter(*backwards, *forwards)
         pairs = self._inverse[self._coupled[:, None], self._coupled]
         beside = self._beside
-        schur[beside[:, None], beside] -= pairs * self._coupling[:, None] * self._coupling
+        schur[beside[:, None], beside] -= pairs * self._inwards[:, None] * self._outwards
         return schur
 
     def loads(self, source: torch.Tensor) -> torch.Tensor:
         """Return the loads of the squares, ``(n, p, B)``."""
         inner = self._solve(self._inside(source))
         loads = inner.new_zeros(len(inner), 4 * self._side, inner.shape[2])
-        loads[:, self._beside] = self._coupling * inner[:, self._coupled]
+        loads[:, self._beside] = self._inwards * inner[:, self._coupled]
         return loads
 
     def expand(self, values: torch.Tensor, source: torch.Tensor | None) -> torch.Tensor:
@@ -252,7 +269,7 @@ class _Squares:
         force = values.new_zeros(len(values), (side - 1) ** 2, values.shape[2])
         if source is not None:
             force += self._inside(source)
-        force.index_add_(1, self._coupled, self._coupling * values[:, self._beside])
+        force.index_add_(1, self._coupled, self._outwards * values[:, self._beside])
         nodes = values.new_empty(len(values), side, side, values.shape[2])
         nodes[:, 0] = values[:, :side]
         nodes[:, 1:, 0] = values[:, 3 * side + 1 :].flip(1)
@@ -271,6 +288,26 @@ class _Squares:
         return torch.stack([(self._inverse * one).sum(1) for one in force])
 
 
+def _along_perimeter(
+    up: torch.Tensor, right: torch.Tensor, down: torch.Tensor, left: torch.Tensor
+) -> torch.Tensor:
+    """Return the conductances from each perimeter node to the next, ``(4 l, B)``."""
+    return torch.cat([right[0], up[:, -1], left[-1].flip(0), down[:, 0].flip(0)])
+
+
+def _beside_perimeter(
+    up: torch.Tensor, right: torch.Tensor, down: torch.Tensor, left: torch.Tensor
+) -> torch.Tensor:
+    """Return those from the perimeter nodes that are no corners inwards, ``(4 (l - 1), B)``."""
+    inwards = (
+        up[0, 1:-1],
+        left[1:-1, -1],
+        down[-1, 1:-1].flip(0),
+        right[1:-1, 0].flip(0),
+    )
+    return torch.cat(inwards)
+
+
 class _Merge:
     """Four squares of ``l`` cells a side become one.
 
@@ -284,7 +321,7 @@ class _Merge:
         Merged squares per axis.
     """
 
-    def __init__(self, schur: torch.Tensor, side: int, shape: tuple[int, int]):
+    def __init__(self, schur: torch.Tensor, side: int, shape: tuple[int, int], *, symmetric: bool):
         self._shape = shape
         self._perimeter, self._nodes, maps = _merging(side)
         self._maps = [torch.from_numpy(one).to(schur.device) for one in maps]
@@ -300,14 +337,23 @@ class _Merge:
         wide = schur.new_zeros(len(inner), count - across, count)
         wide[..., :across] = total[across:, :across].movedim(-1, 0)
         wide[..., across:].diagonal(dim1=1, dim2=2).fill_(1.0)
-        factor = torch.linalg.cholesky(inner)
-        self._eliminated = torch.linalg.solve_triangular(factor, wide, upper=False)  # [W, L^-1]
+        if symmetric:
+            factor = torch.linalg.cholesky(inner)
+            self._right = torch.linalg.solve_triangular(factor, wide, upper=False)  # [W, L^-1]
+            self._left = self._right  # [V^T, U^-T]
+        else:
+            exchanged, factor, upper = torch.linalg.lu(inner)
+            self._right = torch.linalg.solve_triangular(
+                factor, exchanged.mT @ wide, upper=False, unitriangular=True
+            )
+            wide[..., :across] = total[:across, across:].permute(2, 1, 0)
+            self._left = torch.linalg.solve_triangular(upper.mT, wide, upper=False)
         self._outer = total[:across, :across].movedim(-1, 0).contiguous()
 
     def schur(self) -> torch.Tensor:
         """Return ``(p, p, B)`` of the merged squares, and forget it."""
-        w = self._eliminated[..., : self._perimeter]
-        schur = torch.baddbmm(self._outer, w.mT, w, alpha=-1.0)
+        v, w = (one[..., : self._perimeter] for one in (self._left, self._right))
+        schur = torch.baddbmm(self._outer, v.mT, w, alpha=-1.0)
         del self._outer
         return schur.flatten(1).t().contiguous().view(self._perimeter, self._perimeter, -1)
 
@@ -323,9 +369,8 @@ class _Merge:
         across = self._perimeter
         inner = total[:, across:]
         inner += self._sources(source)
-        w, factor = self._eliminated[..., :across], self._eliminated[..., across:]
-        y = factor @ inner.permute(2, 1, 0)  # (B, i, n)
-        return total[:, :across] - (w.mT @ y).permute(2, 1, 0), y
+        y = self._right[..., across:] @ inner.permute(2, 1, 0)  # (B, i, n)
+        return total[:, :across] - (self._left[..., :across].mT @ y).permute(2, 1, 0), y
 
     def _sources(self, source: torch.Tensor) -> torch.Tensor:
         """Return the sources at the eliminated nodes, ``(n, i, B)``."""
@@ -337,11 +382,11 @@ class _Merge:
     def expand(self, values: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
         """Return the values on the perimeters of the small squares from those of the merged ones."""
         across, (rows, columns) = self._perimeter, self._shape
-        w, factor = self._eliminated[..., :across], self._eliminated[..., across:]
-        force = -(w @ values.permute(2, 1, 0))
+        force = -(self._right[..., :across] @ values.permute(2, 1, 0))
         if y is not None:
             force += y
-        everything = torch.cat([values, (factor.mT @ force).permute(2, 1, 0)], dim=1)
+        inner = self._left[..., across:].mT @ force
+        everything = torch.cat([values, inner.permute(2, 1, 0)], dim=1)
         small = values.new_empty(len(values), len(self._maps[0]), 2 * rows, 2 * columns)
         for number, one in enumerate(self._maps):
             part = everything[:, one].unflatten(2, (rows, columns))

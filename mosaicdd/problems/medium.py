@@ -1,12 +1,18 @@
-"""A medium: the coefficients of ``-div(a grad u) + c u`` as fields, and the discrete operator they make.
+"""A medium: coefficients that are fields, and the discrete operator that they make.
 
-Between two neighbouring nodes flows the difference of their values times a *conductance*. Where ``a`` is
-given at the nodes, it is the harmonic mean of the two; where it is given per cell, as images and
-material maps are, the mean of the two cells beside the grid edge, which is exact where materials meet on
-grid lines. ``c`` is given at the nodes. All is scaled by the squared spacing, so a conductance has the
-units of ``a``.
+The operator is ``-div(T grad u) + b . grad u + c u`` with a diagonal tensor ``T``, mostly ``a`` in both
+directions. Between two neighbouring nodes flows the difference of their values times a *conductance*.
+Where ``a`` is given at the nodes, it is the harmonic mean of the two; where it is given per cell, as
+images and material maps are, the mean of the two cells beside the grid edge, which is exact where
+materials meet on grid lines. ``b`` and ``c`` are given at the nodes. All is scaled by the squared
+spacing, so a conductance has the units of ``a``.
+
+A velocity makes the conductance of an edge another in each of its two nodes' equations, smaller in
+that of the upstream node: by exponential fitting, as where coefficients are constant
+(`EllipticOperator.stencil`), with the mean of both nodes' velocities along the edge.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,85 +31,118 @@ class Conductances:
     Parameters
     ----------
     up
-        ``(rows - 1, columns)``: between a node and the one above it.
+        ``(rows - 1, columns)``: of the node above, in a node's equation.
     right
-        ``(rows, columns - 1)``: between a node and the one to its right.
+        ``(rows, columns - 1)``: of the node to the right.
     reaction
         ``(rows, columns)``: ``c`` times the squared spacing.
+    down, left
+        As ``up`` and ``right``, where a velocity makes them differ: the conductance of the same edge
+        in the equation of its other node.
     """
 
     up: np.ndarray
     right: np.ndarray
     reaction: np.ndarray
+    down: np.ndarray = None  # type: ignore[assignment]  # `up` by default, and `right`
+    left: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.down is None:
+            object.__setattr__(self, "down", self.up)
+            object.__setattr__(self, "left", self.right)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both equations of an edge have the same conductance: no velocity."""
+        return self.down is self.up
 
     def part(self, rows: slice, columns: slice) -> "Conductances":
         """Return views of those between some of the nodes."""
-        return Conductances(
-            self.up[rows.start : rows.stop - 1, columns],
-            self.right[rows, columns.start : columns.stop - 1],
-            self.reaction[rows, columns],
-        )
+        between = slice(rows.start, rows.stop - 1), slice(columns.start, columns.stop - 1)
+        up, right = self.up[between[0], columns], self.right[rows, between[1]]
+        reaction = self.reaction[rows, columns]
+        if self.symmetric:
+            return Conductances(up, right, reaction)
+        down, left = self.down[between[0], columns], self.left[rows, between[1]]
+        return Conductances(up, right, reaction, down, left)
 
     def diagonal(self) -> np.ndarray:
         """Return the sum of a node's conductances and its reaction, ``(rows, columns)``."""
         total = self.reaction.copy()
         total[:-1] += self.up
-        total[1:] += self.up
+        total[1:] += self.down
         total[:, :-1] += self.right
-        total[:, 1:] += self.right
+        total[:, 1:] += self.left
         return total
 
     def apply(self, u: np.ndarray) -> np.ndarray:
         """Return ``h^2 A u`` at the nodes inside: ``(.., rows, columns)`` less one all around."""
-        up = self.up[:, 1:-1] * (u[..., 1:, 1:-1] - u[..., :-1, 1:-1])
-        right = self.right[1:-1] * (u[..., 1:-1, 1:] - u[..., 1:-1, :-1])
-        inner = u[..., 1:-1, 1:-1] * self.reaction[1:-1, 1:-1]
-        return inner + up[..., :-1, :] - up[..., 1:, :] + right[..., :-1] - right[..., 1:]
+        rises = u[..., 1:, 1:-1] - u[..., :-1, 1:-1], u[..., 1:-1, 1:] - u[..., 1:-1, :-1]
+        total = u[..., 1:-1, 1:-1] * self.reaction[1:-1, 1:-1]
+        total += self.down[:-1, 1:-1] * rises[0][..., :-1, :]
+        total -= self.up[1:, 1:-1] * rises[0][..., 1:, :]
+        total += self.left[1:-1, :-1] * rises[1][..., :-1]
+        total -= self.right[1:-1, 1:] * rises[1][..., 1:]
+        return total
 
     def matrix(self) -> scipy.sparse.csr_array:
         """Return ``h^2 A`` of the nodes inside, row by row from the bottom."""
         numbers = np.arange((self.up.shape[0] - 1) * (self.up.shape[1] - 2))
         numbers = numbers.reshape(self.up.shape[0] - 1, -1)
-        up, right = self.up[1:-1, 1:-1].ravel(), self.right[1:-1, 1:-1].ravel()
-        pairs = (
-            (numbers[:-1].ravel(), numbers[1:].ravel(), -up),
-            (numbers[:, :-1].ravel(), numbers[:, 1:].ravel(), -right),
+        below, above, before, after = numbers[:-1], numbers[1:], numbers[:, :-1], numbers[:, 1:]
+        entries = (
+            (numbers, numbers, self.diagonal()[1:-1, 1:-1]),
+            (below, above, -self.up[1:-1, 1:-1]),
+            (above, below, -self.down[1:-1, 1:-1]),
+            (before, after, -self.right[1:-1, 1:-1]),
+            (after, before, -self.left[1:-1, 1:-1]),
         )
-        diagonal = numbers.ravel(), numbers.ravel(), self.diagonal()[1:-1, 1:-1].ravel()
-        entries = [diagonal, *pairs, *((j, i, value) for i, j, value in pairs)]
-        rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+        rows, columns, values = (
+            np.concatenate([part.ravel() for part in parts]) for parts in zip(*entries, strict=True)
+        )
         return scipy.sparse.coo_array((values, (rows, columns)), shape=(numbers.size,) * 2).tocsr()
 
 
 class Medium:
-    """The coefficients ``a`` and ``c`` of a problem; two are equal if their values are the same objects.
+    """The coefficients of a problem; two are equal if their values are the same objects.
 
     Parameters
     ----------
-    a
-        Positive; anything that `Field` takes, or values per cell ``(ny, nx)``.
-    c
-        Not negative, at the nodes.
+    fields
+        By name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per
+        cell ``(ny, nx)``; at the nodes ``c``, not negative, and the velocity ``bx`` and ``by``. What is
+        not given is zero.
     """
 
-    self_adjoint = True
+    NAMES = ("a", "axx", "ayy", "bx", "by", "c")
+    """Of all coefficients that may be fields."""
+
     reflective = False
 
-    def __init__(self, a: Field, c: Field):
-        self.a = a
-        self.c = c
+    def __init__(self, fields: Mapping[str, Field]):
+        self.fields = dict(fields)
+        zero = Field("", 0.0)
+        self._along = [fields[name if name in fields else "a"] for name in ("ayy", "axx")]
+        self._velocity = [fields.get(name, zero) for name in ("by", "bx")]
+        self._c = fields.get("c", zero)
+
+    @property
+    def self_adjoint(self) -> bool:
+        """Whether there is no velocity."""
+        return all(b.number == 0.0 for b in self._velocity)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Medium):
-            return NotImplemented
-        pairs = ((self.a, other.a), (self.c, other.c))
+        if not isinstance(other, Medium) or self.fields.keys() != other.fields.keys():
+            return NotImplemented if not isinstance(other, Medium) else False
+        pairs = ((one, other.fields[name]) for name, one in self.fields.items())
         return all(
             one.values is two.values or (one.number is not None and one.number == two.number)
             for one, two in pairs
         )
 
     def __hash__(self) -> int:
-        return hash((self.a.number, self.c.number))
+        return hash(tuple(field.number for field in self.fields.values()))
 
     def require_shape(self, grid: Grid) -> None:
         """Check that values belong to a grid, and serve all problems.
@@ -113,15 +152,14 @@ class Medium:
         ValueError
             If they do not, with both shapes.
         """
-        for field in (self.a, self.c):
+        for field in self.fields.values():
             if field.problems > 1:
                 raise ValueError(
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
                     "at once share their coefficients: solve them one by one"
                 )
-        self.c.require_shape(grid)
-        if not self.a.per_cell(grid):
-            self.a.require_shape(grid)
+            if not (field in self._along and field.per_cell(grid)):
+                field.require_shape(grid)
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part of a grid.
@@ -131,32 +169,69 @@ class Medium:
         ValueError
             If a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
         """
-        c = _checked(self.c.sample(grid, part)[0], self.c, part, positive=False)
-        if self.a.per_cell(grid):
-            up, right = self._from_cells(grid, part)
-        else:
-            a = _checked(self.a.sample(grid, part)[0], self.a, part, positive=True)
-            resistance = 0.5 / a
-            up = 1.0 / (resistance[1:] + resistance[:-1])
-            right = 1.0 / (resistance[:, 1:] + resistance[:, :-1])
-        return Conductances(up, right, grid.spacing**2 * c)
+        c = _checked(self._c.sample(grid, part)[0], self._c, part, positive=False)
+        up, right = self._diffusion(grid, part)
+        reaction = grid.spacing**2 * c
+        if self.self_adjoint:
+            return Conductances(up, right, reaction)
+        by, bx = (grid.spacing * b.sample(grid, part)[0] for b in self._velocity)
+        up, down = _fitted(up, (by[1:] + by[:-1]) / 2)
+        right, left = _fitted(right, (bx[:, 1:] + bx[:, :-1]) / 2)
+        return Conductances(up, right, reaction, down, left)
 
-    def _from_cells(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``up`` and ``right``; on the outline of the domain there is half of one cell only."""
-        rows, columns = (
-            slice(max(p.start - 1, 0), min(p.stop, cells))
-            for p, cells in zip(part, grid.shape, strict=True)
-        )
-        a = self.a.sample_cells((rows, columns))
-        a = _checked(a, self.a, (rows, columns), positive=True)
-        ends = [
-            (int(p.start == 0), int(p.stop == nodes))
-            for p, nodes in zip(part, grid.nodes, strict=True)
-        ]
-        padded = np.pad(0.5 * a, ends)  # half cells, with none beyond the outline
-        up = padded[1:-1, :-1] + padded[1:-1, 1:]
-        right = padded[:-1, 1:-1] + padded[1:, 1:-1]
+    def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``up`` and ``right`` without a velocity."""
+        ayy, axx = self._along
+        up, right = _conductances(ayy, grid, part)
+        if axx is not ayy:
+            _, right = _conductances(axx, grid, part)
         return up, right
+
+
+def _conductances(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """Return the conductances along both axes that a coefficient gives."""
+    if a.per_cell(grid):
+        return _from_cells(a, grid, part)
+    resistance = 0.5 / _checked(a.sample(grid, part)[0], a, part, positive=True)
+    up = 1.0 / (resistance[1:] + resistance[:-1])
+    right = 1.0 / (resistance[:, 1:] + resistance[:, :-1])
+    return up, right
+
+
+def _from_cells(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same of values per cell; on the outline of the domain there is half of one only."""
+    rows, columns = (
+        slice(max(p.start - 1, 0), min(p.stop, cells))
+        for p, cells in zip(part, grid.shape, strict=True)
+    )
+    values = _checked(a.sample_cells((rows, columns)), a, (rows, columns), positive=True)
+    ends = [
+        (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
+    ]
+    padded = np.pad(0.5 * values, ends)  # half cells, with none beyond the outline
+    up = padded[1:-1, :-1] + padded[1:-1, 1:]
+    right = padded[:-1, 1:-1] + padded[1:, 1:-1]
+    return up, right
+
+
+def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return those in the equations of an edge's upstream and downstream node.
+
+    ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
+    ``t``, the cell Peclet number, is small, and where it is large, upwind.
+
+    Parameters
+    ----------
+    velocity
+        Times the spacing, from the first node to the second.
+    """
+    t = np.abs(velocity) / conductances
+    # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.
+    power = np.expm1(np.clip(t, 1e-4, 500.0))
+    against = np.where(t < 1e-4, 1 - t / 2 + t * t / 12, t / power)
+    against, along = conductances * against, conductances * (against + t)
+    forwards = velocity > 0
+    return np.where(forwards, against, along), np.where(forwards, along, against)
 
 
 def _checked(values: np.ndarray, field: Field, part: Part, *, positive: bool) -> np.ndarray:

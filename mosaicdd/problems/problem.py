@@ -103,7 +103,7 @@ class Problem:
         if self._coefficients:
             numbers = {name: f.number for name, f in self._coefficients.items()}
             self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
-            medium = Medium(self._coefficients["a"], self._coefficients["c"])
+            medium = Medium(self._coefficients)
             medium.require_shape(self.domain.grid())
             return medium
         parameters = {}
@@ -111,7 +111,7 @@ class Problem:
             if name == "f" and self.equation.source:
                 continue
             number = Field(name, values).number
-            if number is None and name in self.equation.parameters:
+            if number is None and name in self.equation.fields:
                 raise ValueError(
                     f"the field {name} of {self.equation.name} must be one number for the whole domain"
                 )
@@ -122,19 +122,17 @@ class Problem:
     def _coefficients(self) -> dict[str, Field]:
         """All parameters, where one is a field that may be; else nothing."""
         equation = self.equation
-        given = {**equation.parameters, **self.fields}
-        fields = {name: Field(name, values) for name, values in given.items() if name != "f"}
-        varies = any(fields[name].number is None for name in equation.varying)
+        given = {name: values for name, values in self.fields.items() if name != "f"}
+        fields = {name: Field(name, v) for name, v in equation.complete(given).items()}
+        varies = any(one.number is None for name, one in fields.items() if name in equation.varying)
         return fields if varies else {}
 
     @cached_property
     def parameters(self) -> dict[str, float]:
         """The values of the equation's parameters that are numbers, the defaults among them."""
-        given = {
-            name: Field(name, self.fields.get(name, default)).number
-            for name, default in self.equation.parameters.items()
-        }
-        return {name: number for name, number in given.items() if number is not None}
+        given = {name: values for name, values in self.fields.items() if name != "f"}
+        numbers = {name: Field(name, v).number for name, v in self.equation.complete(given).items()}
+        return {name: number for name, number in numbers.items() if number is not None}
 
     @property
     def arrays(self) -> dict[str, Field]:

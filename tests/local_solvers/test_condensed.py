@@ -1,5 +1,7 @@
 """Condensed elements against dense elimination of each element by itself."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -15,14 +17,19 @@ SPACINGS = [1, 2, 3, 4, 6, 8, 10, 16]  # odd, of one level and of several
 ROUNDING = 1e-11  # eps times the condition of an element of contrast 1e5, in its own scale
 
 
-@pytest.fixture(params=SPACINGS)
+@pytest.fixture(
+    params=itertools.product(SPACINGS, [False, True]), ids=lambda p: f"{p[0]}{'b' * p[1]}"
+)
 def case(request):
-    """Return the elements, their spacing, conductances and a source."""
-    s = request.param
+    """Return the elements, their spacing, conductances and a source; with a velocity, or without."""
+    s, flows = request.param
     grid = Grid((ROWS * s, COLUMNS * s), 1 / 64)
     rng = np.random.default_rng(s)
     a = np.exp(2.0 * rng.standard_normal(grid.nodes))
-    medium = Medium(Field("a", a), Field("c", 100 * rng.uniform(size=grid.nodes)))
+    fields = {"a": a, "c": 100 * rng.uniform(size=grid.nodes)}
+    if flows:  # cell Peclet numbers up to some 100
+        fields |= {"bx": 100 * rng.standard_normal(grid.nodes), "by": "40*sin(9*x)"}
+    medium = Medium({name: Field(name, values) for name, values in fields.items()})
     conductances = medium.conductances(grid, tuple(slice(0, n) for n in grid.nodes))
     elements = CondensedElements(conductances, s, device=torch.device("cpu"), dtype=torch.float64)
     return elements, s, conductances, rng.standard_normal((PROBLEMS, *grid.nodes))
@@ -36,12 +43,14 @@ def dense(conductances, s, row, column):
     share[[0, -1]] = 0.5
     numbers = np.arange((s + 1) ** 2).reshape(s + 1, s + 1)
     matrix = np.diag((part.reaction * share * share[:, None]).ravel())
-    for k, low, high in (
+    for k, i, j in (
         (part.up * share, numbers[:-1], numbers[1:]),
+        (part.down * share, numbers[1:], numbers[:-1]),
         (part.right * share[:, None], numbers[:, :-1], numbers[:, 1:]),
+        (part.left * share[:, None], numbers[:, 1:], numbers[:, :-1]),
     ):
-        for value, i, j in zip(k.ravel(), low.ravel(), high.ravel(), strict=True):
-            matrix[np.ix_([i, j], [i, j])] += value * np.array([[1, -1], [-1, 1]])
+        np.add.at(matrix, (i, i), k)
+        np.add.at(matrix, (i, j), -k)
     ring = perimeter_nodes(s)
     return matrix, numbers[ring[:, 0], ring[:, 1]], numbers[1:-1, 1:-1].ravel(), (rows, columns)
 

@@ -19,7 +19,7 @@ ROUNDING = 1e-13
 
 
 def medium(a, c=0.0):
-    return Medium(Field("a", a), Field("c", c))
+    return Medium({"a": Field("a", a), "c": Field("c", c)})
 
 
 def test_between_two_nodes_is_their_harmonic_mean():

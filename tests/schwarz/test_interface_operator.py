@@ -26,7 +26,7 @@ def case(request):
     grid = Grid(CELLS, 1 / 64)
     block = Block.whole(Lattice(grid, Subdomain(16, 16 / 64)))
     a = MEDIA[request.param](grid.nodes, np.random.default_rng(0))
-    medium = Medium(Field("a", a), Field("c", 50.0))
+    medium = Medium({"a": Field("a", a), "c": Field("c", 50.0)})
     kind = {"device": torch.device("cpu"), "dtype": torch.float64}
     system = CondensedSystem(Ranks.alone(), block, medium, Stopwatch(), **kind)
     matrix = MediumSystem(medium, grid).matrix.toarray()

@@ -1,4 +1,4 @@
-"""Diffusion in a constant flow."""
+"""Diffusion in a flow; coefficients and velocity are fields, or numbers."""
 
 import math
 
@@ -16,10 +16,17 @@ def _draw(rng: np.random.Generator) -> dict[str, float]:
     return {"bx": size * math.cos(angle), "by": size * math.sin(angle)}
 
 
+def _operator(bx: float, by: float, a: float, c: float) -> EllipticOperator:
+    if not (a > 0 and c >= 0):
+        raise ValueError(f"advection-diffusion needs a > 0 and c >= 0, got a {a:g}, c {c:g}")
+    return EllipticOperator(ayy=a, axx=a, by=by, bx=bx, c=c)
+
+
 ADVECTION_DIFFUSION = Equation(
     name="advection-diffusion",
-    text="-lap u + b . grad u = f, b = (bx, by)",
-    operator=EllipticOperator,
-    parameters={"bx": 0.0, "by": 0.0},
+    text="-div(a grad u) + b . grad u + c u = f, b = (bx, by)",
+    operator=_operator,
+    parameters={"bx": 0.0, "by": 0.0, "a": 1.0, "c": 0.0},
+    varying=("bx", "by", "a", "c"),
     draw=_draw,
 )

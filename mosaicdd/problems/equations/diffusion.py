@@ -4,16 +4,22 @@ from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
 
 
-def _operator(a: float, c: float) -> EllipticOperator:
-    if not (a > 0 and c >= 0):
-        raise ValueError(f"diffusion needs a > 0 and c >= 0, got a {a:g}, c {c:g}")
-    return EllipticOperator(ayy=a, axx=a, c=c)
+def _operator(
+    c: float, a: float = 1.0, axx: float | None = None, ayy: float | None = None
+) -> EllipticOperator:
+    along = {"axx": a if axx is None else axx, "ayy": a if ayy is None else ayy}
+    if not (min(along.values()) > 0 and c >= 0):
+        raise ValueError(
+            f"diffusion needs a > 0 and c >= 0, got axx {along['axx']:g}, ayy {along['ayy']:g}, c {c:g}"
+        )
+    return EllipticOperator(**along, c=c)
 
 
 DIFFUSION = Equation(
     name="diffusion",
-    text="-div(a grad u) + c u = f",
+    text="-div(a grad u) + c u = f, a one field or diag(axx, ayy)",
     operator=_operator,
     parameters={"a": 1.0, "c": 0.0},
-    varying=("a", "c"),
+    varying=("a", "axx", "ayy", "c"),
+    instead={"a": ("axx", "ayy")},
 )

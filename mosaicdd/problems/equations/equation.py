@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.medium import Medium
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ class Equation:
     parameters
         Names of the parameters and their defaults.
     varying
-        Which of the parameters may be fields: those of a diffusion equation, named ``a`` and ``c``.
+        Which of the parameters may be fields: those of a `Medium`, by its names for them.
+    instead
+        Parameters that may be given in the place of one, all of them; ``operator`` takes them, too.
     source
         Whether there is a right-hand side, the field ``f``.
     draw
@@ -58,6 +61,7 @@ class Equation:
     operator: Callable[..., EllipticOperator]
     parameters: Mapping[str, float] = field(default_factory=dict)
     varying: tuple[str, ...] = ()
+    instead: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     source: bool = True
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
 
@@ -83,10 +87,10 @@ class Equation:
             raise TypeError(f"equation {self.name}: draw must be a function, got {self.draw!r}")
         if "f" in self.parameters:
             raise TypeError(f"equation {self.name}: f is the source, not a parameter")
-        if self.varying and sorted(self.parameters) != ["a", "c"]:
+        if self.varying and not {*self.varying, *self.parameters}.issubset(Medium.NAMES):
             raise TypeError(
-                f"equation {self.name}: parameters that may be fields must be those of a medium, a and "
-                f"c, got {', '.join(self.parameters)}"
+                f"equation {self.name}: where parameters may be fields, all must be those of a medium, "
+                f"{', '.join(Medium.NAMES)}, got {', '.join(self.parameters)}"
             )
         if not isinstance(self.at(), EllipticOperator):
             raise TypeError(
@@ -97,7 +101,28 @@ class Equation:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of all that a problem may give: the parameters, and the source if there is one."""
-        return (*self.parameters, *(("f",) if self.source else ()))
+        others = (name for names in self.instead.values() for name in names)
+        return (*self.parameters, *others, *(("f",) if self.source else ()))
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values of the parameters with the defaults of those that are not given.
+
+        Raises
+        ------
+        ValueError
+            If parameters are given beside, or only some of them instead of, one other.
+        """
+        values = {**self.parameters, **given}
+        for name, others in self.instead.items():
+            chosen = [other for other in others if other in given]
+            if chosen and (name in given or len(chosen) < len(others)):
+                got = " and ".join([name] * (name in given) + chosen)
+                raise ValueError(
+                    f"{self.name} takes the field {name}, or {' and '.join(others)} instead, got {got}"
+                )
+            if chosen:
+                del values[name]
+        return values
 
     def at(self, **values: float) -> EllipticOperator:
         """Return the operator for values of the parameters; those not given have their defaults.
@@ -108,13 +133,13 @@ class Equation:
             If a parameter is unknown or not a number, or the values make no elliptic operator.
         """
         for name, value in values.items():
-            if name not in self.parameters:
+            if name not in self.fields or name == "f":
                 raise ValueError(
                     f"{self.name} has no field {name!r}; it has: {', '.join(self.fields) or 'none'}"
                 )
             if not _is_number(value):
                 raise ValueError(f"the field {name} of {self.name} must be one real number")
-        return self.operator(**{**self.parameters, **values})
+        return self.operator(**self.complete(values))
 
     def drawn(self, rng: np.random.Generator) -> dict[str, float]:
         """Draw parameters of the family; those that `draw` does not give have their defaults.
