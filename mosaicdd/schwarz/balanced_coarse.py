@@ -307,7 +307,7 @@ def _assembled(
 
 
 def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Factorise a symmetric positive definite matrix; right-hand sides are ``(n, size)``."""
+    """Factorise a matrix whose diagonal serves as pivots; right-hand sides are ``(n, size)``."""
     factors = scipy.sparse.linalg.splu(
         matrix,
         permc_spec="MMD_AT_PLUS_A",

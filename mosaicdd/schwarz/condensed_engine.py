@@ -1,4 +1,4 @@
-"""The engine for media: conjugate gradients on the condensed elements, exact whatever the contrast."""
+"""The engine for media: Krylov iterations on the condensed elements, exact whatever the contrast."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,11 @@ from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_fill import FieldResidual, fill_strips
 from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.conjugate_gradients import ConjugateGradients
+from mosaicdd.schwarz.conjugate_residuals import ConjugateResiduals
 from mosaicdd.schwarz.engine import Sink
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
+from mosaicdd.schwarz.interface_krylov import InterfaceKrylov
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
@@ -28,7 +30,7 @@ from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import interface_exchange
 
-_SAFETY = 1.5  # of bounds: Ritz values approach the smallest eigenvalue from above
+_METHODS = {"cg": ConjugateGradients, "gcr": ConjugateResiduals}
 
 
 class CondensedEngine:
@@ -53,8 +55,6 @@ class CondensedEngine:
         If the settings ask for what this method has not.
     """
 
-    acceleration = "cg"
-
     def __init__(
         self,
         ranks: Ranks,
@@ -73,6 +73,7 @@ class CondensedEngine:
         self.problems = problems
         self.clock = clock or Stopwatch()
         self.filling = local_solver
+        self.acceleration = "cg" if local_solver.operator.self_adjoint else "gcr"
         self._ranks = ranks
         self._tensors = settings.tensors
         self._exchange = interface_exchange(ranks, self.block, settings, problems)
@@ -126,7 +127,7 @@ class CondensedEngine:
         x = v.flat.view(self.problems, -1)
         field_residual = FieldResidual(self._ranks, v, self._system.conductances, source)
         rule = self._rule
-        solve = ConjugateGradients(
+        solve = _METHODS[self.acceleration](
             self._ranks, self._system, v, self._exchange, rule, progress=progress, watch=watch
         )
         if history is not None:
@@ -202,27 +203,20 @@ class CondensedEngine:
             loads = self._system.elements.loads(source)
         return total.mul_(self._system.inside).add_(self._system.operator.scatter(loads))
 
-    def _estimates(self, solve: ConjugateGradients, r: torch.Tensor) -> list[ErrorEstimate]:
-        """Bound the errors by one more correction ``z`` of the residual.
-
-        With ``e`` the error and ``M`` the preconditioner, whose smallest eigenvalue with ``S`` is
-        ``theta``, ``z = M r = M S e``, so ``e S e <= (r, z) / theta``; the root mean square of ``e`` is
-        that of ``z`` over ``theta`` at most where it has the shape of slow errors.
-        """
-        z, _ = solve.correct(r)
-        products, squares = solve.sums((r, z), (z, z))
-        unknowns = self.block.lattice.unknowns
-        rms = np.sqrt(squares / unknowns) / solve.least
-        energy = np.sqrt(_SAFETY / solve.least * np.maximum(products, 0.0))
+    def _estimates(self, solve: InterfaceKrylov, r: torch.Tensor) -> list[ErrorEstimate]:
+        """Estimate the errors that residuals leave."""
+        z, factors, energies = solve.errors(r)
+        (squares,) = solve.sums((z, z))
+        rms = factors * np.sqrt(squares / self.block.lattice.unknowns)
         nodes = solve.interface(z).nodes().abs()
         place = pair(map(slice, self.block.start, self.block.stop))
         return [
             ErrorEstimate(
                 rms=float(rms[i]),
                 interface=float(rms[i]),
-                nodes=nodes[i] / float(solve.least[i]),
+                nodes=nodes[i] * float(factors[i]),
                 place=place,
-                energy=float(energy[i]),
+                energy=None if energies is None else float(energies[i]),
             )
             for i in range(self.problems)
         ]

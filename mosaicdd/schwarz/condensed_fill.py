@@ -87,7 +87,9 @@ class FieldResidual:
         squares = np.zeros(v.problems)
         if self._source is not None:
             squares += np.square(self._source[:, *self._inner]).sum(axis=(1, 2))
-        conductances = (self._conductances.up, self._conductances.right.T)
+        # Of the nodes on the edges, low and high, in the equations of those beside them.
+        beside_low = self._conductances.down, self._conductances.left.T
+        beside_high = self._conductances.up, self._conductances.right.T
         beside: list[list[tuple[int, np.ndarray]]] = [
             [],
             [],
@@ -97,7 +99,8 @@ class FieldResidual:
             for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
                 if at:
                     g = v.lines[axis][:, end, along].cpu().numpy()
-                    added = conductances[axis][end, along] * g
+                    conductances = (beside_low, beside_high)[end][axis]
+                    added = conductances[end, along] * g
                     squares += np.square(added).sum(axis=1)
                     if self._source is not None:
                         nodes = self._source if axis == 0 else self._source.swapaxes(1, 2)

@@ -14,7 +14,7 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 
 
 class CondensedSystem:
-    """The condensed elements of a block's region, and what conjugate gradients need of them.
+    """The condensed elements of a block's region, and what the Krylov iterations need of them.
 
     Parameters
     ----------
@@ -74,12 +74,13 @@ class CondensedSystem:
                 )
             self.operator = InterfaceOperator(block, self.elements, self.inside)
             with clock.part("stars"):
-                self.stars = Stars(block, self.elements)
+                self.stars = Stars(block, self.elements, symmetric=wide.symmetric)
         except torch.linalg.LinAlgError as error:
-            a = medium.a.values if medium.a.number is not None else wide.up
+            every = wide.up, wide.right
             raise ValueError(
                 "the coefficients are not positive definite to rounding; their contrast must stay "
-                f"below some 1e12, here conductances are {np.min(a):g} to {np.max(a):g}"
+                f"below some 1e12, here conductances are {min(map(np.min, every)):g} to "
+                f"{max(map(np.max, every)):g}"
             ) from error
         return pair([torch.from_numpy(one).to(self.inside) for one in part] for part in lines)
 
@@ -87,8 +88,15 @@ class CondensedSystem:
 def _along_lines(
     conductances: Conductances, diagonal: np.ndarray, s: int
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return conductances and diagonals per axis, ``(lines, cells, s)`` and ``(.., s - 1)``."""
-    along = conductances.right[::s], conductances.up[:, ::s].T
+    """Return conductances and diagonals per axis, ``(lines, cells, s)`` and ``(.., s - 1)``.
+
+    Where an edge has two conductances, their geometric mean: that is the one-dimensional operator
+    between scaled values, which is symmetric.
+    """
+    along = [conductances.right[::s], conductances.up[:, ::s].T]
+    if not conductances.symmetric:
+        against = conductances.left[::s], conductances.down[:, ::s].T
+        along = [np.sqrt(k * other) for k, other in zip(along, against, strict=True)]
     nodes = diagonal[::s, :-1], diagonal[:-1, ::s].T
     edges, inner = [], []
     for k, d in zip(along, nodes, strict=True):

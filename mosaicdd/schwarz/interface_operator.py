@@ -69,7 +69,7 @@ class Stars:
         If a block is not positive definite to rounding.
     """
 
-    def __init__(self, block: Block, elements: CondensedElements):
+    def __init__(self, block: Block, elements: CondensedElements, *, symmetric: bool):
         device = elements.schur.device
         shape = element_shape(block)
         self._places = torch.from_numpy(star_places(block)).to(device)
@@ -91,7 +91,10 @@ class Stars:
                 across = slice(first[1] + dx, first[1] + dx + columns)
                 part = schur[down, across].flatten(0, 1)[:, own[:, None], own]
                 stars[:, there[:, None], there] += part
-            inverses = torch.cholesky_inverse(torch.linalg.cholesky(stars))
+            if symmetric:
+                inverses = torch.cholesky_inverse(torch.linalg.cholesky(stars))
+            else:
+                inverses = torch.linalg.inv(stars)
             self._inverses[start * columns : stop * columns] = inverses
         self._flat_places = self._places.flatten()
 

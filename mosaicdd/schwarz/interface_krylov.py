@@ -1,0 +1,208 @@
+"""What the Krylov iterations on the interface operator share: preconditioner, sums, rounds, judgement.
+
+With ``M`` the stars and ``Q`` the coarse solve, the start is ``x + Q (b - S x)`` and the preconditioner
+``z = M r + Q (r - S M r)`` (A-DEF2: Tang, Nabben, Vuik, Erlangga, 2009). It applies ``S`` once, as ``S z``
+is ``S M r`` plus ``S P`` times the coarse values. Rounding makes recurrences drift, so the end is
+decided by a residual that is computed anew, and where that is too large the iteration begins again
+from there.
+
+Vectors are ``(n, L)``, one row per problem; ranks hold them complete in their regions.
+"""
+
+import abc
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.schwarz.condensed_system import CondensedSystem
+from mosaicdd.schwarz.settings import StoppingRule
+from mosaicdd.schwarz.stopping import History
+
+_ROUNDS = 3  # of the iteration, begun again where the residual had drifted
+_PATIENCE = 50  # iterations without a smaller residual before an iteration counts as stagnated
+_BLOW_UP = 1e6
+
+Progress = Callable[[int, float, float, float], None]
+"""``progress(iteration, update, size, mae)``."""
+
+
+class InterfaceKrylov(abc.ABC):
+    """Solves ``S x = b`` for several problems side by side.
+
+    Parameters
+    ----------
+    v
+        An interface of the block, for shapes.
+    exchange
+        Adds up what neighbouring ranks contribute to each other's interface.
+    rule
+        Whose ``rtol`` bounds the residual, relative to the right-hand side of the whole grid.
+
+    Attributes
+    ----------
+    histories, statuses, sizes
+        Of each problem; ``residual`` is the relative one.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        system: CondensedSystem,
+        v: Interface,
+        exchange: HaloExchange,
+        rule: StoppingRule,
+        *,
+        progress: Progress | None = None,
+        watch: Watch | None = None,
+    ):
+        self._ranks, self._system, self._exchange, self._rule = ranks, system, exchange, rule
+        self._progress, self._watch = progress, watch or Watch()
+        self._owned = v.ownership().flat.view(v.problems, -1)[:1]
+        self._unknowns = v.block.lattice.unknowns
+        self._shapes = v
+        self._begun = time.perf_counter()
+        self.histories = [History() for _ in range(v.problems)]
+        self.statuses: list[str | None] = [None] * v.problems
+        self.sizes = np.zeros(v.problems)
+
+    @property
+    def ends(self) -> list[str]:
+        """How the problems ended; all of them must have."""
+        return [status for status in self.statuses if status is not None]
+
+    def __call__(self, x: torch.Tensor, b: torch.Tensor, norms: np.ndarray) -> torch.Tensor:
+        """Solve, from ``x`` with its values on the edge of the domain; return ``b - S x``.
+
+        Parameters
+        ----------
+        norms
+            Of the right-hand sides of the whole grid, ``(n,)``.
+        """
+        self._norms = np.where(norms > 0, norms, 1.0)
+        coarse = self._system.coarse
+        for last in (False,) * (_ROUNDS - 1) + (True,):
+            r = b - self._system.operator(x)
+            c = coarse.solve(r)
+            x += coarse.prolong(c)
+            r -= coarse.sweep(c)
+            self._iterate(x, r)
+            r = b - self._system.operator(x)
+            (squares,) = self.sums((r, r))
+            drifted = False
+            for i, residual in enumerate(np.sqrt(squares) / self._norms):
+                self.histories[i].residual[-1] = float(residual)
+                if self.statuses[i] == "converged_rtol" and not residual <= self._rule.rtol:
+                    self.statuses[i], drifted = "stagnated" if last else None, True
+            if not drifted:
+                break
+        return r
+
+    def correct(self, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return ``z = M r + Q (r - S M r)`` and ``S z``; one exchange and one collective."""
+        coarse = self._system.coarse
+        w = self._system.stars(r)
+        self._exchange.add(self._shapes.like(w.view(-1)).lines)
+        swept = self._system.operator(w)
+        c = coarse.solve(r - swept)
+        return w.add_(coarse.prolong(c)), swept.add_(coarse.sweep(c))
+
+    def sums(
+        self, *pairs: tuple[torch.Tensor, torch.Tensor], also: Sequence[float] = ()
+    ) -> np.ndarray:
+        """Add up products over the nodes of all ranks, ``(len(pairs), n)``.
+
+        Parameters
+        ----------
+        also
+            Numbers that are added up by the way; whether they are positive is noted in ``called``.
+        """
+        products = [(a * b * self._owned).sum(dim=1) for a, b in pairs]
+        mine = torch.cat(products).double().cpu().numpy()
+        total = self._ranks.sum(np.concatenate([mine, also]))
+        self.called = total[len(mine) :] > 0
+        return total[: len(mine)].reshape(len(pairs), -1)
+
+    def interface(self, x: torch.Tensor) -> Interface:
+        """Return an interface with these values, both copies of each lattice node alike."""
+        v = self._shapes.like(x.reshape(-1).clone())
+        s = v.block.lattice.spacing
+        v.lines[1][:, :, ::s] = v.lines[0][:, :, ::s].mT
+        return v
+
+    @abc.abstractmethod
+    def errors(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, np.ndarray | None]:
+        """Estimate the errors of the result from its residuals ``r``.
+
+        Returns
+        -------
+        Tensor, ndarray, ndarray or None
+            Values of the errors' shape ``(n, L)``; by what to multiply them, ``(n,)``; bounds of the
+            errors' energy norms, where there is one.
+        """
+
+    @abc.abstractmethod
+    def _iterate(self, x: torch.Tensor, r: torch.Tensor) -> None:
+        """Iterate until all problems have ended; ``x`` and ``r`` are overwritten."""
+
+    @property
+    def _running(self) -> np.ndarray:
+        """Which problems have not ended, ``(n,)``."""
+        return np.array([status is None for status in self.statuses])
+
+    def _judge(self, x: torch.Tensor, r: torch.Tensor, p: torch.Tensor, alpha: np.ndarray) -> bool:
+        """Enter an iteration, which has added ``alpha p`` to ``x``; say whether it was the last."""
+        running = np.flatnonzero(self._running)
+        totals = self.sums((p, p), (x, x), (r, r), also=self._watch.calls())
+        updates = np.abs(alpha) * np.sqrt(totals[0] / self._unknowns)
+        self.sizes = np.sqrt(totals[1] / self._unknowns)
+        residuals = np.sqrt(totals[2]) / self._norms
+        for i in running.tolist():
+            self._enter(i, float(updates[i]), float(residuals[i]))
+        self._report(running, updates)
+        self._answer(x)
+        return all(self.statuses)
+
+    def _enter(self, i: int, update: float, residual: float) -> None:
+        """Enter an iteration of a problem, and judge it."""
+        history, rule = self.histories[i], self._rule
+        history.update.append(update)
+        history.residual.append(residual)
+        history.mae.append(math.nan)
+        history.seconds.append(time.perf_counter() - self._begun)
+        count, smallest = len(history.residual), min(history.residual)
+        status = None
+        if not math.isfinite(residual):
+            status = "diverged_nan"
+        elif residual <= rule.rtol:
+            status = "converged_rtol"
+        elif update <= rule.atol:
+            status = "converged_atol"
+        elif residual > _BLOW_UP * smallest:
+            status = "diverged_tolerance"
+        elif count >= rule.max_iterations:
+            status = "diverged_max_iterations"
+        elif count - history.residual.index(smallest) > _PATIENCE:
+            status = "stagnated"
+        self.statuses[i] = status
+
+    def _report(self, running: np.ndarray, updates: np.ndarray) -> None:
+        if self._progress is not None:
+            i = int(max(running, key=lambda i: self.histories[i].residual[-1]))
+            count = len(self.histories[i].update)
+            self._progress(count, float(updates[i]), float(self.sizes[i]), math.nan)
+
+    def _answer(self, x: torch.Tensor) -> None:
+        """Keep a checkpoint, and stop, if any rank was called to."""
+        interrupted, due = self.called
+        if self._watch.save is not None and (interrupted or due):
+            self._watch.save(self.interface(x), self.histories[0])
+            self._watch.saved()
+        if interrupted:
+            self.statuses = [status or "interrupted" for status in self.statuses]
