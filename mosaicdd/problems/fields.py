@@ -211,8 +211,8 @@ class Field:
         else:
             y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
             values = evaluate(self.values, y[:, None], x, what)
-        values = values.reshape(-1, *values.shape[-2:])
-        return require_finite(values, what, (0, part[0].start, part[1].start))
+        require_finite(values, what, (0, part[0].start, part[1].start))
+        return values.reshape(-1, *values.shape[-2:])
 
 
 class Some:

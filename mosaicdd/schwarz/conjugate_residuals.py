@@ -12,7 +12,8 @@ import torch
 
 from mosaicdd.schwarz.interface_krylov import InterfaceKrylov
 
-_SLOWEST = 0.9  # of the series of an estimate
+_SAFETY = 1.5  # of estimates
+_SLOWEST = 0.9  # share of the residual that is left, of estimates
 _KEPT = 30  # directions; then the iteration begins again
 
 
@@ -23,32 +24,40 @@ class ConjugateResiduals(InterfaceKrylov):
         super().__init__(*args, **options)
         n = self._shapes.problems
         shape = n, _KEPT, self._shapes.flat.numel() // n
+        self._count = 0
         self._directions, self._images = (self._shapes.flat.new_empty(shape) for _ in range(2))
 
     def errors(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, None]:
-        """Estimate the errors by two more corrections; see `InterfaceKrylov.errors`.
+        """Estimate the errors by what two more iterations change; see `InterfaceKrylov.errors`.
 
-        They are the first terms of a series for the error; the others are taken to fall as these two
-        do. That is an estimate, no bound: without symmetry there is none.
+        That is made up for what they leave of the residual. It is an estimate, no bound: without
+        symmetry there is none that would not cost as much as the solve.
         """
-        z, swept = self.correct(r)
-        more, _ = self.correct(r - swept)
-        first, second = self.sums((z, z), (more, more))
-        rate = np.sqrt(second / np.where(first > 0, first, 1.0))
-        z += more
-        return z, 1 / (1 - np.minimum(rate, _SLOWEST)), None
+        (before,) = self.sums((r, r))
+        left, z = r.clone(), torch.zeros_like(r)
+        for _ in range(2):
+            p, alpha = self._step(left)
+            z.addcmul_(p, torch.from_numpy(alpha).to(z)[:, None])
+        (after,) = self.sums((left, left))
+        share = np.sqrt(after / np.where(before > 0, before, 1.0))
+        return z, _SAFETY / (1 - np.minimum(share, _SLOWEST)), None
 
     def _iterate(self, x: torch.Tensor, r: torch.Tensor) -> None:
-        ended, k = False, 0
+        self._count, ended = 0, False
         while not ended:
-            self._directions[:, k], self._images[:, k] = self.correct(r)
-            p, image = self._directions[:, k], self._images[:, k]
-            alpha = np.where(self._running, self._orthonormalise(k, r), 0.0)
-            factors = torch.from_numpy(alpha).to(x)[:, None]
-            x.addcmul_(p, factors)
-            r.addcmul_(image, factors, value=-1.0)
+            p, alpha = self._step(r)
+            alpha = np.where(self._running, alpha, 0.0)
+            x.addcmul_(p, torch.from_numpy(alpha).to(x)[:, None])
             ended = self._judge(x, r, p, alpha)
-            k = (k + 1) % _KEPT
+
+    def _step(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
+        """Take the best step from ``r`` along a new direction; return that, and how far, ``(n,)``."""
+        k = self._count % _KEPT
+        self._count += 1
+        self._directions[:, k], self._images[:, k] = self.correct(r)
+        alpha = self._orthonormalise(k, r)
+        r.addcmul_(self._images[:, k], torch.from_numpy(alpha).to(r)[:, None], value=-1.0)
+        return self._directions[:, k], alpha
 
     def _orthonormalise(self, k: int, r: torch.Tensor) -> np.ndarray:
         """Make image ``k`` orthonormal to those before; return its products with ``r``, ``(n,)``.

@@ -18,8 +18,9 @@ WHOLE = tuple(slice(0, nodes) for nodes in GRID.nodes)
 ROUNDING = 1e-13
 
 
-def medium(a, c=0.0):
-    return Medium({"a": Field("a", a), "c": Field("c", c)})
+def medium(a, c=0.0, **others):
+    given = {"a": a, "c": c, **others}
+    return Medium({name: Field(name, v) for name, v in given.items() if v is not None})
 
 
 def test_between_two_nodes_is_their_harmonic_mean():
@@ -42,23 +43,36 @@ def test_between_two_cells_is_their_mean_and_half_of_one_on_the_outline():
 def test_a_part_has_the_conductances_of_the_whole(shape):
     a = np.exp(np.random.default_rng(0).standard_normal(shape))
     rows, columns = slice(0, 4), slice(3, 10)
-    part = medium(a, "x*y").conductances(GRID, (rows, columns))
-    whole = medium(a, "x*y").conductances(GRID, WHOLE).part(rows, columns)
-    for name in ("up", "right", "reaction"):
+    fields = {"a": a, "c": "x*y", "bx": "9*y", "by": np.full(GRID.nodes, 4.0)}
+    part = medium(**fields).conductances(GRID, (rows, columns))
+    whole = medium(**fields).conductances(GRID, WHOLE).part(rows, columns)
+    for name in ("up", "right", "down", "left", "reaction"):
         np.testing.assert_allclose(getattr(part, name), getattr(whole, name), rtol=ROUNDING)
 
 
-def test_a_constant_medium_is_the_constant_operator():
-    constant = DirichletSystem(EllipticOperator(ayy=3.0, axx=3.0, c=2.0), GRID)
-    system = MediumSystem(medium(np.full(GRID.nodes, 3.0), 2.0), GRID)
-    assert abs(system.matrix - constant.matrix).max() < ROUNDING
+@pytest.mark.parametrize(
+    ("operator", "fields"),
+    [
+        (EllipticOperator(ayy=3.0, axx=3.0, c=2.0), {}),
+        (EllipticOperator(ayy=5.0, axx=0.5, c=2.0), {"a": None, "axx": "0.5", "ayy": 5.0}),
+        (EllipticOperator(ayy=3.0, axx=3.0, c=2.0, bx=7.0, by=-0.3), {"bx": "7", "by": -0.3}),
+        (EllipticOperator(ayy=3.0, axx=3.0, c=2.0, bx=-1e6, by=1e-6), {"bx": -1e6, "by": 1e-6}),
+    ],
+    ids=["scalar", "tensor", "velocity", "fast and slow"],
+)
+def test_a_constant_medium_is_the_constant_operator(operator, fields):
+    constant = DirichletSystem(operator, GRID)
+    system = MediumSystem(medium(**{"a": np.full(GRID.nodes, 3.0), "c": 2.0} | fields), GRID)
+    size = constant.stencil[1, 1]
+    assert abs(system.matrix - constant.matrix).max() < ROUNDING * size
     u = np.random.default_rng(0).standard_normal(GRID.nodes)
-    np.testing.assert_allclose(system.apply(u), constant.apply(u), atol=ROUNDING)
+    np.testing.assert_allclose(system.apply(u), constant.apply(u), atol=ROUNDING * size)
 
 
-def test_the_matrix_applies_what_apply_does():
+@pytest.mark.parametrize("flow", [{}, {"bx": "20*y", "by": "-9*x"}], ids=["rest", "flow"])
+def test_the_matrix_applies_what_apply_does(flow):
     a = np.exp(np.random.default_rng(0).standard_normal(GRID.nodes))
-    system = MediumSystem(medium(a, "1 + x"), GRID)
+    system = MediumSystem(medium(a, "1 + x", **flow), GRID)
     u = np.zeros(GRID.nodes)
     u[1:-1, 1:-1] = np.random.default_rng(1).standard_normal(u[1:-1, 1:-1].shape)
     np.testing.assert_allclose(
@@ -86,15 +100,35 @@ def test_materials_that_meet_on_grid_lines_are_exact_per_cell():
     np.testing.assert_allclose(solve_directly(problem), np.tile(u, (9, 1)), atol=ROUNDING)
 
 
-def test_a_smooth_coefficient_is_solved_to_second_order():
-    # u = sin(pi x) sin(pi y), a = exp(x y): f = -div(a grad u).
-    f = (
-        "exp(x*y)*(2*pi*pi*sin(pi*x)*sin(pi*y)"
-        " - pi*y*cos(pi*x)*sin(pi*y) - pi*x*sin(pi*x)*cos(pi*y))"
-    )
+# u = sin(pi x) sin(pi y), and what ``-div(T grad u) + b . grad u`` makes of it.
+U = "sin(pi*x)*sin(pi*y)"
+UX, UY = "pi*cos(pi*x)*sin(pi*y)", "pi*sin(pi*x)*cos(pi*y)"
+LAPLACIAN = f"-2*pi*pi*{U}"
+SMOOTH = {
+    "scalar": (
+        "diffusion",
+        {"a": "exp(x*y)"},
+        f"-exp(x*y)*({LAPLACIAN} + y*{UX} + x*{UY})",
+    ),
+    "tensor": (
+        "diffusion",
+        {"axx": "exp(x)", "ayy": "2 + y"},
+        f"-exp(x)*({LAPLACIAN}/2 + {UX}) - (2 + y)*{LAPLACIAN}/2 - {UY}",
+    ),
+    "velocity": (
+        "advection-diffusion",
+        {"a": "exp(x*y)", "bx": "3 - 6*y", "by": "6*x*x", "c": "x"},
+        f"-exp(x*y)*({LAPLACIAN} + y*{UX} + x*{UY}) + (3 - 6*y)*{UX} + 6*x*x*{UY} + x*{U}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SMOOTH)
+def test_smooth_coefficients_are_solved_to_second_order(case):
+    equation, fields, f = SMOOTH[case]
     errors = []
     for n in (16, 32, 64):
-        problem = Problem(Domain((n, n), 1 / n), "diffusion", {"a": "exp(x*y)", "f": f})
+        problem = Problem(Domain((n, n), 1 / n), equation, fields | {"f": f})
         x = np.sin(np.pi * np.arange(n + 1) / n)
         errors.append(abs(solve_directly(problem) - x[:, None] * x).max())
     rates = np.log2(np.array(errors[:-1]) / errors[1:])
@@ -124,6 +158,13 @@ def test_coefficients_are_checked_where_they_are_sampled(a, c, message):
         ({"a": np.ones((3, 9, 9))}, "field a is of 3 problems"),
         ({"a": np.ones((9, 9)), "b": 1.0}, "diffusion has no field 'b'"),
         ({"a": -1.0}, "a > 0"),
+        (
+            {"a": 2.0, "axx": "1 + x", "ayy": 1.0},
+            "takes the field a, or axx and ayy instead, got a ",
+        ),
+        ({"axx": "1 + x"}, "diffusion takes the field a, or axx and ayy instead, got axx"),
+        ({"axx": np.ones((5, 5)), "ayy": 1.0}, r"field axx has the shape \(5, 5\)"),
+        ({"axx": -1.0, "ayy": 1.0}, "a > 0"),
         ({"a": np.ones((9, 9)), "c": -1.0}, "c >= 0"),
     ],
 )
@@ -139,3 +180,25 @@ def test_the_same_coefficients_are_the_same_medium():
     assert problem.with_fields(a=a.copy()).operator != problem.operator
     assert problem.with_fields(c=2.0).operator != problem.operator
     assert isinstance(problem.with_fields(a=2.0).operator, EllipticOperator)
+
+
+def test_a_velocity_per_cell_is_refused():
+    with pytest.raises(ValueError, match=r"field bx has the shape \(8, 8\), the grid has \(9, 9\)"):
+        Problem(Domain((8, 8)), "advection-diffusion", {"bx": np.ones((8, 8))})
+
+
+def test_a_velocity_that_is_not_finite_is_refused_with_its_place():
+    b = np.ones(GRID.nodes)
+    b[3, 4] = np.inf
+    with pytest.raises(ValueError, match=r"the field by has .* first at node \(3, 4\)"):
+        medium(1.0, by=b).conductances(GRID, WHOLE)
+
+
+@pytest.mark.parametrize("speed", [1.0, 1e3, 1e9])
+def test_no_flow_makes_values_above_those_on_the_edge(speed):
+    rng = np.random.default_rng(0)
+    b = speed * rng.standard_normal((2, *GRID.nodes))
+    matrix = MediumSystem(medium(1.0, bx=b[0], by=b[1]), GRID).matrix
+    beside = matrix - np.diag(matrix.diagonal())
+    assert beside.max() <= 0
+    assert matrix.diagonal().min() > 0

@@ -31,6 +31,21 @@ def distance(field, reference):
     return abs(field - reference).max() / np.ptp(reference)
 
 
+def flowing_problem(peclet, *, cells=CELLS, seed=0, several=(), a=1.0, **fields):
+    """Return a problem in a rotating flow, whose cell Peclet number is the largest along the edge."""
+    rng = np.random.default_rng(seed)
+    nodes = tuple(n + 1 for n in cells)
+    y, x = (np.arange(n) - (n - 1) / 2 for n in nodes)
+    speed = peclet / Domain(cells).grid().spacing / max(x.max(), y.max())
+    fields = {
+        "bx": np.broadcast_to(-speed * y[:, None], nodes),
+        "by": np.broadcast_to(speed * x, nodes),
+        "a": MEDIA[a](nodes, rng) if isinstance(a, str) else a,
+        "f": rng.standard_normal((*several, *nodes)),
+    } | fields
+    return Problem(Domain(cells), "advection-diffusion", fields, SIDES)
+
+
 @pytest.mark.parametrize("kind", MEDIA)
 def test_fields_are_those_of_a_direct_solver_whatever_the_contrast(kind):
     problem = random_problem(kind, c="1 + x")
@@ -46,6 +61,30 @@ def test_sources_are_solved_in_at_most_18_iterations_whatever_the_contrast(kind)
     solution = solve(problem, settings=SolveSettings(rtol=1e-8))
     assert solution.status == "converged_rtol"
     assert solution.iterations <= 18
+
+
+@pytest.mark.parametrize("a", [1.0, "smooth", "inclusions"])
+@pytest.mark.parametrize("peclet", [0.5, 20.0])
+def test_a_flow_is_that_of_a_direct_solver(peclet, a):
+    problem = flowing_problem(peclet, a=a, c="1 + x")
+    solution = solve(problem, settings=TIGHT)
+    assert solution.report["accelerate"] == "gcr"
+    assert solution.status == "converged_rtol"
+    assert distance(solution.field, solve_directly(problem)) < 1e-7
+
+
+@pytest.mark.parametrize("peclet", [2.0, 20.0])
+def test_a_flow_is_solved_in_at_most_22_iterations(peclet):
+    problem = flowing_problem(peclet, cells=(256, 256)).with_sides(Dirichlet(0.0))
+    assert solve(problem, settings=SolveSettings(rtol=1e-8)).iterations <= 22
+
+
+def test_a_tensor_is_that_of_a_direct_solver():
+    rng = np.random.default_rng(0)
+    fields = {"axx": MEDIA["smooth"](NODES, rng), "ayy": np.exp(rng.standard_normal(CELLS))}
+    problem = Problem(Domain(CELLS), "diffusion", fields | {"f": 1.0}, SIDES)
+    solution = solve(problem, settings=TIGHT)
+    assert distance(solution.field, solve_directly(problem)) < 1e-7
 
 
 @pytest.mark.parametrize("shape", [CELLS, NODES], ids=["cells", "nodes"])
@@ -65,9 +104,12 @@ def test_the_reported_residual_is_that_of_the_grid(shape):
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize("kind", ["noise", "channels"])
+@pytest.mark.parametrize("kind", ["noise", "channels", "flow"])
 def test_all_numbers_of_ranks_give_the_same(comm, kind):
-    problem = random_problem(kind, several=(2,), c=2.0)
+    if kind == "flow":
+        problem = flowing_problem(20.0, several=(2,), a="smooth")
+    else:
+        problem = random_problem(kind, several=(2,), c=2.0)
     alone = solve(problem, settings=TIGHT)
     together = solve(problem, ranks=comm, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
@@ -78,8 +120,13 @@ def test_all_numbers_of_ranks_give_the_same(comm, kind):
         )
 
 
-def test_several_problems_are_solved_as_each_by_itself():
-    problem = random_problem("channels", several=(3,))
+@pytest.mark.parametrize(
+    "make",
+    [lambda n: random_problem("channels", several=n), lambda n: flowing_problem(9.0, several=n)],
+    ids=["channels", "flow"],
+)
+def test_several_problems_are_solved_as_each_by_itself(make):
+    problem = make((3,))
     together = solve(problem, settings=TIGHT)
     for number, field in enumerate(together.field):
         one = problem.with_fields(f=problem.fields["f"][number])
@@ -127,6 +174,17 @@ def test_the_energy_of_the_error_is_bounded_within_a_factor_of_10(seed, rtol):
     matrix = MediumSystem(problem.operator, problem.domain.grid()).matrix
     assert 1 <= estimate.energy / np.sqrt(error @ (matrix @ error)) <= 10
     assert 1 <= solution.error_estimate / np.sqrt((error**2).mean()) <= 20
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("rtol", [1e-2, 1e-5])
+def test_the_estimate_in_a_flow_is_within_a_factor_of_10(seed, rtol):
+    kind = list(MEDIA)[seed % len(MEDIA)]
+    peclet = 10.0 ** (seed % 4 - 1)
+    problem = flowing_problem(peclet, a=kind, seed=seed, cells=(96, 96), f=float(seed))
+    solution = solve(problem, settings=SolveSettings(rtol=rtol))
+    error = (solution.field - solve_directly(problem))[1:-1, 1:-1]
+    assert 1 <= solution.error_estimate / np.sqrt((error**2).mean()) <= 10
 
 
 @pytest.mark.ranks(1, 4)
