@@ -24,6 +24,7 @@ _LARGEST = (
     "residual",
     "discrete_residual",
     "error_estimate",
+    "energy_estimate",
 )
 _SMALL = ("status", *_LARGEST, "outside_training_range")
 _NOT_BEGUN = {"status": "interrupted", "iterations": 0, "sweeps": 0}
@@ -63,6 +64,7 @@ def result_of(ranks: Ranks, outcome: Outcome) -> Result:
         "residual": outcome.residual,
         "discrete_residual": outcome.discrete_residual,
         "error_estimate": outcome.error_estimate.rms,
+        "energy_estimate": outcome.error_estimate.energy,
         "outside_training_range": _count_outside(ranks, outcome),
         "certificate": outcome.certificate and asdict(outcome.certificate),
     }
