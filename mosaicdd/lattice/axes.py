@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
+import numpy as np
+
 Item = TypeVar("Item")
 
 Slices = tuple[slice, slice]
@@ -19,3 +21,21 @@ def pair(items: Iterable[Item]) -> tuple[Item, Item]:
     """
     y, x = items
     return y, x
+
+
+def strips(shape: tuple[int, int], most: int) -> list[tuple[slice, list[slice]]]:
+    """Cut rows and columns into pieces of at most so many: whole rows, or parts of one row.
+
+    Returns
+    -------
+    list
+        Strips of rows from the bottom, and for each the columns of its pieces.
+    """
+    rows, columns = shape
+    return [(down, _even(columns, most)) for down in _even(rows, max(1, most // columns))]
+
+
+def _even(count: int, most: int) -> list[slice]:
+    """Cut a range into nearly even parts of at most so many."""
+    ends = np.linspace(0, count, -(-count // most) + 1).astype(int).tolist()
+    return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]

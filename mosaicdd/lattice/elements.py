@@ -35,11 +35,14 @@ def element_places(block: Block) -> np.ndarray:
 
 
 def star_nodes(spacing: int) -> np.ndarray:
-    """Return the nodes of a star, (y, x) from its centre, ``(4 s - 3, 2)`` integers."""
-    along = np.arange(1 - spacing, spacing)
-    across = np.zeros_like(along)
-    row, column = np.stack([across, along], 1), np.stack([along, across], 1)
-    return np.concatenate([row, np.delete(column, spacing - 1, axis=0)])
+    """Return the nodes of a star, (y, x) from its centre, ``(4 s - 3, 2)`` integers.
+
+    The arm to the left, the one to the right, and the line along y with the centre in it.
+    """
+    line = np.arange(1 - spacing, spacing)
+    arms = line[line != 0]
+    row, column = np.stack([0 * arms, arms], 1), np.stack([line, 0 * line], 1)
+    return np.concatenate([row, column])
 
 
 def star_places(block: Block) -> np.ndarray:
@@ -49,14 +52,16 @@ def star_places(block: Block) -> np.ndarray:
     return _placed(block, centres, star_nodes(block.lattice.spacing))
 
 
-def star_parts(spacing: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return which perimeter nodes of each of the `QUARTERS` lie on the star, and where on it."""
-    number = {(int(y), int(x)): i for i, (y, x) in enumerate(star_nodes(spacing))}
-    parts = []
+def star_parts(spacing: int) -> list[np.ndarray]:
+    """Return, for each of the `QUARTERS`, which perimeter nodes lie on the star, ``(2 s - 1,)``.
+
+    Those of its arm along x, then those of its half of the line along y, as in `star_nodes`.
+    """
+    star, parts = star_nodes(spacing), []
     for corner in QUARTERS:
-        nodes = perimeter_nodes(spacing) + spacing * np.array(corner)
-        found = [(i, number[y, x]) for i, (y, x) in enumerate(nodes.tolist()) if (y, x) in number]
-        parts.append(tuple(np.array(found).T))
+        ring = (perimeter_nodes(spacing) + spacing * np.array(corner)).tolist()
+        number = {(y, x): i for i, (y, x) in enumerate(ring)}
+        parts.append(np.array([number[y, x] for y, x in star.tolist() if (y, x) in number]))
     return parts
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair, strips
 from mosaicdd.local_solvers.elimination import Elimination, elimination_order
 from mosaicdd.problems.medium import Conductances
 
@@ -48,7 +49,7 @@ class CondensedElements:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        rows, columns = self.shape = tuple(
+        rows, columns = self.shape = pair(
             (nodes - 1) // spacing for nodes in conductances.reaction.shape
         )
         self._s = spacing
@@ -61,9 +62,9 @@ class CondensedElements:
             rows * columns, 4 * spacing, 4 * spacing, device=device, dtype=dtype
         )
         self._strips: list[tuple[slice, list[tuple[slice, Elimination]]]] = []
-        for strip in _parts(rows, max(1, _PIECE[device.type] // columns)):
+        for strip, parts in strips(self.shape, _PIECE[device.type]):
             pieces = []
-            for part in _parts(columns, _PIECE[device.type]):
+            for part in parts:
                 nodes = (slice(p.start * spacing, p.stop * spacing + 1) for p in (strip, part))
                 numbers = self._numbers(strip, part)
                 eliminated = Elimination(conductances.part(*nodes), spacing, self.schur[numbers])
@@ -131,9 +132,3 @@ class CondensedElements:
         nodes = source[:, rows, columns].unflatten(2, (-1, s)).unflatten(1, (-1, s))
         inner = nodes[:, :, 1:, :, 1:].permute(1, 3, 0, 2, 4)
         return inner.flatten(3).flatten(0, 1)[..., self._order]
-
-
-def _parts(count: int, most: int) -> list[slice]:
-    """Split a range into even parts of at most so many."""
-    ends = np.linspace(0, count, -(-count // most) + 1).astype(int).tolist()
-    return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]

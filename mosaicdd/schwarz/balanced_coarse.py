@@ -70,8 +70,8 @@ class BalancedCoarse:
             for k, (modes, count) in zip(conductances, edges, strict=True)
         ]
         prolongation = _on_elements(*self._bases)
-        self._swept = torch.bmm(schur, prolongation)  # S P of each element, (E, P, 4 + 4 M)
-        products = torch.bmm(prolongation.mT, self._swept)
+        self._swept = torch.bmm(prolongation.mT, schur.mT)  # (S P)^T of each element, (E, 4 + 4 M, P)
+        products = torch.bmm(prolongation.mT, self._swept.mT)
         self._solve = _factorised(_assembled(ranks, blocks, products, numbering))
         self._region = [
             torch.from_numpy(part[place].copy()).to(device)
@@ -136,7 +136,7 @@ class BalancedCoarse:
 
     def sweep(self, c: torch.Tensor) -> torch.Tensor:
         """Return ``S P c`` inside the region, ``(n, L)``."""
-        return self._operator.scatter(torch.bmm(self._swept, c[:, self._columns].permute(1, 2, 0)))
+        return self._operator.scatter(torch.bmm(c[:, self._columns].transpose(0, 1), self._swept))
 
     def _lines(self, flat: torch.Tensor) -> list[torch.Tensor]:
         shapes = [self._block.line_shape(axis) for axis in (0, 1)]

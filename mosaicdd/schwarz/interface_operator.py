@@ -11,9 +11,12 @@ contributed. Vectors are flat interfaces ``(n, L)``; of lattice nodes the copy i
 counts, the other is anything.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair, strips
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import (
     QUARTERS,
@@ -24,7 +27,7 @@ from mosaicdd.lattice.elements import (
 )
 from mosaicdd.local_solvers.condensed import CondensedElements
 
-_STARS = {"cpu": 64, "cuda": 4096}  # that are inverted at once, or one row: few, for the cache
+_STARS = {"cpu": 128, "cuda": 8192}  # that are factorised at once: few, for the cache
 
 
 class InterfaceOperator:
@@ -41,27 +44,39 @@ class InterfaceOperator:
     def __init__(self, block: Block, elements: CondensedElements, inside: torch.Tensor):
         self.places = torch.from_numpy(element_places(block)).to(inside.device)
         self._flat_places = self.places.flatten()
-        self._schur = elements.schur
+        # Rows times matrices: of one row, that is several times faster than matrices times a column.
+        self._transposed = elements.schur if elements.symmetric else elements.schur.mT
         self._inside = inside
 
     def perimeters(self, v: torch.Tensor) -> torch.Tensor:
-        """Gather the elements' perimeters from ``(n, L)``: ``(E, P, n)``."""
-        return v[:, self._flat_places].unflatten(1, self.places.shape).permute(1, 2, 0)
+        """Gather the elements' perimeters from ``(n, L)``: ``(E, n, P)``."""
+        return v[:, self._flat_places].unflatten(1, self.places.shape).transpose(0, 1)
 
     def scatter(self, values: torch.Tensor) -> torch.Tensor:
-        """Add up values on the perimeters ``(E, P, n)`` to ``(n, L)``, zero on the region's edge."""
-        n = values.shape[2]
+        """Add up values on the perimeters ``(E, n, P)`` to ``(n, L)``, zero on the region's edge."""
+        n = values.shape[1]
         total = values.new_zeros(n, len(self._inside))
-        total.index_add_(1, self._flat_places, values.permute(2, 0, 1).reshape(n, -1))
+        total.index_add_(1, self._flat_places, values.transpose(0, 1).reshape(n, -1))
         return total.mul_(self._inside)
 
     def __call__(self, v: torch.Tensor) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
-        return self.scatter(torch.bmm(self._schur, self.perimeters(v)))
+        return self.scatter(torch.bmm(self.perimeters(v), self._transposed))
 
 
 class Stars:
     """The inverses of the blocks of ``S`` that belong to the stars of the owned subdomains.
+
+    A star is two arms along x and the line along y. No element has both arms, so these are not coupled.
+    With ``X`` the blocks of the arms and ``Y`` that of the line, eliminating the arms first makes::
+
+        | X  B |            | F      0 |   with  X^-1 = G F,  T^-1 = (Y - C X^-1 B)^-1 = g f,
+        |      |^-1  =  Q^T |          |         P = f [-C X^-1, 1],  Q = g^T [-(X^-1 B)^T, 1]
+        | C  Y |            |     P    |
+
+    where the first column of ``Q^T`` is ``[G; 0]``, the second ``Q`` transposed. Without a velocity ``f`` and
+    ``F`` are inverses of Cholesky factors, ``Q = P`` and ``G = F^T``. All are kept in float32, which is
+    enough whatever the contrast: the error of a factor is relative to the energy of the correction.
 
     Raises
     ------
@@ -69,42 +84,93 @@ class Stars:
         If a block is not positive definite to rounding.
     """
 
-    def __init__(self, block: Block, elements: CondensedElements, *, symmetric: bool):
+    def __init__(self, block: Block, elements: CondensedElements):
         device = elements.schur.device
-        shape = element_shape(block)
         self._places = torch.from_numpy(star_places(block)).to(device)
-        count = self._places.shape[1]
-        schur = elements.schur.unflatten(0, shape)
-        parts = [
-            tuple(torch.from_numpy(one).to(device) for one in part)
-            for part in star_parts(block.lattice.spacing)
-        ]
-        self._inverses = schur.new_empty(len(self._places), count, count)
-        rows, columns = block.subdomains
-        first = [a - low for a, low in zip(block.start, block.first, strict=True)]
-        step = max(1, _STARS[device.type] // columns)
-        for start in range(0, rows, step):
-            stop = min(start + step, rows)
-            stars = schur.new_zeros((stop - start) * columns, count, count)
-            for (dy, dx), (own, there) in zip(QUARTERS, parts, strict=True):
-                down = slice(first[0] + dy + start, first[0] + dy + stop)
-                across = slice(first[1] + dx, first[1] + dx + columns)
-                part = schur[down, across].flatten(0, 1)[:, own[:, None], own]
-                stars[:, there[:, None], there] += part
-            if symmetric:
-                inverses = torch.cholesky_inverse(torch.linalg.cholesky(stars))
-            else:
-                inverses = torch.linalg.inv(stars)
-            self._inverses[start * columns : stop * columns] = inverses
         self._flat_places = self._places.flatten()
+        schur = elements.schur.flatten(1).unflatten(0, element_shape(block))
+        side = 4 * block.lattice.spacing
+        parts = [
+            torch.from_numpy(side * one[:, None] + one).to(device)
+            for one in star_parts(block.lattice.spacing)
+        ]
+        first = [a - low for a, low in zip(block.start, block.first, strict=True)]
+        factors = []
+        for rows, pieces in strips(block.subdomains, _STARS[device.type]):
+            for columns in pieces:
+                quarters = []
+                for corner, at in zip(QUARTERS, parts, strict=True):
+                    place = pair(
+                        slice(low + part.start + d, low + part.stop + d)
+                        for low, part, d in zip(first, (rows, columns), corner, strict=True)
+                    )
+                    here = schur[place]
+                    taken = here.gather(2, at.flatten().expand(*here.shape[:2], -1))
+                    quarters.append(taken.flatten(0, 1).unflatten(1, at.shape))
+                factors.append(_factors(quarters, symmetric=elements.symmetric))
+        sides = [
+            tuple(torch.cat(pieces) for pieces in zip(*side, strict=True))
+            for side in zip(*factors, strict=True)
+        ]
+        self._down, self._up = sides[0], sides[-1]  # F (2 B, a, a) and P (B, 2 a + 1, ..); G^T and Q
 
     def __call__(self, r: torch.Tensor) -> torch.Tensor:
         """Return the stars' contributions to ``(n, L)`` for residuals; neighbours' are to be added."""
-        n = len(r)
-        given = r[:, self._flat_places].unflatten(1, self._places.shape).permute(1, 2, 0)
-        solved = torch.bmm(self._inverses, given)
+        n, (down, rest), (up, other) = len(r), self._down, self._up
+        given = r.to(rest.dtype)[:, self._flat_places]
+        given = given.unflatten(1, self._places.shape).transpose(0, 1)
+        both = 2, down.shape[1]
+        arms = given[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2).flatten(0, 1)
+        arms = torch.bmm(torch.bmm(arms, down.mT), up)
+        solved = torch.bmm(torch.bmm(given, rest.mT), other)
+        inner = solved[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2)
+        inner += arms.unflatten(0, (-1, 2))
         total = torch.zeros_like(r)
-        return total.index_add_(1, self._flat_places, solved.permute(2, 0, 1).reshape(n, -1))
+        return total.index_add_(1, self._flat_places, solved.transpose(0, 1).reshape(n, -1).to(r))
+
+
+def _factors(
+    quarters: Sequence[torch.Tensor], *, symmetric: bool
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return ``F, P`` of some stars, and ``G^T, Q`` unless they are the same.
+
+    Parameters
+    ----------
+    quarters
+        The parts of the star's four elements, ``(B, a + a + 1, ..)``, see `star_parts`.
+    """
+    count, width, _ = quarters[0].shape
+    arm = width // 2
+    new = quarters[0].new_zeros
+    x, y = new(count, 2, arm, arm), new(count, width, width)
+    b, c = new(count, 2, arm, width), new(count, 2, width, arm)
+    for (dy, dx), part in zip(QUARTERS, quarters, strict=True):
+        half = slice(0, arm + 1) if dy < 0 else slice(arm, width)
+        x[:, 1 + dx] += part[:, :arm, :arm]
+        y[:, half, half] += part[:, arm:, arm:]
+        b[:, 1 + dx, :, half] += part[:, :arm, arm:]
+        c[:, 1 + dx, half] += part[:, arm:, :arm]
+    first = _roots(x.flatten(0, 1), symmetric=symmetric)  # F, G^T
+    couplings = [torch.bmm(c.flatten(0, 1), first[-1].mT)]  # C G
+    if not symmetric:
+        couplings.append(torch.bmm(first[0], b.flatten(0, 1)).mT)  # (F B)^T
+    product = torch.bmm(couplings[0], couplings[-1].mT)
+    second = _roots(y - product.unflatten(0, (count, 2)).sum(1), symmetric=symmetric)  # f, g^T
+    factors = []
+    for arms, line, coupling in zip(first, second, couplings, strict=True):
+        beside = torch.bmm(coupling, arms).unflatten(0, (count, 2)).transpose(1, 2).flatten(2)
+        rest = torch.cat([torch.bmm(line, beside).neg_(), line], dim=2)
+        factors.append((arms.float(), rest.float()))
+    return factors
+
+
+def _roots(blocks: torch.Tensor, *, symmetric: bool) -> list[torch.Tensor]:
+    """Return ``f`` and ``g^T`` with ``A^-1 = g f``; where ``g^T`` is ``f``, this alone."""
+    unit = torch.eye(blocks.shape[1]).to(blocks).expand_as(blocks)
+    if not symmetric:
+        return [torch.linalg.inv(blocks), unit]
+    factor = torch.linalg.cholesky(blocks)
+    return [torch.linalg.solve_triangular(factor, unit, upper=False)]
 
 
 def region_interior(block: Block) -> np.ndarray:
