@@ -34,6 +34,7 @@ _SMALL = (
     0.02  # eigenvalue below which a mode is worth an unknown (uniform media: 0.0096, 0.038, ..)
 )
 _MODES = 4  # of an edge, at most
+_INVERSE_ITERATIONS = 3
 
 
 class BalancedCoarse:
@@ -218,17 +219,61 @@ def _owned(block: Block) -> list[tuple[slice, slice]]:
 
 
 def _modes(conductances: torch.Tensor, diagonal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the lowest modes of lattice edges ``(lines, cells, s - 1, M)``, and how many count."""
+    """Return the lowest modes of lattice edges ``(lines, cells, s - 1, M)``, and how many count.
+
+    Most edges have one, which three inverse iterations find as vectors over all edges; the others'
+    are eigenvectors.
+    """
+    shape, inside = conductances.shape[:2], diagonal.shape[-1]
+    k, d = (one.flatten(0, 1).t().contiguous() for one in (conductances, diagonal))
+    counts = _eigenvalues_below(_SMALL, k, d).clamp(min(inside, 1), _MODES)
+    modes = k.new_zeros(k.shape[1], inside, min(inside, _MODES))
+    if inside:
+        modes[..., 0] = _lowest(k, d).t()
+        several = torch.nonzero(counts > 1)[:, 0]
+        modes[several] = _eigenvectors(k[:, several].t(), d[:, several].t())
+    return modes.unflatten(0, shape), counts.unflatten(0, shape)
+
+
+def _eigenvalues_below(bound: float, k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+    """Count the negative pivots of ``T - bound D`` for edges side by side (Sturm)."""
+    count, pivot = torch.zeros(k.shape[1], dtype=torch.long, device=k.device), torch.ones_like(k[0])
+    for j in range(len(d)):
+        pivot = k[j] + k[j + 1] - bound * d[j] - (k[j].square() / pivot if j else 0.0)
+        count += pivot < 0
+    return count
+
+
+def _lowest(k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+    """Return nearly the lowest eigenvectors ``(s - 1, edges)``, of largest value 1.
+
+    ``T`` is factorised without a subtraction, so to rounding whatever the contrast: to the left of a node
+    there is a conductance in series.
+    """
+    series, pivots = k[0], []
+    for j in range(len(d)):
+        pivots.append(series + k[j + 1])
+        series = k[j + 1] * series / pivots[j]
+    mode = torch.ones_like(d)
+    for _ in range(_INVERSE_ITERATIONS):
+        mode *= d
+        for j in range(1, len(d)):
+            mode[j] += k[j] / pivots[j - 1] * mode[j - 1]
+        mode[-1] /= pivots[-1]
+        for j in reversed(range(len(d) - 1)):
+            mode[j] = (mode[j] + k[j + 1] * mode[j + 1]) / pivots[j]
+        mode /= mode.amax(0)
+    return mode
+
+
+def _eigenvectors(conductances: torch.Tensor, diagonal: torch.Tensor) -> torch.Tensor:
+    """Return the lowest eigenvectors of edges ``(edges, s - 1, M)``, of largest value 1."""
     scale = diagonal.rsqrt()
     matrix = torch.diag_embed((conductances[..., :-1] + conductances[..., 1:]) * scale.square())
-    if diagonal.shape[-1] > 1:
-        coupling = -conductances[..., 1:-1] * scale[..., :-1] * scale[..., 1:]
-        matrix.diagonal(-1, -2, -1).copy_(coupling)  # eigh reads the lower triangle
-    eigenvalues, vectors = torch.linalg.eigh(matrix)
-    modes = scale[..., None] * vectors[..., :_MODES]
-    largest = modes.gather(-2, modes.abs().argmax(-2, keepdim=True)) if modes.numel() else 1.0
-    counts = (eigenvalues[..., 1:_MODES] < _SMALL).sum(-1) + int(diagonal.shape[-1] > 0)
-    return modes / largest, counts
+    coupling = -conductances[..., 1:-1] * scale[..., :-1] * scale[..., 1:]
+    matrix.diagonal(-1, -2, -1).copy_(coupling)  # eigh reads the lower triangle
+    modes = scale[..., None] * torch.linalg.eigh(matrix)[1][..., :_MODES]
+    return modes / modes.gather(-2, modes.abs().argmax(-2, keepdim=True))
 
 
 def _everywhere(
