@@ -18,6 +18,9 @@ from mosaicdd.lattice.axes import pair, strips
 from mosaicdd.local_solvers.elimination import Elimination, elimination_order
 from mosaicdd.problems.medium import Conductances
 
+Condensed = list[list[list[torch.Tensor]]]
+"""What is left of sources, of each piece of each strip."""
+
 _PIECE = {"cpu": 128, "cuda": 8192}  # elements eliminated at once: on a CPU few, for the cache
 
 
@@ -71,24 +74,31 @@ class CondensedElements:
                 pieces.append((part, eliminated))
             self._strips.append((strip, pieces))
 
-    def loads(self, source: torch.Tensor) -> torch.Tensor:
+    def condense(self, source: torch.Tensor) -> tuple[torch.Tensor, Condensed]:
         """Return what sources inside the elements add to their perimeters, ``(E, n, P)``.
 
         Parameters
         ----------
         source
             ``(n, rows, columns)`` at all nodes; those on lattice lines do not count.
+
+        Returns
+        -------
+        Tensor, list
+            The loads, and what is left of the sources for `fill`.
         """
-        return torch.cat(
-            [
-                one.loads(self._inside(source, strip, part))
-                for strip, pieces in self._strips
-                for part, one in pieces
-            ]
-        )
+        loads = source.new_empty(len(self.schur), len(source), 4 * self._s)
+        left: Condensed = []
+        for strip, pieces in self._strips:
+            left.append([])
+            for part, one in pieces:
+                here, rest = one.condense(self._inside(source, strip, part))
+                loads[self._numbers(strip, part)] = here
+                left[-1].append(rest)
+        return loads, left
 
     def fill(
-        self, perimeters: torch.Tensor, source: torch.Tensor | None
+        self, perimeters: torch.Tensor, left: Condensed | None
     ) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield the values at the nodes, strip by strip from the bottom.
 
@@ -96,8 +106,8 @@ class CondensedElements:
         ----------
         perimeters
             ``(E, n, P)``.
-        source
-            As for `loads`; None for zero.
+        left
+            Of the sources, by `condense`; None for zero.
 
         Yields
         ------
@@ -106,17 +116,17 @@ class CondensedElements:
             column of nodes.
         """
         s, n = self._s, perimeters.shape[1]
-        for strip, pieces in self._strips:
+        for number, (strip, pieces) in enumerate(self._strips):
             rows = strip.stop - strip.start
             nodes = perimeters.new_empty(n, rows, s, self.shape[1], s)
-            for part, one in pieces:
+            rests = left[number] if left else [None] * len(pieces)
+            for (part, one), rest in zip(pieces, rests, strict=True):
                 given = perimeters[self._numbers(strip, part)]
-                force = None if source is None else self._inside(source, strip, part)
                 here = nodes[:, :, :, part].permute(1, 3, 0, 2, 4)  # (rows, columns, n, s, s)
                 edge = given.unflatten(0, here.shape[:2])
                 here[..., 0, :] = edge[..., :s]
                 here[..., 1:, 0] = edge[..., 3 * s + 1 :].flip(-1)
-                inner = one.fill(given, force)[..., self._places]
+                inner = one.fill(given, rest)[..., self._places]
                 here[..., 1:, 1:] = inner.unflatten(2, (s - 1, s - 1)).unflatten(0, here.shape[:2])
             yield strip, nodes.flatten(3).flatten(1, 2)
 

@@ -65,42 +65,40 @@ class Elimination:
         if not halvings:
             out.copy_(schur.view(out.shape))
 
-    def loads(self, force: torch.Tensor) -> torch.Tensor:
-        """Return the loads ``(E, n, 4 s)`` of sources inside, in the order of elimination."""
-        loads, _ = self._condense(force)
-        return loads
+    def condense(self, force: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return the loads ``(E, n, 4 s)`` of sources inside, and what the fill needs of them.
 
-    def fill(self, perimeters: torch.Tensor, force: torch.Tensor | None) -> torch.Tensor:
+        Parameters
+        ----------
+        force
+            ``(E, n, (s - 1)**2)``, in the order of elimination.
+        """
+        first, *others = self._split(force)
+        loads, left = self._squares.loads(first), [first]
+        for merge, one in zip(self._merges, others, strict=True):
+            loads, y = merge.condense(loads, one)
+            left.append(y)
+        return loads, left
+
+    def fill(self, perimeters: torch.Tensor, left: list[torch.Tensor] | None) -> torch.Tensor:
         """Return the values inside, ``(E, n, (s - 1)**2)``, in the order of elimination.
 
         Parameters
         ----------
         perimeters
             Values ``(E, n, 4 s)``.
-        force
-            Sources inside, in the same order; None for zero.
+        left
+            Of the sources, by `condense`; None for zero.
         """
         elements, n = perimeters.shape[:2]
-        forces = [None] * (1 + len(self._merges))
-        if force is not None:
-            _, inner = self._condense(force)
-            forces = [self._split(force)[0], *inner]
+        first, *others = left or [None] * (1 + len(self._merges))
         values, filled = perimeters, []
-        for merge, y in zip(reversed(self._merges), reversed(forces[1:]), strict=True):
+        for merge, y in zip(reversed(self._merges), reversed(others), strict=True):
             values, inner = merge.expand(values, y)
             filled.append(inner)
-        filled.append(self._squares.expand(values, forces[0]))
+        filled.append(self._squares.expand(values, first))
         parts = (one.unflatten(0, (elements, -1)).transpose(1, 2) for one in reversed(filled))
         return torch.cat([one.reshape(elements, n, -1) for one in parts], dim=2)
-
-    def _condense(self, force: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Return the loads of the elements, and ``L^-1 f_i`` of each merge."""
-        first, *others = self._split(force)
-        loads, inner = self._squares.loads(first), []
-        for merge, one in zip(self._merges, others, strict=True):
-            loads, y = merge.condense(loads, one)
-            inner.append(y)
-        return loads, inner
 
     def _split(self, force: torch.Tensor) -> list[torch.Tensor]:
         """Split values inside elements into those of each level's squares, ``(B, n, i)``."""

@@ -27,7 +27,7 @@ from mosaicdd.lattice.elements import element_shape
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.interface_operator import InterfaceOperator
+from mosaicdd.schwarz.interface_operator import InterfaceOperator, rows_times
 from mosaicdd.schwarz.layouts import block_of
 
 _SMALL = (
@@ -137,7 +137,7 @@ class BalancedCoarse:
 
     def sweep(self, c: torch.Tensor) -> torch.Tensor:
         """Return ``S P c`` inside the region, ``(n, L)``."""
-        return self._operator.scatter(torch.bmm(c[:, self._columns].transpose(0, 1), self._swept))
+        return self._operator.scatter(rows_times(c[:, self._columns].transpose(0, 1), self._swept))
 
     def _lines(self, flat: torch.Tensor) -> list[torch.Tensor]:
         shapes = [self._block.line_shape(axis) for axis in (0, 1)]

@@ -10,6 +10,7 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.condensed import Condensed
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
@@ -133,7 +134,8 @@ class CondensedEngine:
         if history is not None:
             solve.histories[0] = history.followed_by(History())
         with self.clock.part("cg"):
-            r = solve(x, self._right_hand_side(v, source), field_residual.norms)
+            b, left = self._right_hand_side(v, source)
+            r = solve(x, b, field_residual.norms)
         v = solve.interface(x)
         clock.append(time.perf_counter())
         estimates = self._estimates(solve, r)
@@ -141,7 +143,7 @@ class CondensedEngine:
         residuals = [one.residual[-1] for one in solve.histories]
         fields = None
         if self._wanted:
-            strips = self._strips(v, source, field_residual)
+            strips = self._strips(v, left, field_residual)
             if sink is None:
                 fields = self._kept(strips)
             else:
@@ -190,18 +192,20 @@ class CondensedEngine:
             f = f * self.block.lattice.grid.spacing**2
         return f.expand(self.problems, -1, -1)
 
-    def _right_hand_side(self, v: Interface, source: torch.Tensor | None) -> torch.Tensor:
-        """Return the sources on the lines, and what those inside the elements add to them."""
+    def _right_hand_side(
+        self, v: Interface, source: torch.Tensor | None
+    ) -> tuple[torch.Tensor, Condensed | None]:
+        """Return the sources on the lines with what those inside add to them; and the rest of these."""
         b = v.like()
         total = b.flat.view(self.problems, -1)
         if source is None:
-            return total
+            return total, None
         s = self.block.lattice.spacing
         b.lines[0].copy_(source[:, ::s])
         b.lines[1].copy_(source[:, :, ::s].mT)
         with self.clock.part("loads"):
-            loads = self._system.elements.loads(source)
-        return total.mul_(self._system.inside).add_(self._system.operator.scatter(loads))
+            loads, left = self._system.elements.condense(source)
+        return total.mul_(self._system.inside).add_(self._system.operator.scatter(loads)), left
 
     def _estimates(self, solve: InterfaceKrylov, r: torch.Tensor) -> list[ErrorEstimate]:
         """Estimate the errors that residuals leave."""
@@ -222,10 +226,10 @@ class CondensedEngine:
         ]
 
     def _strips(
-        self, v: Interface, source: torch.Tensor | None, residual: FieldResidual
+        self, v: Interface, left: Condensed | None, residual: FieldResidual
     ) -> Iterator[Strip]:
         """Fill the field strip by strip, and measure it by the way."""
-        strips = fill_strips(self._system, v, source)
+        strips = fill_strips(self._system, v, left)
         if self._window is not None:
             yield from in_window(strips, self._window)
             return

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.local_solvers.condensed import Condensed
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.medium import Conductances
 from mosaicdd.schwarz.condensed_system import CondensedSystem
@@ -13,14 +14,14 @@ from mosaicdd.schwarz.fill import Strip
 
 
 def fill_strips(
-    system: CondensedSystem, v: Interface, source: torch.Tensor | None
+    system: CondensedSystem, v: Interface, left: Condensed | None
 ) -> Iterator[Strip]:
     """Yield this rank's part of the field from below, in strips with a node more all around.
 
     Parameters
     ----------
-    source
-        At the nodes of the region, ``(n, rows, columns)``, times the squared spacing; None for zero.
+    left
+        Of the sources, by `CondensedElements.condense`; None for zero.
     """
     block, s = v.block, v.block.lattice.spacing
     (rows, columns), (_, place) = block.owned_nodes()
@@ -29,7 +30,7 @@ def fill_strips(
     perimeters = system.operator.perimeters(v.flat.view(v.problems, -1))
     before = perimeters.new_empty(v.problems, 0, block.cells[1] + 1)
     done = rows.start
-    for strip, values in system.elements.fill(perimeters, source):
+    for strip, values in system.elements.fill(perimeters, left):
         bottom, top = strip.start * s, strip.stop * s
         right = v.lines[1][:, -1, bottom:top, None]
         values = torch.cat([values, right], dim=2)
@@ -58,7 +59,7 @@ class FieldResidual:
     conductances
         Between the nodes of the region.
     source
-        As for `fill_strips`.
+        At the nodes of the region, ``(n, rows, columns)``, times the squared spacing; None for zero.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ class InterfaceKrylov(abc.ABC):
         also
             Numbers that are added up by the way; whether they are positive is noted in ``called``.
         """
-        products = [(a * b * self._owned).sum(dim=1) for a, b in pairs]
+        products = [torch.einsum("nl,nl,l->n", a, b, self._owned[0]) for a, b in pairs]
         mine = torch.cat(products).double().cpu().numpy()
         total = self._ranks.sum(np.concatenate([mine, also]))
         self.called = total[len(mine) :] > 0

@@ -11,6 +11,7 @@ contributed. Vectors are flat interfaces ``(n, L)``; of lattice nodes the copy i
 counts, the other is anything.
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ from mosaicdd.lattice.elements import (
 )
 from mosaicdd.local_solvers.condensed import CondensedElements
 
+_PRECISION = torch.float32  # of the preconditioner
 _STARS = {"cpu": 128, "cuda": 8192}  # that are factorised at once: few, for the cache
 
 
@@ -47,10 +49,9 @@ class InterfaceOperator:
         # Rows times matrices: of one row, that is several times faster than matrices times a column.
         self._transposed = elements.schur if elements.symmetric else elements.schur.mT
         self._inside = inside
-
     def perimeters(self, v: torch.Tensor) -> torch.Tensor:
         """Gather the elements' perimeters from ``(n, L)``: ``(E, n, P)``."""
-        return v[:, self._flat_places].unflatten(1, self.places.shape).transpose(0, 1)
+        return _gathered(v, self.places)
 
     def scatter(self, values: torch.Tensor) -> torch.Tensor:
         """Add up values on the perimeters ``(E, n, P)`` to ``(n, L)``, zero on the region's edge."""
@@ -61,7 +62,20 @@ class InterfaceOperator:
 
     def __call__(self, v: torch.Tensor) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
-        return self.scatter(torch.bmm(self.perimeters(v), self._transposed))
+        return self.scatter(rows_times(self.perimeters(v), self._transposed))
+
+
+def rows_times(given: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
+    """Return the products of rows ``(E, n, ..)`` with a matrix each; in memory problem after problem."""
+    elements, n, _ = given.shape
+    out = given.new_empty(n, elements, matrices.shape[2]).transpose(0, 1)
+    return torch.bmm(given, matrices, out=out)
+
+
+def _gathered(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return the values of ``(n, L)`` at places ``(E, P)``: ``(E, n, P)``."""
+    values = v.gather(1, places.flatten().expand(len(v), -1))
+    return values.unflatten(1, places.shape).transpose(0, 1)
 
 
 class Stars:
@@ -95,7 +109,9 @@ class Stars:
             for one in star_parts(block.lattice.spacing)
         ]
         first = [a - low for a, low in zip(block.start, block.first, strict=True)]
-        factors = []
+        self._down = self._up = self._kept(elements)
+        if not elements.symmetric:
+            self._up = self._kept(elements)
         for rows, pieces in strips(block.subdomains, _STARS[device.type]):
             for columns in pieces:
                 quarters = []
@@ -107,22 +123,30 @@ class Stars:
                     here = schur[place]
                     taken = here.gather(2, at.flatten().expand(*here.shape[:2], -1))
                     quarters.append(taken.flatten(0, 1).unflatten(1, at.shape))
-                factors.append(_factors(quarters, symmetric=elements.symmetric))
-        sides = [
-            tuple(torch.cat(pieces) for pieces in zip(*side, strict=True))
-            for side in zip(*factors, strict=True)
-        ]
-        self._down, self._up = sides[0], sides[-1]  # F (2 B, a, a) and P (B, 2 a + 1, ..); G^T and Q
+                numbers = slice(
+                    rows.start * block.subdomains[1] + columns.start,
+                    (rows.stop - 1) * block.subdomains[1] + columns.stop,
+                )
+                factors = _factors(quarters, symmetric=elements.symmetric)
+                for kept, made in zip((self._down, self._up), factors, strict=False):
+                    for whole, piece in zip(kept, made, strict=True):
+                        whole[numbers] = piece
+
+    def _kept(self, elements: CondensedElements) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return room for ``F`` or ``G^T`` of both arms, ``(B, 2, a, a)``, and ``P`` or ``Q``."""
+        count, nodes = self._places.shape
+        arm = nodes // 4
+        new = functools.partial(elements.schur.new_empty, dtype=_PRECISION)
+        return new(count, 2, arm, arm), new(count, nodes - 2 * arm, nodes)
 
     def __call__(self, r: torch.Tensor) -> torch.Tensor:
         """Return the stars' contributions to ``(n, L)`` for residuals; neighbours' are to be added."""
         n, (down, rest), (up, other) = len(r), self._down, self._up
-        given = r.to(rest.dtype)[:, self._flat_places]
-        given = given.unflatten(1, self._places.shape).transpose(0, 1)
-        both = 2, down.shape[1]
+        given = _gathered(r.to(rest.dtype), self._places)
+        both = down.shape[1:3]
         arms = given[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2).flatten(0, 1)
-        arms = torch.bmm(torch.bmm(arms, down.mT), up)
-        solved = torch.bmm(torch.bmm(given, rest.mT), other)
+        arms = torch.bmm(torch.bmm(arms, down.flatten(0, 1).mT), up.flatten(0, 1))
+        solved = rows_times(torch.bmm(given, rest.mT), other)
         inner = solved[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2)
         inner += arms.unflatten(0, (-1, 2))
         total = torch.zeros_like(r)
@@ -132,7 +156,7 @@ class Stars:
 def _factors(
     quarters: Sequence[torch.Tensor], *, symmetric: bool
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return ``F, P`` of some stars, and ``G^T, Q`` unless they are the same.
+    """Return ``F`` and ``P`` of some stars, and ``G^T`` and ``Q`` unless they are the same.
 
     Parameters
     ----------
@@ -160,7 +184,7 @@ def _factors(
     for arms, line, coupling in zip(first, second, couplings, strict=True):
         beside = torch.bmm(coupling, arms).unflatten(0, (count, 2)).transpose(1, 2).flatten(2)
         rest = torch.cat([torch.bmm(line, beside).neg_(), line], dim=2)
-        factors.append((arms.float(), rest.float()))
+        factors.append((arms.unflatten(0, (count, 2)), rest))
     return factors
 
 

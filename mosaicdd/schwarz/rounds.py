@@ -16,6 +16,7 @@ Progress = Callable[[float, str], None]
 """``progress(fraction, note)``: how much of the work is done, and a remark."""
 
 _SUBDOMAINS = 8192  # of all problems of a batch: beyond, a batch gains nothing
+_WITH_OPERATORS = 16  # problems of a batch where each subdomain's operator is read from memory
 
 
 class Rounds:
@@ -33,6 +34,8 @@ class Rounds:
     ----------
     problems
         Their number.
+    own_operators
+        Whether each subdomain has an operator of its own.
 
     Attributes
     ----------
@@ -47,7 +50,15 @@ class Rounds:
         If there are more groups than problems.
     """
 
-    def __init__(self, groups: Replicas, lattice: Lattice, settings: SolveSettings, problems: int):
+    def __init__(
+        self,
+        groups: Replicas,
+        lattice: Lattice,
+        settings: SolveSettings,
+        problems: int,
+        *,
+        own_operators: bool = False,
+    ):
         if groups.count > problems:
             raise ValueError(
                 f"replicas={groups.count}: each needs a problem of its own, there "
@@ -55,7 +66,8 @@ class Rounds:
             )
         shares = [groups.share(problems, index) for index in range(groups.count)]
         largest = max(map(len, shares))
-        most = min(settings.batch or _default_batch(lattice, settings), largest)
+        default = _WITH_OPERATORS if own_operators else _default_batch(lattice, settings)
+        most = min(settings.batch or default, largest)
         self.number = -(-largest // most)
         self.batch = -(-largest // self.number)  # of equal size, so that one plan serves all
         mine = shares[groups.index]

@@ -153,7 +153,8 @@ class Setup:
         ValueError
             If there are fewer problems than groups, or a batch does not fit.
         """
-        rounds = Rounds(self.groups, self.lattice, self.settings, problems)
+        own = isinstance(self.bound, CondensedSolver)
+        rounds = Rounds(self.groups, self.lattice, self.settings, problems, own_operators=own)
         if rounds.batch > 1:
             with argument(f"batch={rounds.batch}"):
                 needed = rounds.batch * self._bytes_of_rank
