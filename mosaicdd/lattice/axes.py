@@ -1,5 +1,6 @@
 """Pairs: one of each per axis, (y, x), made in loops over the axes."""
 
+import itertools
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -38,4 +39,4 @@ def strips(shape: tuple[int, int], most: int) -> list[tuple[slice, list[slice]]]
 def _even(count: int, most: int) -> list[slice]:
     """Cut a range into nearly even parts of at most so many."""
     ends = np.linspace(0, count, -(-count // most) + 1).astype(int).tolist()
-    return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(a, b) for a, b in itertools.pairwise(ends)]

@@ -71,7 +71,9 @@ class BalancedCoarse:
             for k, (modes, count) in zip(conductances, edges, strict=True)
         ]
         prolongation = _on_elements(*self._bases)
-        self._swept = torch.bmm(prolongation.mT, schur.mT)  # (S P)^T of each element, (E, 4 + 4 M, P)
+        self._swept = torch.bmm(
+            prolongation.mT, schur.mT
+        )  # (S P)^T of each element, (E, 4 + 4 M, P)
         products = torch.bmm(prolongation.mT, self._swept.mT)
         self._solve = _factorised(_assembled(ranks, blocks, products, numbering))
         self._region = [

@@ -13,9 +13,7 @@ from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.fill import Strip
 
 
-def fill_strips(
-    system: CondensedSystem, v: Interface, left: Condensed | None
-) -> Iterator[Strip]:
+def fill_strips(system: CondensedSystem, v: Interface, left: Condensed | None) -> Iterator[Strip]:
     """Yield this rank's part of the field from below, in strips with a node more all around.
 
     Parameters

@@ -74,7 +74,7 @@ class CondensedSystem:
                 )
             self.operator = InterfaceOperator(block, self.elements, self.inside)
             with clock.part("stars"):
-                self.stars = Stars(block, self.elements, symmetric=wide.symmetric)
+                self.stars = Stars(block, self.elements)
         except torch.linalg.LinAlgError as error:
             every = wide.up, wide.right
             raise ValueError(

@@ -49,6 +49,7 @@ class InterfaceOperator:
         # Rows times matrices: of one row, that is several times faster than matrices times a column.
         self._transposed = elements.schur if elements.symmetric else elements.schur.mT
         self._inside = inside
+
     def perimeters(self, v: torch.Tensor) -> torch.Tensor:
         """Gather the elements' perimeters from ``(n, L)``: ``(E, n, P)``."""
         return _gathered(v, self.places)

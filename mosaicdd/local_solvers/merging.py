@@ -1,0 +1,212 @@
+"""Four squares of an element merged to one, whose inner nodes are eliminated (see `elimination`).
+
+Squares are numbered so that the four that are merged follow each other. Then the matrices of a level
+are those of the level before at other places, and assembling them is one gather.
+
+Shape letters: ``B`` merged squares, ``p`` perimeter nodes of a square, ``n`` problems; vectors are rows,
+``(B, n, p)``.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import perimeter_nodes
+
+
+class Merge:
+    """Four squares of ``l`` cells a side become one.
+
+    Parameters
+    ----------
+    schur
+        Of the small squares, ``(4 B, ..)``, contiguous.
+    side
+        ``l``.
+    out
+        Where those of the merged squares go, ``(B, p, p)``; None for a new tensor.
+    """
+
+    def __init__(
+        self, schur: torch.Tensor, side: int, *, symmetric: bool, out: torch.Tensor | None
+    ):
+        self._plan = plan = merging(side)
+        across, count = plan.perimeter, len(plan.nodes)
+        self.inside = count - across
+        small = schur.view(-1, 4 * (4 * side) ** 2)
+        edge, inner = slice(0, across), slice(across, count)
+        wide = plan.gather(small, inner, slice(0, count))  # [A_ib, A_ii], to be [A_ib, 1]
+        unit = wide[..., across:]
+        if symmetric:
+            factor = torch.linalg.cholesky(unit)
+            unit.copy_(torch.eye(self.inside).to(unit))
+            self._right = _triangular(factor, wide)  # [W, L^-1]
+            self._left = self._right  # [V^T, U^-T]
+        else:
+            exchanged, factor, upper = torch.linalg.lu(unit)
+            unit.copy_(torch.eye(self.inside).to(unit))
+            self._right = _triangular(factor, exchanged.mT @ wide)
+            wide[..., :across] = plan.gather(small, edge, inner).mT
+            self._left = _triangular(upper.mT, wide)
+        v, w = (one[..., :across] for one in (self._left, self._right))
+        schur = small.new_empty(len(small), across, across) if out is None else out
+        torch.baddbmm(schur, v.mT, w, beta=0.0, alpha=-1.0, out=schur)
+        plan.add_outer(small, schur)
+        self._schur = schur
+
+    def take_schur(self) -> torch.Tensor:
+        """Return ``(B, p, p)`` of the merged squares, and forget it."""
+        schur = self._schur
+        del self._schur
+        return schur
+
+    def condense(
+        self, loads: torch.Tensor, force: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Merge loads ``(4 B, n, p)``; return those of the merged squares and ``L^-1 f_i``."""
+        plan, across = self._plan, self._plan.perimeter
+        small = loads.unflatten(0, (-1, 4)).transpose(1, 2).flatten(2)
+        first, second = torch.from_numpy(plan.loads).to(loads.device)
+        total = small[..., first] + small[..., second]
+        y = torch.bmm(total[..., across:] + force, self._right[..., across:].mT)
+        return total[..., :across].baddbmm(y, self._left[..., :across], alpha=-1.0), y
+
+    def expand(
+        self, values: torch.Tensor, y: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the values on the small squares' perimeters, ``(4 B, n, p)``, and between them."""
+        across = self._plan.perimeter
+        force = torch.bmm(values, self._right[..., :across].mT).neg_()
+        if y is not None:
+            force += y
+        inner = torch.bmm(force, self._left[..., across:])
+        everything = torch.cat([values, inner], dim=2)
+        maps = torch.from_numpy(self._plan.maps).to(values.device)
+        return everything[..., maps].transpose(1, 2).flatten(0, 1), inner
+
+
+def _triangular(factor: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return ``L^-1 R``, of rows that follow each other in memory as LAPACK wants columns to."""
+    return torch.linalg.solve_triangular(factor.mT, right.mT, upper=True, left=False).mT
+
+
+class _Merging:
+    """How four squares of a side make one.
+
+    Attributes
+    ----------
+    perimeter
+        Number of nodes on the merged perimeter.
+    nodes
+        (y, x) of these, then of those between the squares.
+    maps
+        ``(4, p)``: where among them each small square's perimeter lies.
+    loads
+        ``(2, nodes)``: where among the loads of four squares the two parts of each node's stand. Corners
+        have none, so one of theirs stands for what is not there.
+    """
+
+    def __init__(self, side: int):
+        perimeter = perimeter_nodes(2 * side)
+        inner = np.arange(1, 2 * side)
+        middle = np.full_like(inner, side)
+        across, up = np.stack([middle, inner], 1), np.stack([inner, middle], 1)
+        self.perimeter = len(perimeter)
+        self.nodes = np.concatenate([perimeter, across, np.delete(up, side - 1, axis=0)])
+        number = {(int(y), int(x)): i for i, (y, x) in enumerate(self.nodes)}
+        corners = ((0, 0), (0, side), (side, 0), (side, side))
+        own = [perimeter_nodes(side) + np.array(corner) for corner in corners]
+        self.maps = np.array([[number[int(y), int(x)] for y, x in one] for one in own])
+        small = self.maps.shape[1]
+        self._own = np.full((4, len(self.nodes)), -1)  # where a node is on a square's perimeter
+        for square, one in enumerate(self.maps):
+            self._own[square, one] = np.arange(small)
+        self.loads = _first(self._own + small * np.arange(4)[:, None], self._own >= 0, 0)[:2]
+        # The nodes of the merged perimeter from the middle of a side to that of the next.
+        ring = np.arange(self.perimeter)
+        firsts = (7 * side, side, 5 * side, 3 * side)
+        self._halves = [np.roll(ring, -first)[: 2 * side + 1] for first in firsts]
+        self._blocks: dict[tuple, list] = {}
+        self._outer: dict[torch.device, list[torch.Tensor]] = {}
+
+    def gather(self, small: torch.Tensor, rows: slice, columns: slice) -> torch.Tensor:
+        """Assemble a block of the merged squares' matrices, ``(B, rows, columns)``.
+
+        Parameters
+        ----------
+        small
+            Four matrices in a row, ``(B, 4 p p)``.
+        """
+        key = rows.start, rows.stop, columns.start, columns.stop, small.device
+        if key not in self._blocks:
+            self._blocks[key] = self._places(rows, columns, small.device)
+        (_, _, where), *others = self._blocks[key]
+        total = _taken(small, where)
+        for across, along, where in others:
+            total[:, across, along] += _taken(small, where)
+        return total
+
+    def add_outer(self, small: torch.Tensor, total: torch.Tensor) -> None:
+        """Add the block of the perimeter to ``(B, p, p)`` merged; few of its entries are not zero."""
+        side, device = self.maps.shape[1] // 4, small.device
+        if device not in self._outer:
+            self._outer[device] = [
+                torch.from_numpy(self._whereabouts(square, at)).to(device)
+                for square, at in enumerate(self._halves)
+            ]
+        for at, where in zip(self._halves, self._outer[device], strict=True):
+            part = _taken(small, where)
+            # The first square's part of the perimeter goes on beyond its end, from its begin.
+            ends = [(0, len(at))] if (np.diff(at) == 1).all() else [(0, side), (side, len(at))]
+            for a, b in ends:
+                for c, d in ends:
+                    rows, columns = slice(at[a], at[b - 1] + 1), slice(at[c], at[d - 1] + 1)
+                    total[:, rows, columns] += part[:, a:b, c:d]
+
+    def _whereabouts(self, square: int, at: np.ndarray) -> np.ndarray:
+        """Return where the entries between some nodes of one square stand."""
+        small, own = self.maps.shape[1], self._own[square, at]
+        return small * (small * square + own[:, None]) + own
+
+    def _places(self, rows: slice, columns: slice, device: torch.device) -> list:
+        """Return where the parts of a block's entries stand: of all entries, and of those with more.
+
+        An entry has up to four parts. Opposite corners of a square are not coupled, so that number
+        stands for what is not there.
+        """
+        small = self.maps.shape[1]
+        down, right = self._own[:, rows, None], self._own[:, None, columns]
+        where = small * (small * np.arange(4)[:, None, None] + down) + right
+        there = (down >= 0) & (right >= 0)
+        where = _first(where, there, small // 2)
+        blocks = [(slice(None), slice(None), where[0])]
+        for count, part in enumerate(where[1:], start=2):
+            more = there.sum(axis=0) >= count
+            # Columns of the perimeter, few of which have more, apart from the others.
+            edge = np.arange(len(self.nodes))[columns] < self.perimeter
+            for those in (more & edge, more & ~edge):
+                if those.any():
+                    across, along = (_covering(those.any(axis=axis)) for axis in (1, 0))
+                    blocks.append((across, along, part[across, along]))
+        return [(*place, torch.from_numpy(part.copy()).to(device)) for *place, part in blocks]
+
+
+merging = lru_cache(_Merging)
+
+
+def _taken(small: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    """Return numbers of each of some squares, ``(B, ..)``."""
+    return small.gather(1, where.flatten().expand(len(small), -1)).unflatten(1, where.shape)
+
+
+def _first(places: np.ndarray, there: np.ndarray, other: int) -> np.ndarray:
+    """Move the places that are there to the front of the first axis; the rest is another place."""
+    order = np.argsort(~there, axis=0, kind="stable")
+    return np.take_along_axis(np.where(there, places, other), order, axis=0)
+
+
+def _covering(chosen: np.ndarray) -> slice:
+    """Return the smallest evenly spaced range that has all of what is chosen."""
+    at = np.flatnonzero(chosen)
+    return slice(at[0], at[-1] + 1, max(1, np.gcd.reduce(np.diff(at))))
