@@ -39,7 +39,9 @@ def main(trials: int) -> None:
     header = ["embedded values", "points per subdomain"]
     header += ["inference: split", "concatenated", "gain"]
     header += ["training: split", "concatenated", "gain", "kept, MB: split", "concatenated"]
-    write_csv("split", header, rows)
+    kinds = ("split", "concatenated", "gain")
+    short = [f"{what} {kind}" for what in ("inference", "training") for kind in kinds]
+    write_csv("split", ["embedded", "points", *short, "kept split", "kept concatenated"], rows)
     text = (
         f"{_SUBDOMAINS} subdomains, values per second (millions), the fastest of {trials} trials; *kept*: "
         "memory that a forward pass keeps for its backward pass. The paper does not give the width of "

@@ -37,7 +37,7 @@ def publish_scaling(name: str) -> None:
     note = (
         "Seconds of the slowest rank, set-up (without imports and reading the model) included: the "
         "median run. Parts: mean / largest over the ranks; *other*, of the mean, is what no part "
-        f"measures: norms, and waiting for the rank that writes.\n\n![parts]({name}.png)"
+        f"measures: norms, and waiting for the rank that writes.\n\n![parts]({Path(name).name}.png)"
     )
     publish(name, "Strong and weak scaling", "\n\n".join([*texts, note]))
     _draw(studies, BENCHMARKS / f"{name}.png")

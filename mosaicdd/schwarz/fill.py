@@ -2,8 +2,9 @@
 
 The tiles, subdomains that do not overlap, lie between the even lattice lines. On these the field has
 the values of the interface, inside a tile those that the local solver predicts from them. (The paper,
-section 4.2, predicts from all subdomains and averages: four times the work for errors that differ by
-a hundredth, as each of them is first of all that of the interface.) Where an axis has an odd number
+section 4.2, predicts from all subdomains and averages: four times the work for errors that are the same on
+smooth data and a tenth smaller on rough, each being first of all that of the interface:
+``benchmarks/paper.md``.) Where an axis has an odd number
 of lattice cells, the last is filled from the subdomain that ends with it.
 
 Which tile a node lies in depends on the lattice alone. A rank computes every tile that reaches into
