@@ -2,8 +2,9 @@ r"""Condensed elements: the discrete equation on the nodes of lattice lines alon
 
 An element is a square of ``s`` cells between lattice lines. Eliminating its inner nodes (`Elimination`)
 leaves a dense matrix on its ``P = 4 s`` perimeter nodes, its Schur complement ``S``, and a load. Elements
-are eliminated piece by piece, as many at once as the cache holds; what is left of them is kept: new
-sources, and the values inside, cost a few products.
+are eliminated piece by piece, as many at once as the cache holds. Where what is left of the inner nodes
+is kept, new sources and the values inside cost a few products. Else only ``S`` is kept, less than half
+as much memory, and elements are eliminated again for a source and for the values inside.
 
 Shape letters: ``E`` elements, row by row from the bottom, ``P`` perimeter nodes, ``n`` problems. Sources are
 times the squared spacing.
@@ -17,6 +18,7 @@ import torch
 from mosaicdd.lattice.axes import pair, strips
 from mosaicdd.local_solvers.elimination import Elimination, elimination_order
 from mosaicdd.problems.medium import Conductances
+from mosaicdd.tensors import Tensors
 
 Condensed = list[list[list[torch.Tensor]]]
 """What is left of sources, of each piece of each strip."""
@@ -33,6 +35,8 @@ class CondensedElements:
         Between the nodes of the rectangle.
     spacing
         ``s``, cells along the side of an element.
+    keep
+        What is left of the inner nodes.
 
     Attributes
     ----------
@@ -49,6 +53,7 @@ class CondensedElements:
         conductances: Conductances,
         spacing: int,
         *,
+        keep: bool = True,
         device: torch.device,
         dtype: torch.dtype,
     ):
@@ -64,15 +69,15 @@ class CondensedElements:
         self.schur = torch.empty(
             rows * columns, 4 * spacing, 4 * spacing, device=device, dtype=dtype
         )
-        self._strips: list[tuple[slice, list[tuple[slice, Elimination]]]] = []
-        for strip, parts in strips(self.shape, _PIECE[device.type]):
-            pieces = []
+        self._conductances = conductances
+        self._strips = strips(self.shape, _PIECE[device.type])
+        self._kept: dict[int, Elimination] = {}
+        for strip, parts in self._strips:
             for part in parts:
-                nodes = (slice(p.start * spacing, p.stop * spacing + 1) for p in (strip, part))
                 numbers = self._numbers(strip, part)
-                eliminated = Elimination(conductances.part(*nodes), spacing, self.schur[numbers])
-                pieces.append((part, eliminated))
-            self._strips.append((strip, pieces))
+                eliminated = self._eliminated(strip, part, self.schur[numbers])
+                if keep:
+                    self._kept[numbers.start] = eliminated
 
     def condense(self, source: torch.Tensor) -> tuple[torch.Tensor, Condensed]:
         """Return what sources inside the elements add to their perimeters, ``(E, n, P)``.
@@ -89,9 +94,10 @@ class CondensedElements:
         """
         loads = source.new_empty(len(self.schur), len(source), 4 * self._s)
         left: Condensed = []
-        for strip, pieces in self._strips:
+        for strip, parts in self._strips:
             left.append([])
-            for part, one in pieces:
+            for part in parts:
+                one = self._eliminated(strip, part)
                 here, rest = one.condense(self._inside(source, strip, part))
                 loads[self._numbers(strip, part)] = here
                 left[-1].append(rest)
@@ -116,19 +122,30 @@ class CondensedElements:
             column of nodes.
         """
         s, n = self._s, perimeters.shape[1]
-        for number, (strip, pieces) in enumerate(self._strips):
+        for number, (strip, parts) in enumerate(self._strips):
             rows = strip.stop - strip.start
             nodes = perimeters.new_empty(n, rows, s, self.shape[1], s)
-            rests = left[number] if left else [None] * len(pieces)
-            for (part, one), rest in zip(pieces, rests, strict=True):
+            rests = left[number] if left else [None] * len(parts)
+            for part, rest in zip(parts, rests, strict=True):
                 given = perimeters[self._numbers(strip, part)]
                 here = nodes[:, :, :, part].permute(1, 3, 0, 2, 4)  # (rows, columns, n, s, s)
                 edge = given.unflatten(0, here.shape[:2])
                 here[..., 0, :] = edge[..., :s]
                 here[..., 1:, 0] = edge[..., 3 * s + 1 :].flip(-1)
-                inner = one.fill(given, rest)[..., self._places]
+                inner = self._eliminated(strip, part).fill(given, rest)[..., self._places]
                 here[..., 1:, 1:] = inner.unflatten(2, (s - 1, s - 1)).unflatten(0, here.shape[:2])
             yield strip, nodes.flatten(3).flatten(1, 2)
+
+    def _eliminated(
+        self, strip: slice, part: slice, out: torch.Tensor | None = None
+    ) -> Elimination:
+        """Return a piece's elimination, kept or made; ``out`` for the Schur complements."""
+        known = self._kept.get(self._numbers(strip, part).start)
+        if known is not None:
+            return known
+        nodes = (slice(one.start * self._s, one.stop * self._s + 1) for one in (strip, part))
+        tensors: Tensors = {"device": self.schur.device, "dtype": self.schur.dtype}
+        return Elimination(self._conductances.part(*nodes), self._s, out, **tensors)
 
     def _numbers(self, strip: slice, part: slice) -> slice:
         """Return the numbers of a piece's elements: whole rows, or a part of one."""

@@ -21,6 +21,7 @@ ones, ``n`` problems; vectors are rows, ``(B, n, p)``.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -43,21 +44,28 @@ class Elimination:
     spacing
         ``s``, cells along the side of an element.
     out
-        ``(E, 4 s, 4 s)``, contiguous.
+        ``(E, 4 s, 4 s)``, contiguous; None if the complements are known, and only the rest is wanted.
     """
 
-    def __init__(self, conductances: Conductances, spacing: int, out: torch.Tensor):
+    def __init__(
+        self,
+        conductances: Conductances,
+        spacing: int,
+        out: torch.Tensor | None,
+        **tensors: Unpack[Tensors],
+    ):
         side, halvings = _halved(spacing)
-        tensors: Tensors = {"device": out.device, "dtype": out.dtype}
         self._squares = Squares(conductances, side, halvings, **tensors)
         self._merges: list[Merge] = []
         schur = self._squares.complement()
         for level in range(halvings):
-            into = out if level == halvings - 1 else None
-            merge = Merge(schur, side << level, symmetric=conductances.symmetric, out=into)
-            schur = merge.take_schur()
+            merge = Merge(schur, side << level, symmetric=conductances.symmetric)
+            if level < halvings - 1:
+                schur = merge.complement(schur)
+            elif out is not None:
+                merge.complement(schur, out)
             self._merges.append(merge)
-        if not halvings:
+        if out is not None and not halvings:
             out.copy_(schur.view(out.shape))
 
     def condense(self, force: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:

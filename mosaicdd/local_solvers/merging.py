@@ -24,13 +24,9 @@ class Merge:
         Of the small squares, ``(4 B, ..)``, contiguous.
     side
         ``l``.
-    out
-        Where those of the merged squares go, ``(B, p, p)``; None for a new tensor.
     """
 
-    def __init__(
-        self, schur: torch.Tensor, side: int, *, symmetric: bool, out: torch.Tensor | None
-    ):
+    def __init__(self, schur: torch.Tensor, side: int, *, symmetric: bool):
         self._plan = plan = merging(side)
         across, count = plan.perimeter, len(plan.nodes)
         self.inside = count - across
@@ -49,17 +45,24 @@ class Merge:
             self._right = _triangular(factor, exchanged.mT @ wide)
             wide[..., :across] = plan.gather(small, edge, inner).mT
             self._left = _triangular(upper.mT, wide)
-        v, w = (one[..., :across] for one in (self._left, self._right))
-        schur = small.new_empty(len(small), across, across) if out is None else out
-        torch.baddbmm(schur, v.mT, w, beta=0.0, alpha=-1.0, out=schur)
-        plan.add_outer(small, schur)
-        self._schur = schur
 
-    def take_schur(self) -> torch.Tensor:
-        """Return ``(B, p, p)`` of the merged squares, and forget it."""
-        schur = self._schur
-        del self._schur
-        return schur
+    def complement(self, schur: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the Schur complements ``(B, p, p)`` of the merged squares.
+
+        Parameters
+        ----------
+        schur
+            Of the small squares, as before.
+        out
+            Where to, if not to a new tensor.
+        """
+        across, small = self._plan.perimeter, schur.view(-1, self._plan.maps.shape[1] ** 2 * 4)
+        v, w = (one[..., :across] for one in (self._left, self._right))
+        if out is None:
+            out = small.new_empty(len(small), across, across)
+        torch.baddbmm(out, v.mT, w, beta=0.0, alpha=-1.0, out=out)
+        self._plan.add_outer(small, out)
+        return out
 
     def condense(
         self, loads: torch.Tensor, force: torch.Tensor

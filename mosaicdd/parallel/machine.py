@@ -96,8 +96,7 @@ def require_memory(ranks: Ranks, needed: int, instead: str = "fewer cells") -> N
     ValueError
         On all ranks, if those of a machine do not fit it, with both sizes.
     """
-    count = len(beside(ranks))
-    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    count, installed = len(beside(ranks)), _installed()
 
     def check() -> None:
         if count * needed > installed:
@@ -108,6 +107,21 @@ def require_memory(ranks: Ranks, needed: int, instead: str = "fewer cells") -> N
             )
 
     ranks.agree(check)
+
+
+def memory_share(ranks: Ranks, needed: int) -> float:
+    """Return the share of a machine's memory that its ranks need together, the largest of all.
+
+    Parameters
+    ----------
+    needed
+        Bytes that this rank needs.
+    """
+    return float(ranks.largest(len(beside(ranks)) * needed / _installed()))
+
+
+def _installed() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_memory(ranks: Ranks) -> int:

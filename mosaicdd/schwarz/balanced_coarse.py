@@ -21,7 +21,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.axes import pair, strips
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_shape
 from mosaicdd.lattice.lattice import Lattice
@@ -33,8 +33,9 @@ from mosaicdd.schwarz.layouts import block_of
 _SMALL = (
     0.02  # eigenvalue below which a mode is worth an unknown (uniform media: 0.0096, 0.038, ..)
 )
-_MODES = 4  # of an edge, at most
+_MODES = 2  # of an edge, at most
 _INVERSE_ITERATIONS = 3
+_ELEMENTS = {"cpu": 128, "cuda": 8192}  # whose coarse matrices are made at once, or one row
 
 
 class BalancedCoarse:
@@ -70,11 +71,18 @@ class BalancedCoarse:
             _edge_basis(k, modes[..., :most], count)
             for k, (modes, count) in zip(conductances, edges, strict=True)
         ]
-        prolongation = _on_elements(*self._bases)
-        self._swept = torch.bmm(
-            prolongation.mT, schur.mT
-        )  # (S P)^T of each element, (E, 4 + 4 M, P)
-        products = torch.bmm(prolongation.mT, self._swept.mT)
+        # (S P)^T and P^T S P of each element, (E, 4 + 4 M, P) and (E, 4 + 4 M, 4 + 4 M)
+        rows, columns = element_shape(block)
+        values = 4 + 4 * most
+        self._swept = schur.new_empty(len(schur), values, schur.shape[2])
+        products = schur.new_empty(len(schur), values, values)
+        for strip, _ in strips((rows, columns), _ELEMENTS[device.type]):
+            along, across = self._bases
+            prolongation = _on_elements(along[strip.start : strip.stop + 1], across[:, strip])
+            part = slice(strip.start * columns, strip.stop * columns)
+            swept = self._swept[part]
+            torch.bmm(prolongation.mT, schur[part].mT, out=swept)
+            torch.bmm(prolongation.mT, swept.mT, out=products[part])
         self._solve = _factorised(_assembled(ranks, blocks, products, numbering))
         self._region = [
             torch.from_numpy(part[place].copy()).to(device)

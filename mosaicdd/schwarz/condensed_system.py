@@ -1,16 +1,22 @@
 """Everything that is planned once for a medium on the block of a rank: ``S`` and its preconditioner."""
 
+import math
+
 import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.condensed import CondensedElements
+from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.medium import Conductances, Medium
 from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.interface_operator import InterfaceOperator, Stars, region_interior
 from mosaicdd.schwarz.stopwatch import Stopwatch
+
+_WITH_FACTORS = 500  # bytes per node, where elements keep what is left of their inner nodes
+_MOST = 0.5  # of a machine's memory for that; beyond, they do not keep it
 
 
 class CondensedSystem:
@@ -47,12 +53,15 @@ class CondensedSystem:
         dtype: torch.dtype,
     ):
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
-        lines = ranks.agree(lambda: self._condense(block, medium, clock))
+        keep = memory_share(ranks, _WITH_FACTORS * math.prod(block.cells)) <= _MOST
+        lines = ranks.agree(lambda: self._condense(block, medium, clock, keep=keep))
         with clock.part("coarse"):
             schur = self.elements.schur
             self.coarse = BalancedCoarse(ranks, block, self.operator, schur, *lines)
 
-    def _condense(self, block: Block, medium: Medium, clock: Stopwatch) -> tuple[list, list]:
+    def _condense(
+        self, block: Block, medium: Medium, clock: Stopwatch, *, keep: bool
+    ) -> tuple[list, list]:
         """Do what needs no other rank; return conductances and diagonals along the lines."""
         grid, s = block.lattice.grid, block.lattice.spacing
         low = [max(first - 1, 0) for first in block.origin]
@@ -70,7 +79,11 @@ class CondensedSystem:
         try:
             with clock.part("condense"):
                 self.elements = CondensedElements(
-                    self.conductances, s, device=self.inside.device, dtype=self.inside.dtype
+                    self.conductances,
+                    s,
+                    keep=keep,
+                    device=self.inside.device,
+                    dtype=self.inside.dtype,
                 )
             self.operator = InterfaceOperator(block, self.elements, self.inside)
             with clock.part("stars"):

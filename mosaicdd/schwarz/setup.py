@@ -33,7 +33,8 @@ Extent = tuple[tuple[float, float], tuple[float, float]]
 """Low and high end per axis, (y, x), in units of domain length."""
 
 
-_CONDENSED = 450  # bytes per node: elements, their factors, inverses of the stars
+_CONDENSED = 260  # bytes per node at least: elements, inverses of the stars, coarse space
+_PER_PROBLEM = 40  # and for each of several problems: source, field, and what passes between
 
 
 class Setup:
@@ -158,6 +159,9 @@ class Setup:
         if rounds.batch > 1:
             with argument(f"batch={rounds.batch}"):
                 needed = rounds.batch * self._bytes_of_rank
+                if own:
+                    nodes = math.prod(self.grid.nodes) // self.ranks.size
+                    needed = self._bytes_of_rank + rounds.batch * _PER_PROBLEM * nodes
                 require_memory(self._world, needed, "a smaller batch")
         return rounds
 

@@ -97,3 +97,17 @@ def test_the_fill_solves_for_the_nodes_inside(case, with_source):
     strips = elements.fill(given, left)
     filled = np.concatenate([values.numpy() for _, values in strips], axis=1)
     np.testing.assert_allclose(filled, u[:, :-1, :-1], atol=ROUNDING * abs(u).max())
+
+
+def test_what_is_not_kept_is_made_again(case):
+    kept, s, conductances, source = case
+    tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
+    elements = CondensedElements(conductances, s, keep=False, **tensors)
+    assert torch.equal(elements.schur, kept.schur)
+    perimeters = torch.from_numpy(np.random.default_rng(1).standard_normal((6, PROBLEMS, 4 * s)))
+    answers = []
+    for one in (elements, kept):
+        loads, left = one.condense(torch.from_numpy(source))
+        answers.append([loads, *(values for _, values in one.fill(perimeters, left))])
+    for again, once in zip(*answers, strict=True):
+        assert torch.equal(again, once)
