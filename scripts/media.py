@@ -50,6 +50,22 @@ MEDIA = {one.__name__: one for one in (smooth, noise, checkerboard, inclusions, 
 """The kinds by name."""
 
 
+def rotating(nodes: tuple[int, int], peclet: float, spacing: float) -> dict[str, np.ndarray]:
+    """Return a velocity ``bx``, ``by`` that turns about the middle of the domain.
+
+    Parameters
+    ----------
+    peclet
+        Velocity times spacing in the middle of the longer sides.
+    """
+    y, x = (np.arange(n) - (n - 1) / 2 for n in nodes)
+    speed = peclet / spacing / max(x.max(), y.max())
+    return {
+        "bx": np.broadcast_to(-speed * y[:, None], nodes),
+        "by": np.broadcast_to(speed * x, nodes),
+    }
+
+
 def spe10(nodes: tuple[int, int], path: Path) -> np.ndarray:
     """Return layers of SPE10's second model side by side, repeated mirrored to fill the domain.
 

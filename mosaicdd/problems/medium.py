@@ -276,6 +276,10 @@ class MediumSystem:
             b += self.grid.spacing**2 * source[1:-1, 1:-1]
         return b.ravel()
 
+    @cached_property
+    def _factors(self) -> scipy.sparse.linalg.SuperLU:
+        return scipy.sparse.linalg.splu(self.matrix.tocsc())
+
     def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
-        """Solve by a sparse factorisation."""
-        return scipy.sparse.linalg.splu(self.matrix.tocsc()).solve(right_hand_side)
+        """Solve by a sparse factorisation, kept for further calls."""
+        return self._factors.solve(right_hand_side)

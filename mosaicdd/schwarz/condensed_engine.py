@@ -138,7 +138,7 @@ class CondensedEngine:
             r = solve(x, b, field_residual.norms)
         v = solve.interface(x)
         clock.append(time.perf_counter())
-        estimates = self._estimates(solve, r)
+        estimates = self._estimates(solve, x, r)
         clock.append(time.perf_counter())
         residuals = [one.residual[-1] for one in solve.histories]
         fields = None
@@ -207,18 +207,20 @@ class CondensedEngine:
             loads, left = self._system.elements.condense(source)
         return total.mul_(self._system.inside).add_(self._system.operator.scatter(loads)), left
 
-    def _estimates(self, solve: InterfaceKrylov, r: torch.Tensor) -> list[ErrorEstimate]:
-        """Estimate the errors that residuals leave."""
-        z, factors, energies = solve.errors(r)
-        (squares,) = solve.sums((z, z))
-        rms = factors * np.sqrt(squares / self.block.lattice.unknowns)
-        nodes = solve.interface(z).nodes().abs()
+    def _estimates(
+        self, solve: InterfaceKrylov, x: torch.Tensor, r: torch.Tensor
+    ) -> list[ErrorEstimate]:
+        """Estimate the errors of results with residuals."""
+        sizes, energies = solve.errors(x, r)
+        (squares,) = solve.sums((sizes, sizes))
+        rms = np.sqrt(squares / self.block.lattice.unknowns)
+        nodes = solve.interface(sizes).nodes()
         place = pair(map(slice, self.block.start, self.block.stop))
         return [
             ErrorEstimate(
                 rms=float(rms[i]),
                 interface=float(rms[i]),
-                nodes=nodes[i] * float(factors[i]),
+                nodes=nodes[i],
                 place=place,
                 energy=None if energies is None else float(energies[i]),
             )

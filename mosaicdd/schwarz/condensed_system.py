@@ -33,6 +33,10 @@ class CondensedSystem:
         Between the nodes of the region.
     inside
         ``(L,)``, 1 at the interface nodes inside the region, 0 on its edge.
+    diagonal
+        ``(L,)``, of ``S``; zero on the region's edge.
+    signs
+        ``(L,)``, +1 or -1 as if at random, a node's the same on all ranks.
     elements, operator, stars, coarse
         See their classes.
 
@@ -53,6 +57,7 @@ class CondensedSystem:
         dtype: torch.dtype,
     ):
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
+        self.signs = torch.from_numpy(_signs(block)).to(device=device, dtype=dtype)
         keep = memory_share(ranks, _WITH_FACTORS * math.prod(block.cells)) <= _MOST
         lines = ranks.agree(lambda: self._condense(block, medium, clock, keep=keep))
         with clock.part("coarse"):
@@ -86,6 +91,8 @@ class CondensedSystem:
                     dtype=self.inside.dtype,
                 )
             self.operator = InterfaceOperator(block, self.elements, self.inside)
+            diagonals = self.elements.schur.diagonal(dim1=1, dim2=2)
+            self.diagonal = self.operator.scatter(diagonals[..., None])[0]
             with clock.part("stars"):
                 self.stars = Stars(block, self.elements)
         except torch.linalg.LinAlgError as error:
@@ -117,3 +124,17 @@ def _along_lines(
         edges.append(np.ascontiguousarray(k).reshape(shape))
         inner.append(np.ascontiguousarray(np.ascontiguousarray(d).reshape(shape)[..., 1:]))
     return edges, inner
+
+
+def _signs(block: Block) -> np.ndarray:
+    """Return a sign for each interface node by its place in the domain, scrambled, ``(L,)``."""
+    s, parts = block.lattice.spacing, []
+    for axis in (0, 1):
+        lines, along = block.line_shape(axis)
+        line = s * (block.first[axis] + np.arange(lines, dtype=np.uint64))
+        node = block.origin[1 - axis] + np.arange(along, dtype=np.uint64)
+        y, x = (line[:, None], node) if axis == 0 else (node, line[:, None])
+        mixed = (y * 0x9E3779B1 + x * 0x85EBCA77) & 0xFFFFFFFF
+        mixed = ((mixed ^ mixed >> 15) * 0x2C1B3C6D) & 0xFFFFFFFF
+        parts.append(np.where(mixed >> 16 & 1, 1.0, -1.0).ravel())
+    return np.concatenate(parts)

@@ -28,17 +28,17 @@ class ConjugateGradients(InterfaceKrylov):
         super().__init__(*args, **options)
         self.least = np.ones(len(self.statuses))
 
-    def errors(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
-        """Bound the errors by one more correction ``z`` of the residual; see `InterfaceKrylov.errors`.
+    def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
+        """Bound the errors by one more correction ``z`` of the residual.
 
         With ``e`` the error and ``M`` the preconditioner, whose smallest eigenvalue with ``S`` is
-        ``theta``, ``z = M r = M S e``, so ``e S e <= (r, z) / theta``; the root mean square of ``e`` is
-        that of ``z`` over ``theta`` at most where it has the shape of slow errors.
+        ``theta``, ``z = M r = M S e``, so ``e S e <= (r, z) / theta``; ``e`` itself is ``z / theta`` at
+        most where it has the shape of slow errors.
         """
         z, _ = self.correct(r)
         (products,) = self.sums((r, z))
         energies = np.sqrt(_SAFETY / self.least * np.maximum(products, 0.0))
-        return z, 1 / self.least, energies
+        return z.abs_().div_(torch.from_numpy(self.least).to(z)[:, None]), energies
 
     def _iterate(self, x: torch.Tensor, r: torch.Tensor) -> None:
         n = len(x)

@@ -27,8 +27,8 @@ class ConjugateResiduals(InterfaceKrylov):
         self._count = 0
         self._directions, self._images = (self._shapes.flat.new_empty(shape) for _ in range(2))
 
-    def errors(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, None]:
-        """Estimate the errors by what two more iterations change; see `InterfaceKrylov.errors`.
+    def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Estimate the errors by what two more iterations change.
 
         That is made up for what they leave of the residual. It is an estimate, no bound: without
         symmetry there is none that would not cost as much as the solve.
@@ -40,7 +40,8 @@ class ConjugateResiduals(InterfaceKrylov):
             z.addcmul_(p, torch.from_numpy(alpha).to(z)[:, None])
         (after,) = self.sums((left, left))
         share = np.sqrt(after / np.where(before > 0, before, 1.0))
-        return z, _SAFETY / (1 - np.minimum(share, _SLOWEST)), None
+        factors = _SAFETY / (1 - np.minimum(share, _SLOWEST))
+        return z.abs_().mul_(torch.from_numpy(factors).to(z)[:, None]), None
 
     def _iterate(self, x: torch.Tensor, r: torch.Tensor) -> None:
         self._count, ended = 0, False
