@@ -92,7 +92,7 @@ class CondensedSystem:
                 )
             self.operator = InterfaceOperator(block, self.elements, self.inside)
             diagonals = self.elements.schur.diagonal(dim1=1, dim2=2)
-            self.diagonal = self.operator.scatter(diagonals[..., None])[0]
+            self.diagonal = self.operator.scatter(diagonals[:, None])[0]
             with clock.part("stars"):
                 self.stars = Stars(block, self.elements)
         except torch.linalg.LinAlgError as error:

@@ -29,7 +29,7 @@ _ROUNDS = 3  # of the iteration, begun again where the residual had drifted
 _PATIENCE = 50  # iterations without a smaller residual before an iteration counts as stagnated
 _BLOW_UP = 1e6
 # Of a row of S times x, that elements lose: measured in media of contrast 1e6, where they lose most.
-_ROUNDING = 16
+_ROUNDING = 12
 _NEGLIGIBLE = 0.01  # rounding beside a residual
 
 Progress = Callable[[int, float, float, float], None]
