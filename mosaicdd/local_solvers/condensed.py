@@ -17,6 +17,7 @@ import torch
 
 from mosaicdd.lattice.axes import pair, strips
 from mosaicdd.local_solvers.elimination import Elimination, elimination_order
+from mosaicdd.local_solvers.merging import picked
 from mosaicdd.problems.medium import Conductances
 from mosaicdd.tensors import Tensors
 
@@ -132,7 +133,7 @@ class CondensedElements:
                 edge = given.unflatten(0, here.shape[:2])
                 here[..., 0, :] = edge[..., :s]
                 here[..., 1:, 0] = edge[..., 3 * s + 1 :].flip(-1)
-                inner = self._eliminated(strip, part).fill(given, rest)[..., self._places]
+                inner = picked(self._eliminated(strip, part).fill(given, rest), self._places)
                 here[..., 1:, 1:] = inner.unflatten(2, (s - 1, s - 1)).unflatten(0, here.shape[:2])
             yield strip, nodes.flatten(3).flatten(1, 2)
 
@@ -158,4 +159,4 @@ class CondensedElements:
         rows, columns = (slice(one.start * s, one.stop * s) for one in (strip, part))
         nodes = source[:, rows, columns].unflatten(2, (-1, s)).unflatten(1, (-1, s))
         inner = nodes[:, :, 1:, :, 1:].permute(1, 3, 0, 2, 4)
-        return inner.flatten(3).flatten(0, 1)[..., self._order]
+        return picked(inner.flatten(3).flatten(0, 1), self._order)
