@@ -3,8 +3,9 @@
 Every lattice node inside the domain has a hat; along each of the four lattice edges there it solves the
 one-dimensional equation with the conductances of that line. Every lattice edge inside has a mode: the
 lowest eigenvector of the one-dimensional stiffness along it, ends fixed, against the diagonal of the
-grid operator, zero on all other lines; and more of them where more eigenvalues are small, as on an edge
-that several channels cross. With these as ``P``, the coarse operator is ``A_c = P^T S P``, put together
+grid operator, zero on all other lines; and another where two eigenvalues are small, as on an edge that
+several channels cross. As many as are small, where they are on many edges: along the weak direction of a
+tensor, or in a fast flow. With these as ``P``, the coarse operator is ``A_c = P^T S P``, put together
 from small products per element, factorised and solved by every rank.
 
 Coarse values ``c`` have three parts: at lattice nodes ``(K_y + 1, K_x + 1)``, on lattice edges of the
@@ -33,7 +34,9 @@ from mosaicdd.schwarz.layouts import block_of
 _SMALL = (
     0.02  # eigenvalue below which a mode is worth an unknown (uniform media: 0.0096, 0.038, ..)
 )
-_MODES = 2  # of an edge, at most
+_MODES = 2  # of an edge, at most, as they all take the memory of that one which has most
+_OFTEN = 0.1  # share of the edges that must have more of them for others to have more, too
+_IN_FLOW = 4  # of an edge, at most, with a velocity: then others help little
 _INVERSE_ITERATIONS = 3
 _ELEMENTS = {"cpu": 128, "cuda": 8192}  # whose coarse matrices are made at once, or one row
 
@@ -49,6 +52,8 @@ class BalancedCoarse:
         Along the region's lines, per axis ``(lines, cells, s)``.
     diagonals
         Of the grid operator at the nodes between lattice nodes, per axis ``(lines, cells, s - 1)``.
+    symmetric
+        Whether ``S`` is: no velocity.
     """
 
     def __init__(
@@ -59,17 +64,23 @@ class BalancedCoarse:
         schur: torch.Tensor,
         conductances: Sequence[torch.Tensor],
         diagonals: Sequence[torch.Tensor],
+        *,
+        symmetric: bool,
     ):
         device = schur.device
         self._block, self._operator = block, operator
-        edges = [_modes(k, d) for k, d in zip(conductances, diagonals, strict=True)]
         blocks = [block_of(ranks, block.lattice, rank) for rank in range(ranks.size)]
-        counts = [count for _, count in edges]
-        numbering = _Numbering(block.lattice, *_everywhere(ranks, blocks, counts))
+        edges = list(zip(conductances, diagonals, strict=True))
+        counts = [_small_eigenvalues(k, d) for k, d in edges]
+        everywhere = _everywhere(ranks, blocks, counts)
+        limit = _most(everywhere)
+        if not symmetric:
+            limit = min(limit, _IN_FLOW)
+        numbering = _Numbering(block.lattice, *(count.clip(max=limit) for count in everywhere))
         most = numbering.modes
         self._bases = [  # per axis (lines, cells, s - 1, 2 + M)
-            _edge_basis(k, modes[..., :most], count)
-            for k, (modes, count) in zip(conductances, edges, strict=True)
+            _edge_basis(k, _modes(k, d, count.clamp(max=most), most), count)
+            for (k, d), count in zip(edges, counts, strict=True)
         ]
         # (S P)^T and P^T S P of each element, (E, 4 + 4 M, P) and (E, 4 + 4 M, 4 + 4 M)
         rows, columns = element_shape(block)
@@ -228,21 +239,34 @@ def _owned(block: Block) -> list[tuple[slice, slice]]:
     return [pair(lines), (lines[0], cells[1]), (lines[1], cells[0])]
 
 
-def _modes(conductances: torch.Tensor, diagonal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the lowest modes of lattice edges ``(lines, cells, s - 1, M)``, and how many count.
+def _small_eigenvalues(conductances: torch.Tensor, diagonal: torch.Tensor) -> torch.Tensor:
+    """Count the modes that are worth an unknown, one at least, ``(lines, cells)``."""
+    k, d = (one.flatten(0, 1).t() for one in (conductances, diagonal))
+    counts = _eigenvalues_below(_SMALL, k, d).clamp(min=min(len(d), 1))
+    return counts.unflatten(0, conductances.shape[:2])
+
+
+def _most(counts: Sequence[np.ndarray]) -> int:
+    """Return how many modes an edge may have, by the counts on all edges of the domain."""
+    every = np.concatenate([count.ravel() for count in counts])
+    return max(_MODES, int(np.quantile(every, 1 - _OFTEN, method="lower")))
+
+
+def _modes(
+    conductances: torch.Tensor, diagonal: torch.Tensor, counts: torch.Tensor, most: int
+) -> torch.Tensor:
+    """Return the lowest modes of lattice edges, ``(lines, cells, s - 1, most)``.
 
     Most edges have one, which three inverse iterations find as vectors over all edges; the others'
     are eigenvectors.
     """
-    shape, inside = conductances.shape[:2], diagonal.shape[-1]
     k, d = (one.flatten(0, 1).t().contiguous() for one in (conductances, diagonal))
-    counts = _eigenvalues_below(_SMALL, k, d).clamp(min(inside, 1), _MODES)
-    modes = k.new_zeros(k.shape[1], inside, min(inside, _MODES))
-    if inside:
+    modes = k.new_zeros(k.shape[1], len(d), most)
+    if len(d):
         modes[..., 0] = _lowest(k, d).t()
-        several = torch.nonzero(counts > 1)[:, 0]
-        modes[several] = _eigenvectors(k[:, several].t(), d[:, several].t())
-    return modes.unflatten(0, shape), counts.unflatten(0, shape)
+        several = torch.nonzero(counts.flatten() > 1)[:, 0]
+        modes[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), most)
+    return modes.unflatten(0, counts.shape)
 
 
 def _eigenvalues_below(bound: float, k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
@@ -276,13 +300,13 @@ def _lowest(k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
     return mode
 
 
-def _eigenvectors(conductances: torch.Tensor, diagonal: torch.Tensor) -> torch.Tensor:
-    """Return the lowest eigenvectors of edges ``(edges, s - 1, M)``, of largest value 1."""
+def _eigenvectors(conductances: torch.Tensor, diagonal: torch.Tensor, most: int) -> torch.Tensor:
+    """Return the lowest eigenvectors of edges ``(edges, s - 1, most)``, of largest value 1."""
     scale = diagonal.rsqrt()
     matrix = torch.diag_embed((conductances[..., :-1] + conductances[..., 1:]) * scale.square())
     coupling = -conductances[..., 1:-1] * scale[..., :-1] * scale[..., 1:]
     matrix.diagonal(-1, -2, -1).copy_(coupling)  # eigh reads the lower triangle
-    modes = scale[..., None] * torch.linalg.eigh(matrix)[1][..., :_MODES]
+    modes = scale[..., None] * torch.linalg.eigh(matrix)[1][..., :most]
     return modes / modes.gather(-2, modes.abs().argmax(-2, keepdim=True))
 
 

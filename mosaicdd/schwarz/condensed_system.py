@@ -62,7 +62,10 @@ class CondensedSystem:
         lines = ranks.agree(lambda: self._condense(block, medium, clock, keep=keep))
         with clock.part("coarse"):
             schur = self.elements.schur
-            self.coarse = BalancedCoarse(ranks, block, self.operator, schur, *lines)
+            symmetric = self.elements.symmetric
+            self.coarse = BalancedCoarse(
+                ranks, block, self.operator, schur, *lines, symmetric=symmetric
+            )
 
     def _condense(
         self, block: Block, medium: Medium, clock: Stopwatch, *, keep: bool

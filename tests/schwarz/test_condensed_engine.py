@@ -79,6 +79,14 @@ def test_a_flow_is_solved_in_at_most_22_iterations(peclet):
     assert solve(problem, settings=SolveSettings(rtol=1e-8)).iterations <= 22
 
 
+@pytest.mark.parametrize("ratio", [10.0, 100.0, 1e4])
+def test_a_tensor_of_any_ratio_is_solved_in_at_most_14_iterations(ratio):
+    cells = (256, 256)
+    f = np.random.default_rng(0).standard_normal((257, 257))
+    problem = Problem(Domain(cells), "diffusion", {"axx": np.ones(cells), "ayy": ratio, "f": f})
+    assert solve(problem, settings=SolveSettings(rtol=1e-8)).iterations <= 14
+
+
 def test_a_tensor_is_that_of_a_direct_solver():
     rng = np.random.default_rng(0)
     fields = {"axx": MEDIA["smooth"](NODES, rng), "ayy": np.exp(rng.standard_normal(CELLS))}
