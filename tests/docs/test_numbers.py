@@ -1,7 +1,8 @@
 """No number without its file: what the README and the pages measure stands where they link to.
 
 A number of a table's row stands, with all others of its row and in their order, in one line of one file
-under ``benchmarks/`` that the section links to; one in a sentence stands in one of these files. Files there
+under ``benchmarks/`` that the section links to, and in the column of its own title if there is one; one in
+a sentence stands in one of these files. Files there
 are written by scripts. A bound may stand in a test that its row or its section names instead. Numbers
 that were not measured, as the side of a subdomain, are listed with their words in ``given.txt``.
 
@@ -98,7 +99,7 @@ def unfounded(path, text, strict):
         linked = [(path.parent / target).resolve() for target in _LINK.findall(section)]
         files = [f for f in linked if f.suffix in (".md", ".csv") and f.parent.name != "docs"]
         files = [f for f in files if (ROOT / "benchmarks") in f.parents and f.exists()]
-        rows = section.splitlines()
+        rows, titles = section.splitlines(), []
         for number, row in enumerate(rows):
             tests = [ROOT / name for name in _TEST.findall(row if row[:1] == "|" else section)]
             plain = blank(blank(row, _CODE), _LINK)
@@ -108,10 +109,13 @@ def unfounded(path, text, strict):
                 if strict or (row[:1] == "|" and files) or _looks_measured(plain, m)
             ]
             header = number + 1 < len(rows) and _RULE.match(rows[number + 1])
+            if header:
+                titles = cells_of(row)
             if not found or (header and not strict):
                 continue
             if row[:1] == "|":
-                lost += _lost_of_row(found, files, tests)
+                cells = dict(zip(titles, cells_of(plain), strict=False))
+                lost += _lost_of_row(found, cells, files, tests)
             else:
                 whole = "\n".join("\n".join(lines_of(f)) for f in [*files, *tests])
                 lost += [one for one in found if not stands(one.text, whole)]
@@ -123,17 +127,40 @@ def _looks_measured(row, found):
     return bool(re.search(r"[.e]", found[0]) or _UNIT.match(row, found.end()))
 
 
-def _lost_of_row(found, files, tests):
+def _lost_of_row(found, cells, files, tests):
     """Return what no line of a file holds together, and no test holds."""
     if tests:  # whose bounds these are; whole numbers there are ranks, sizes and the like
         whole = "\n".join("\n".join(lines_of(f)) for f in tests)
         return [
             one for one in found if re.search(r"[.e]", one.text) and not stands(one.text, whole)
         ]
-    lines = [line for f in files for line in lines_of(f)]
-    if any(stand_in_order([one.text for one in found], line) for line in lines):
-        return []
+    for file in files:
+        for source, line in rows_of(file):
+            columns = [title for title in cells if title in source]
+            if stand_in_order([one.text for one in found], line) and all(
+                stands(text, source[title])
+                for title in columns
+                for text in _NUMBER.findall(cells[title])
+            ):
+                return []
     return found
+
+
+def cells_of(row):
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+@cache
+def rows_of(path):
+    """List the lines of a file, each with its cells by their titles if it is of a table."""
+    rows, header = [], []
+    for number, line in enumerate(lines := lines_of(path)):
+        if number + 1 < len(lines) and _RULE.match(lines[number + 1]):
+            header = cells_of(line)
+        elif not line.startswith("|"):
+            header = []
+        rows.append((dict(zip(header, cells_of(line), strict=False)), line))
+    return rows
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
