@@ -10,7 +10,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.show import stage
-from mosaicdd.problems.equations import find_equation
+from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.report.comparison import fastest_reference
 from mosaicdd.storage.solution_file import StoredSolution
 
@@ -53,7 +53,7 @@ def _find(spec: str | None) -> None:
     """Make an equation of the user's own known by its name."""
     if spec is not None:
         with bad_input("--pde"):
-            find_equation(spec)
+            find_any_equation(spec)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.nonlinear import Linearised, Nonlinear
 
 
 class CondensedSolver:
@@ -14,7 +15,7 @@ class CondensedSolver:
     Attributes
     ----------
     operator
-        The medium.
+        The medium; or what is not linear, whose derivative is one.
     source
         Of the problem, which may be zero.
     planned
@@ -22,10 +23,12 @@ class CondensedSolver:
     """
 
     name = "exact"
-    linear = True
 
-    def __init__(self, operator: Medium, subdomain: Subdomain, source: Source):
+    def __init__(
+        self, operator: Medium | Linearised | Nonlinear, subdomain: Subdomain, source: Source
+    ):
         self.operator = operator
+        self.linear = not isinstance(operator, Nonlinear)
         self.subdomain = subdomain
         self.source = source
         self.planned: dict[Block, Any] = {}

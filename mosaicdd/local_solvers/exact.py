@@ -14,11 +14,12 @@ from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 
 
 class Exact:
-    """The exact local solver of any linear equation, on subdomains of so many cells per side."""
+    """The exact local solver of any equation, on subdomains of so many cells per side."""
 
     name = "exact"
     spacing = None
@@ -29,7 +30,7 @@ class Exact:
     def bind(self, problem: Problem, grid: Grid) -> "ExactSolver | CondensedSolver":
         """Return the solver for a problem's operator and source on a grid."""
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
-        if isinstance(problem.operator, Medium):
+        if isinstance(problem.operator, (Medium, Nonlinear)):
             return CondensedSolver(problem.operator, subdomain, Source(problem, grid, subdomain))
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(problem.operator, subdomain, source)

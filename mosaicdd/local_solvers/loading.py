@@ -23,6 +23,7 @@ from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import LAPLACE, equation
+from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard, read_model
 from mosaicdd.tensors import Tensors
@@ -108,6 +109,11 @@ class NetworkModel:
                 f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
             )
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        if isinstance(needed, Nonlinear):
+            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+                f"{self.name} is a model for a linear equation, {problem.equation.name} is not linear; "
+                "take 'exact'"
+            )
         if not isinstance(needed, EllipticOperator):
             raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
                 f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "

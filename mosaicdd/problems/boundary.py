@@ -90,6 +90,17 @@ class Boundary:
         )
         return field
 
+    def spanned(self, rows: slice, columns: slice) -> np.ndarray:
+        """Return a smooth surface over some nodes that has these values on its edges (Coons, 1967)."""
+        ny, nx = self.shape
+        y = np.arange(rows.start, rows.stop)[:, None] / ny
+        x = np.arange(columns.start, columns.stop) / nx
+        along = (1 - y) * self.bottom[columns] + y * self.top[columns]
+        across = (1 - x) * self.left[rows, None] + x * self.right[rows, None]
+        low = (1 - x) * self.bottom[0] + x * self.bottom[-1]
+        high = (1 - x) * self.top[0] + x * self.top[-1]
+        return along + across - (1 - y) * low - y * high
+
     def require_shape(self, grid: Grid) -> None:
         """Check that the values belong to ``grid``.
 

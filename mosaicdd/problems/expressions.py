@@ -1,16 +1,20 @@
-"""Expressions in ``x`` and ``y`` from a command line, parsed and never ``eval``-ed.
+"""Expressions in ``x`` and ``y``, or ``u``, from a command line, parsed and never ``eval``-ed.
 
-The syntax tree is walked by hand: numbers, ``x``, ``y``, ``pi``, arithmetic, comparisons and the
+The syntax tree is walked by hand: numbers, variables, ``pi``, arithmetic, comparisons and the
 functions of numexpr are known; everything else is refused by name.
 """
 
 import ast
 import functools
+import math
 import operator
 import warnings
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import torch
 
 _OF_NUMPY = {
     name: getattr(np, name)
@@ -50,12 +54,27 @@ _OPERATORS = _in_float(_ARITHMETIC) | {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
+_TENSOR_OPERATORS = _OPERATORS | {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.Mod: operator.mod,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
 _VARIABLES = ("x", "y", "pi")
 _LONGEST = 1000
 
 
 class Expression:
-    """A function of the coordinates, in units of domain length.
+    """A function of the coordinates, in units of domain length, or of the solution.
+
+    Parameters
+    ----------
+    variables
+        Names that may stand in the text.
 
     Raises
     ------
@@ -63,8 +82,9 @@ class Expression:
         If the text is not an expression, or uses something that is not allowed.
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, variables: tuple[str, ...] = _VARIABLES):
         self.text = text
+        self._variables = variables
         if len(text) > _LONGEST:
             raise ValueError(f"an expression has at most {_LONGEST} characters, got {len(text)}")
         try:
@@ -77,7 +97,7 @@ class Expression:
             self._check(node)
 
     def _refuse(self, what: str) -> NoReturn:
-        known = ", ".join((*_VARIABLES, *_FUNCTIONS))
+        known = ", ".join((*self._variables, *_FUNCTIONS))
         raise ValueError(f"expression {self.text!r}: {what} is not allowed; known: {known}")
 
     def _check(self, node: ast.AST) -> None:
@@ -88,7 +108,7 @@ class Expression:
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _ARITY:
                 if len(arguments) != _ARITY[name]:
                     self._refuse(f"{name} with {len(arguments)} arguments (it has {_ARITY[name]})")
-            case ast.Name(id=name) if name in _VARIABLES or name in _FUNCTIONS:
+            case ast.Name(id=name) if name in self._variables or name in _FUNCTIONS:
                 pass
             case ast.Name(id=name):
                 self._refuse(name)
@@ -110,27 +130,50 @@ class Expression:
         values = {"x": np.asarray(x, float), "y": np.asarray(y, float), "pi": np.float64(np.pi)}
         with np.errstate(all="ignore"):
             try:
-                result = self._evaluate(self._tree, values)
+                result = _evaluated(self._tree, values, _FUNCTIONS, _OPERATORS)
             except (TypeError, ValueError, RecursionError) as error:
                 raise ValueError(f"cannot evaluate the expression {self.text!r}: {error}") from None
         return np.array(
             np.broadcast_to(result, np.broadcast_shapes(np.shape(y), np.shape(x))), float
         )
 
-    def _evaluate(self, node: ast.AST, values: dict) -> Any:
-        match node:
-            case ast.Constant(value=int() | float() as value):
-                return np.float64(value)
-            case ast.Name(id=name) if name in values:
-                return values[name]
-            case ast.Call(func=ast.Name(id=name), args=arguments):
-                return _FUNCTIONS[name](*(self._evaluate(a, values) for a in arguments))
-            case ast.BinOp(left=left, op=op, right=right):
-                pair = self._evaluate(left, values), self._evaluate(right, values)
-                return _OPERATORS[type(op)](*pair)
-            case ast.UnaryOp(op=op, operand=operand):
-                return _OPERATORS[type(op)](self._evaluate(operand, values))
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                pair = self._evaluate(left, values), self._evaluate(right, values)
-                return _OPERATORS[type(op)](*pair)
-        raise ValueError("a function stands where a value is needed")
+    def of_tensors(self, **values: "torch.Tensor") -> "torch.Tensor":
+        """Evaluate at tensors, through which torch can differentiate.
+
+        Raises
+        ------
+        ValueError
+            If an operator does not fit its values.
+        """
+        import torch
+
+        functions = {name: getattr(torch, name) for name in _FUNCTIONS}
+        like = next(iter(values.values()))
+        known = values | {"pi": math.pi}
+        try:
+            result = _evaluated(self._tree, known, functions, _TENSOR_OPERATORS)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"cannot evaluate the expression {self.text!r}: {error}") from None
+        return torch.as_tensor(result, dtype=like.dtype).expand_as(like)
+
+
+def _evaluated(node: ast.AST, values: dict, functions: dict, operators: dict) -> Any:
+    """Evaluate a checked tree with the functions and operators of numpy, or of torch."""
+
+    def of(part: ast.AST) -> Any:
+        return _evaluated(part, values, functions, operators)
+
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return np.float64(value)
+        case ast.Name(id=name) if name in values:
+            return values[name]
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return functions[name](*map(of, arguments))
+        case ast.BinOp(left=left, op=op, right=right):
+            return operators[type(op)](of(left), of(right))
+        case ast.UnaryOp(op=op, operand=operand):
+            return operators[type(op)](of(operand))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return operators[type(op)](of(left), of(right))
+    raise ValueError("a function stands where a value is needed")

@@ -15,6 +15,7 @@ that of the upstream node: by exponential fitting, as where coefficients are con
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
@@ -22,6 +23,9 @@ import scipy.sparse.linalg
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields import Field, Part
+
+if TYPE_CHECKING:
+    from mosaicdd.problems.nonlinear import Linearised
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ class Medium:
         ValueError
             If a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
         """
-        c = _checked(self._c.sample(grid, part)[0], self._c, part, positive=False)
+        c = require_sign(self._c.sample(grid, part)[0], self._c, part, positive=False)
         up, right = self._diffusion(grid, part)
         reaction = grid.spacing**2 * c
         if self.self_adjoint:
@@ -192,7 +196,7 @@ def _conductances(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndar
     """Return the conductances along both axes that a coefficient gives."""
     if a.per_cell(grid):
         return _from_cells(a, grid, part)
-    resistance = 0.5 / _checked(a.sample(grid, part)[0], a, part, positive=True)
+    resistance = 0.5 / require_sign(a.sample(grid, part)[0], a, part, positive=True)
     up = 1.0 / (resistance[1:] + resistance[:-1])
     right = 1.0 / (resistance[:, 1:] + resistance[:, :-1])
     return up, right
@@ -204,7 +208,7 @@ def _from_cells(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarra
         slice(max(p.start - 1, 0), min(p.stop, cells))
         for p, cells in zip(part, grid.shape, strict=True)
     )
-    values = _checked(a.sample_cells((rows, columns)), a, (rows, columns), positive=True)
+    values = require_sign(a.sample_cells((rows, columns)), a, (rows, columns), positive=True)
     ends = [
         (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
     ]
@@ -234,7 +238,7 @@ def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray,
     return np.where(forwards, against, along), np.where(forwards, along, against)
 
 
-def _checked(values: np.ndarray, field: Field, part: Part, *, positive: bool) -> np.ndarray:
+def require_sign(values: np.ndarray, field: Field, part: Part, *, positive: bool) -> np.ndarray:
     """Check the sign of coefficients, and return them."""
     bad = values <= 0 if positive else values < 0
     if bad.any():
@@ -251,7 +255,7 @@ def _checked(values: np.ndarray, field: Field, part: Part, *, positive: bool) ->
 class MediumSystem:
     """The system ``A u = b`` of the nodes inside a domain, as `DirichletSystem`, in a medium."""
 
-    def __init__(self, medium: Medium, grid: Grid):
+    def __init__(self, medium: "Medium | Linearised", grid: Grid):
         self.operator = medium
         self.grid = grid
         self.shape = grid.shape

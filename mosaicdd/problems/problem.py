@@ -13,9 +13,10 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.conditions import SIDES, Condition, Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.equations import Equation, find_equation, use_equation
+from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
 from mosaicdd.problems.fields import Field, Part, Some, evaluate, real_array, require_finite
 from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.nonlinear import Nonlinear
 
 _SAMPLES = 2**20  # values of a source that are checked at a time
 
@@ -71,22 +72,20 @@ class Problem:
     """
 
     domain: Domain
-    equation: Equation
+    equation: Equation | NonlinearEquation
     fields: Mapping[str, Any]
     sides: Sides
 
     def __init__(
         self,
         domain: Domain | tuple[int, int],
-        equation: Equation | str,
+        equation: Equation | NonlinearEquation | str,
         fields: Mapping[str, Any] | None = None,
         sides: Sides | None = None,
     ):
         if not isinstance(domain, Domain):
             domain = Domain(domain)
-        known = (
-            use_equation(equation) if isinstance(equation, Equation) else find_equation(equation)
-        )
+        known = find_any_equation(equation) if isinstance(equation, str) else use_equation(equation)
         object.__setattr__(self, "domain", domain)
         object.__setattr__(self, "equation", known)
         object.__setattr__(self, "fields", dict(fields or {}))
@@ -98,8 +97,12 @@ class Problem:
         self.problems  # noqa: B018 - checks the numbers of problems
 
     @cached_property
-    def operator(self) -> EllipticOperator | Medium:
+    def operator(self) -> EllipticOperator | Medium | Nonlinear:
         """The equation's operator for the problem's parameters; a medium if one is a field."""
+        if isinstance(self.equation, NonlinearEquation):
+            nonlinear = self.equation.operator(self._given)
+            nonlinear.require_shape(self.domain.grid())
+            return nonlinear
         if self._coefficients:
             numbers = {name: f.number for name, f in self._coefficients.items()}
             self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
@@ -118,21 +121,35 @@ class Problem:
             parameters[name] = values if number is None else number
         return self.equation.at(**parameters)
 
+    @property
+    def _given(self) -> dict[str, Any]:
+        """What is given of the parameters."""
+        return {name: values for name, values in self.fields.items() if name != "f"}
+
     @cached_property
     def _coefficients(self) -> dict[str, Field]:
         """All parameters, where one is a field that may be; else nothing."""
         equation = self.equation
-        given = {name: values for name, values in self.fields.items() if name != "f"}
-        fields = {name: Field(name, v) for name, v in equation.complete(given).items()}
+        if isinstance(equation, NonlinearEquation):
+            return equation.operator(self._given).fields
+        fields = {name: Field(name, v) for name, v in equation.complete(self._given).items()}
         varies = any(one.number is None for name, one in fields.items() if name in equation.varying)
         return fields if varies else {}
 
     @cached_property
     def parameters(self) -> dict[str, float]:
         """The values of the equation's parameters that are numbers, the defaults among them."""
-        given = {name: values for name, values in self.fields.items() if name != "f"}
-        numbers = {name: Field(name, v).number for name, v in self.equation.complete(given).items()}
+        values = self.equation.complete(self._given).items()
+        numbers = {name: Field(name, v).number for name, v in values if name not in self.functions}
         return {name: number for name, number in numbers.items() if number is not None}
+
+    @cached_property
+    def functions(self) -> dict[str, Any]:
+        """The coefficients that depend on the solution."""
+        if not isinstance(self.equation, NonlinearEquation):
+            return {}
+        defaults = self.equation.functions
+        return {name: self.fields.get(name, default) for name, default in defaults.items()}
 
     @property
     def arrays(self) -> dict[str, Field]:
@@ -144,7 +161,7 @@ class Problem:
     def described(self) -> dict[str, float | str]:
         """The parameters, and of coefficients that are no numbers, what they are."""
         varying = {name: str(field) for name, field in self.arrays.items() if name != "f"}
-        return {**self.parameters, **varying}
+        return {**self.parameters, **varying, **{k: str(v) for k, v in self.functions.items()}}
 
     @cached_property
     def source(self) -> Field | None:

@@ -10,6 +10,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.multigrid import MultigridSolver
+from mosaicdd.problems.nonlinear import Linearised, Nonlinear
 from mosaicdd.problems.problem import Problem
 
 System = DirichletSystem | MediumSystem
@@ -41,14 +42,14 @@ def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int =
 def solve_and_count_by_multigrid(
     problem: Problem, grid: Grid | None = None, number: int = 0
 ) -> tuple[np.ndarray, int]:
-    """Solve as `solve_by_multigrid`; return the number of iterations, too."""
+    """Solve as `solve_by_multigrid`; return the number of iterations, too, of all of Newton's steps."""
     multigrid: list[MultigridSolver] = []
 
     def solve(system: System, b: np.ndarray) -> np.ndarray:
         multigrid.append(MultigridSolver(system))
-        return multigrid[0].solve(b)
+        return multigrid[-1].solve(b)
 
-    return _solved(problem, grid, number, solve), multigrid[0].iterations
+    return _solved(problem, grid, number, solve), sum(one.iterations for one in multigrid)
 
 
 def solve_directly(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
@@ -79,7 +80,7 @@ def solve_by_sine_transform(
     """
 
     def solve(system: System, b: np.ndarray) -> np.ndarray:
-        if isinstance(system, MediumSystem) or not problem.operator.reflective:
+        if not isinstance(system, DirichletSystem) or not problem.operator.reflective:
             raise ValueError(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
                 "transform needs; take the reference pyamg or direct"
@@ -105,14 +106,76 @@ def _solved(
     field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
     source = problem.source_at(grid, pair(slice(0, nodes) for nodes in grid.nodes))
     operator = problem.operator
+    f = None if source is None else source[number % len(source)]
+    if isinstance(operator, Nonlinear):
+        whole = pair(slice(0, nodes) for nodes in grid.nodes)
+        begin = problem.boundaries(grid)[number].spanned(*whole)
+        return _by_newton(operator, grid, begin, f, solve, bare=field)
     system: System
     if isinstance(operator, Medium):
         system = MediumSystem(operator, grid)
     else:
         system = DirichletSystem(operator, grid)
-    b = system.right_hand_side(field, None if source is None else source[number % len(source)])
+    b = system.right_hand_side(field, f)
     field[1:-1, 1:-1] = solve(system, b).reshape(field[1:-1, 1:-1].shape)
     return field
+
+
+_STEPS = 50  # of Newton's method
+_RTOL = 1e-11  # of the residual, relative to that of zero inside
+
+
+def _by_newton(
+    operator: Nonlinear,
+    grid: Grid,
+    field: np.ndarray,
+    f: np.ndarray | None,
+    solve: Callable[[System, np.ndarray], np.ndarray],
+    *,
+    bare: np.ndarray,
+) -> np.ndarray:
+    """Solve a nonlinear equation by Newton's method with a line search, from the surface that the edges span.
+
+    Parameters
+    ----------
+    bare
+        The boundary data with zeros inside, whose residual is the measure.
+
+    Raises
+    ------
+    RuntimeError
+        If it does not converge.
+    """
+    whole = pair(slice(0, nodes) for nodes in grid.nodes)
+    source = 0.0 if f is None else grid.spacing**2 * f[1:-1, 1:-1]
+
+    def residual(u: np.ndarray) -> np.ndarray:
+        return operator.residual(grid, whole, u) - source
+
+    first = np.linalg.norm(residual(bare))
+    r = residual(field)
+    norm = np.linalg.norm(r)
+    for _ in range(_STEPS):
+        if norm <= _RTOL * first:
+            return field
+        step = solve(MediumSystem(Linearised(operator, field, whole), grid), -r.ravel())
+        length, before = 1.0, norm
+        while True:
+            tried = field.copy()
+            tried[1:-1, 1:-1] += length * step.reshape(r.shape)
+            r = residual(tried)
+            norm = np.linalg.norm(r)
+            if norm < before:
+                break
+            length /= 2
+            if length < 1e-3:  # rounding is all that is left, or there is no way down
+                if before <= 1e3 * _RTOL * first:
+                    return field
+                raise RuntimeError(
+                    f"Newton's method does not converge: relative residual {before / first:.1e}"
+                )
+        field = tried
+    raise RuntimeError(f"Newton's method does not converge in {_STEPS} steps")
 
 
 REFERENCES = {

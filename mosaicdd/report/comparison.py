@@ -16,6 +16,7 @@ import torch
 
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
@@ -156,7 +157,7 @@ def reference_field(reference: Reference, solution: StoredSolution) -> tuple[np.
 def fastest_reference(solution: StoredSolution) -> str:
     """Return ``dst`` where a sine transform solves the equation, else ``pyamg``; in media ``direct``."""
     operator = solution.problem.operator
-    if isinstance(operator, Medium):
+    if isinstance(operator, (Medium, Nonlinear)):
         return "direct"
     return "dst" if operator.reflective else "pyamg"
 

@@ -11,6 +11,7 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.newton_engine import NewtonEngine
 from mosaicdd.schwarz.output import write_lines
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
@@ -32,7 +33,7 @@ class Checkpoints:
         self,
         output: str,
         ranks: Ranks,
-        engine: Engine | CondensedEngine,
+        engine: Engine | CondensedEngine | NewtonEngine,
         problem: Problem,
         boundary: Boundary,
         local_solver: str,

@@ -15,6 +15,7 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_fill import FieldResidual, fill_strips
 from mosaicdd.schwarz.condensed_system import CondensedSystem
@@ -68,20 +69,23 @@ class CondensedEngine:
         window: Window | None = None,
         clock: Stopwatch | None = None,
     ):
-        _require_method(settings)
+        require_method(settings)
+        operator = local_solver.operator
+        if isinstance(operator, Nonlinear):
+            raise TypeError(
+                "a nonlinear operator needs Newton's method, which solves in its derivative"
+            )
         self.block = block_of(ranks, lattice, ranks.rank)
         self.settings = settings
         self.problems = problems
         self.clock = clock or Stopwatch()
         self.filling = local_solver
-        self.acceleration = "cg" if local_solver.operator.self_adjoint else "gcr"
+        self.acceleration = "cg" if operator.self_adjoint else "gcr"
         self._ranks = ranks
         self._tensors = settings.tensors
         self._exchange = interface_exchange(ranks, self.block, settings, problems)
         if self.block not in local_solver.planned:
-            system = CondensedSystem(
-                ranks, self.block, local_solver.operator, self.clock, **self._tensors
-            )
+            system = CondensedSystem(ranks, self.block, operator, self.clock, **self._tensors)
             local_solver.planned[self.block] = system
         self._system: CondensedSystem = local_solver.planned[self.block]
         self._wanted, self._window = fill, window
@@ -252,7 +256,7 @@ class CondensedEngine:
         return fields
 
 
-def _require_method(settings: SolveSettings) -> None:
+def require_method(settings: SolveSettings) -> None:
     """Check that nothing is asked for that is of the other method.
 
     Raises

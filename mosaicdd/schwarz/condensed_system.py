@@ -11,6 +11,7 @@ from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.medium import Conductances, Medium
+from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.interface_operator import InterfaceOperator, Stars, region_interior
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -50,7 +51,7 @@ class CondensedSystem:
         self,
         ranks: Ranks,
         block: Block,
-        medium: Medium,
+        medium: Medium | Linearised,
         clock: Stopwatch,
         *,
         device: torch.device,
@@ -68,7 +69,7 @@ class CondensedSystem:
             )
 
     def _condense(
-        self, block: Block, medium: Medium, clock: Stopwatch, *, keep: bool
+        self, block: Block, medium: Medium | Linearised, clock: Stopwatch, *, keep: bool
     ) -> tuple[list, list]:
         """Do what needs no other rank; return conductances and diagonals along the lines."""
         grid, s = block.lattice.grid, block.lattice.spacing

@@ -230,6 +230,19 @@ class Kept:
         flat = torch.cat([rows[member] for member in members]).to(**tensors)
         return Interface(like.block, problems=len(members), flat=flat, **tensors)
 
+    def start_fields(self, members: range) -> torch.Tensor | None:
+        """Return this rank's part of the fields of some problems, None where it is not in memory."""
+        known = {
+            member: outcome.field
+            for batch in self.batches
+            for member, outcome in zip(batch.members, batch.outcomes, strict=True)
+        }
+        fields = [field for member in members if (field := known.get(member)) is not None]
+        shape = tuple(part.stop - part.start for part in self.own)
+        if len(fields) < len(members) or any(field.shape != shape for field in fields):
+            return None
+        return torch.stack(fields)
+
     @cached_property
     def _rows(self) -> dict[int, torch.Tensor]:
         """The values on this rank's lattice lines, of each problem."""

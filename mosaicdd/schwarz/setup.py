@@ -20,15 +20,17 @@ from mosaicdd.local_solvers.training_range import GuardedSolver
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.newton_engine import NewtonEngine
 from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument
 
-AnyEngine = Engine | CondensedEngine
+AnyEngine = Engine | CondensedEngine | NewtonEngine
 Extent = tuple[tuple[float, float], tuple[float, float]]
 """Low and high end per axis, (y, x), in units of domain length."""
 
@@ -177,8 +179,10 @@ class Setup:
         """Return what solves so many problems at once; the one for a whole batch stays besides it."""
         if problems not in self._engines:
             kept = {n: engine for n, engine in self._engines.items() if n == batch}
-            condensed = isinstance(self.bound, CondensedSolver)
-            kind: Callable[..., AnyEngine] = CondensedEngine if condensed else Engine
+            kind: Callable[..., AnyEngine] = Engine
+            if isinstance(self.bound, CondensedSolver):
+                newton = isinstance(self.bound.operator, Nonlinear)
+                kind = NewtonEngine if newton else CondensedEngine
             engine = kind(
                 self.ranks,
                 self.lattice,

@@ -298,6 +298,10 @@ class Solution(Presented):
         """Return a copy of the interface of some problems, for another solve to begin with."""
         return self._kept.start(members, **tensors)
 
+    def start_fields(self, members: range) -> torch.Tensor | None:
+        """Return this rank's part of the fields of some problems, None where it is not in memory."""
+        return self._kept.start_fields(members)
+
     def __repr__(self) -> str:
         nx, ny = self.report["grid"]
         several = f"{self.problems} problems, " if self.problems > 1 else ""

@@ -19,8 +19,9 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.schwarz.checkpoints import Checkpoints
-from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.kept import Batch, Kept
+from mosaicdd.schwarz.newton_engine import NewtonEngine
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.output import SolutionOutput
 from mosaicdd.schwarz.point_values import PointValues
@@ -163,6 +164,8 @@ class Solver:
         engine = self._world.agree(lambda: self._first_engine)
         nodes = engine.block.owned_nodes()[1]
         self._world.agree(lambda: problem.check_source(setup.grid, nodes))
+        if isinstance(engine, NewtonEngine):
+            self._world.agree(lambda: engine.check(self._boundaries))
         self._problem = problem
         self._truth = self._reference(engine)
 
@@ -192,7 +195,7 @@ class Solver:
 
     def _reference(self, engine: AnyEngine) -> Interface | None:
         """Return the true interface, if the iteration is to stop by its error."""
-        if self._setup.settings.until_mae is None or isinstance(engine, CondensedEngine):
+        if self._setup.settings.until_mae is None or not isinstance(engine, Engine):
             return None
         solve = REFERENCES[self._setup.settings.reference]
 
@@ -395,7 +398,8 @@ class Solver:
         begin, history = self._start or (None, None)
         if start is not None:
             begin = start.start(members, **self._setup.settings.tensors)
-
+        if isinstance(engine, NewtonEngine) and start is not None:
+            engine.begin_with(start.start_fields(members))
         return engine.solve_many(
             self._boundaries[members.start : members.stop],
             start=begin,

@@ -28,7 +28,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations import find_equation
+from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
@@ -118,10 +118,10 @@ class StoredSolution:
         ------
         ValueError
             If its equation is unknown: one of the user's own that is not in use, see
-            `find_equation`.
+            `find_any_equation`.
         """
         domain = Domain(self.grid.shape, self.grid.spacing)
-        pde = find_equation(str(self.attributes.get("pde")))
+        pde = find_any_equation(str(self.attributes.get("pde")))
         return Problem(domain, pde, self.fields, self.boundary)
 
     @property

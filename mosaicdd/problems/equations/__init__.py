@@ -8,11 +8,15 @@ from pathlib import Path
 from types import ModuleType
 
 from mosaicdd.problems.equations.advection_diffusion import ADVECTION_DIFFUSION
+from mosaicdd.problems.equations.allen_cahn import ALLEN_CAHN
 from mosaicdd.problems.equations.anisotropic_diffusion import ANISOTROPIC_DIFFUSION
 from mosaicdd.problems.equations.diffusion import DIFFUSION
 from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.equations.laplace import LAPLACE
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.equations.poisson import POISSON
+from mosaicdd.problems.equations.poisson_boltzmann import POISSON_BOLTZMANN
+from mosaicdd.problems.equations.quasilinear_diffusion import QUASILINEAR_DIFFUSION
 from mosaicdd.problems.equations.screened_poisson import SCREENED_POISSON
 
 EQUATIONS = {
@@ -26,10 +30,15 @@ EQUATIONS = {
         DIFFUSION,
     )
 }
-_own: dict[str, Equation] = {}
+"""The linear ones, by name: those that networks are trained for."""
+
+NONLINEAR = {one.name: one for one in (ALLEN_CAHN, POISSON_BOLTZMANN, QUASILINEAR_DIFFUSION)}
+"""Those that are not linear, by name."""
+
+_own: dict[str, Equation | NonlinearEquation] = {}
 
 
-def equation(name: str) -> Equation:
+def any_equation(name: str) -> Equation | NonlinearEquation:
     """Look an equation up by its name, or by that of one of the user's own that is in use.
 
     Raises
@@ -37,16 +46,38 @@ def equation(name: str) -> Equation:
     ValueError
         If there is no equation of this name.
     """
-    if name in EQUATIONS:
-        return EQUATIONS[name]
-    if name in _own:
-        return _own[name]
+    known = {**EQUATIONS, **NONLINEAR, **_own}
+    if name in known:
+        return known[name]
     raise ValueError(
-        f"unknown pde {name!r}; known: {', '.join(sorted(EQUATIONS))}, or your own as FILE.py:NAME"
+        f"unknown pde {name!r}; known: {', '.join(sorted({**EQUATIONS, **NONLINEAR}))}, or your own as "
+        "FILE.py:NAME"
     )
 
 
+def equation(name: str) -> Equation:
+    """Look a linear equation up by its name, or by that of one of the user's own that is in use.
+
+    Raises
+    ------
+    ValueError
+        If there is no equation of this name.
+    """
+    return _linear(any_equation(name))
+
+
 def find_equation(spec: str) -> Equation:
+    """Return the linear equation that the user asks for, as `find_any_equation`.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or it is not linear; in one sentence.
+    """
+    return _linear(find_any_equation(spec))
+
+
+def find_any_equation(spec: str) -> Equation | NonlinearEquation:
     """Return the equation that the user asks for: a name, ``FILE.py:NAME`` or ``module:NAME``.
 
     One of the user's own is imported, which runs its file, and is from then on known by its name, to
@@ -59,7 +90,7 @@ def find_equation(spec: str) -> Equation:
     """
     place, colon, member = spec.rpartition(":")
     if not colon:
-        return equation(spec)
+        return any_equation(spec)
     try:
         found = getattr(_module(place), member)
     except SystemExit as error:
@@ -67,14 +98,14 @@ def find_equation(spec: str) -> Equation:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"the equation {spec} cannot be imported: {reason}") from error
-    if not isinstance(found, Equation):
+    if not isinstance(found, (Equation, NonlinearEquation)):
         raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
             f"{spec} is no Equation of mosaicdd.problems.equations, but {type(found).__name__}"
         )
     return use_equation(found)
 
 
-def use_equation(one: Equation) -> Equation:
+def use_equation(one: Equation | NonlinearEquation) -> Equation | NonlinearEquation:
     """Make an equation of the user's own known by its name.
 
     Raises
@@ -82,11 +113,21 @@ def use_equation(one: Equation) -> Equation:
     ValueError
         If the name is that of an equation of the package.
     """
-    if EQUATIONS.get(one.name, one) is not one:
+    shipped = {**EQUATIONS, **NONLINEAR}
+    if shipped.get(one.name, one) is not one:
         raise ValueError(f"an equation of your own needs a name of its own, {one.name!r} is taken")
-    if one.name not in EQUATIONS:
+    if one.name not in shipped:
         _own[one.name] = one
     return one
+
+
+def _linear(found: Equation | NonlinearEquation) -> Equation:
+    if isinstance(found, NonlinearEquation):
+        raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
+            f"{found.name} is not linear; networks are trained for linear equations: "
+            f"{', '.join(sorted(EQUATIONS))}"
+        )
+    return found
 
 
 def _module(place: str) -> ModuleType:

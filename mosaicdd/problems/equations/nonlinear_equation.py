@@ -1,0 +1,117 @@
+"""What a nonlinear equation is: its name, its fields, and its residual on a patch of nodes.
+
+A file of the user's own has the same form as those of this folder:
+
+```python
+import torch
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+
+def residual(u, h, c):
+    lap = sum(u.neighbours) - 4 * u.centre
+    return -lap / h**2 + c.centre * torch.exp(u.centre)
+
+EQUATION = NonlinearEquation("exponential", "-lap u + c exp(u) = f", residual, {"c": 1.0})
+```
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mosaicdd.problems.fields import Field, is_number
+from mosaicdd.problems.nonlinear import Nonlinear, Residual
+
+
+@dataclass(frozen=True)
+class NonlinearEquation:
+    """An equation ``F(u) = f`` of second order that is not linear in ``u``.
+
+    Parameters
+    ----------
+    name
+        The word that files and command lines use.
+    text
+        The equation as people write it.
+    residual
+        ``residual(u, h, **fields)``: the discrete ``F``, see `mosaicdd.problems.nonlinear.Residual`.
+    parameters
+        Names of the coefficients, which may be fields, and their defaults.
+    functions
+        Names of the coefficients that depend on ``u``, and their defaults: expressions.
+    signs
+        Which of the parameters must be positive (True), or not negative (False).
+    self_adjoint
+        Whether the derivative of ``F`` is, as that of an energy.
+
+    Raises
+    ------
+    TypeError
+        If a member is of the wrong kind.
+    """
+
+    name: str
+    text: str
+    residual: Residual
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    functions: Mapping[str, str] = field(default_factory=dict)
+    signs: Mapping[str, bool] = field(default_factory=dict)
+    self_adjoint: bool = True
+
+    source = True
+    draw = None
+
+    def __post_init__(self) -> None:
+        for member in ("name", "text"):
+            if not isinstance(getattr(self, member), str):
+                raise TypeError(
+                    f"equation {self.name}: {member} must be a text, got {getattr(self, member)!r}"
+                )
+        if not callable(self.residual):
+            raise TypeError(f"equation {self.name}: residual must be a function of a patch")
+        for name, default in self.parameters.items():
+            if not is_number(default):
+                raise TypeError(
+                    f"equation {self.name}: the default of {name} must be a number, got {default!r}"
+                )
+        if "f" in self.parameters or "f" in self.functions:
+            raise TypeError(f"equation {self.name}: f is the source, not a parameter")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of all that a problem may give."""
+        return (*self.parameters, *self.functions, "f")
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values of all parameters and functions, with the defaults of those not given.
+
+        Raises
+        ------
+        ValueError
+            If one is unknown.
+        """
+        for name in given:
+            if name not in self.fields or name == "f":
+                raise ValueError(
+                    f"{self.name} has no field {name!r}; it has: {', '.join(self.fields)}"
+                )
+        return {**self.parameters, **self.functions, **given}
+
+    def operator(self, given: Mapping[str, Any]) -> Nonlinear:
+        """Return ``F`` for values of the fields.
+
+        Raises
+        ------
+        ValueError
+            If a field is unknown, or a number is not positive where it must be.
+        """
+        values = self.complete(given)
+        fields = {name: Field(name, values[name]) for name in self.parameters}
+        for name, positive in self.signs.items():
+            number = fields[name].number
+            if number is not None and not (number > 0 or (number == 0 and not positive)):
+                sign = ">" if positive else ">="
+                raise ValueError(f"{self.name} needs {name} {sign} 0, got {number:g}")
+        functions = {name: values[name] for name in self.functions}
+        return Nonlinear(
+            self.residual, fields, functions, signs=self.signs, self_adjoint=self.self_adjoint
+        )

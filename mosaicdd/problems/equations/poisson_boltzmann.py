@@ -1,0 +1,24 @@
+"""The Poisson-Boltzmann equation: a potential in an electrolyte, in units of the thermal voltage.
+
+For small potentials it is the screened Poisson equation of the same ``c``, the inverse squared Debye
+length.
+"""
+
+import torch
+
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.nonlinear import Patch
+
+
+def _residual(u: Patch, h: float, c: Patch) -> torch.Tensor:
+    laplacian = (sum(u.neighbours) - 4.0 * u.centre) / h**2
+    return c.centre * torch.sinh(u.centre) - laplacian
+
+
+POISSON_BOLTZMANN = NonlinearEquation(
+    name="poisson-boltzmann",
+    text="-lap u + c sinh u = f",
+    residual=_residual,
+    parameters={"c": 1.0},
+    signs={"c": False},
+)

@@ -1,0 +1,170 @@
+"""Nonlinear equations: derivatives by automatic differentiation, and the discrete solutions' order."""
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.equations import NONLINEAR, find_equation, use_equation
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.expressions import Expression
+from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.nonlinear import Linearised
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_by_multigrid, solve_directly
+
+GRID = Grid((9, 12), 0.125)
+WHOLE = tuple(slice(0, nodes) for nodes in GRID.nodes)
+
+
+def operator(name, **fields):
+    return NONLINEAR[name].operator(fields)
+
+
+@pytest.mark.parametrize("name", NONLINEAR)
+def test_the_derivative_is_that_of_the_residual(name):
+    rng = np.random.default_rng(0)
+    fields = {key: rng.uniform(1, 2, GRID.nodes) for key in NONLINEAR[name].parameters}
+    one = operator(name, **fields)
+    u, change = rng.standard_normal((2, *GRID.nodes))
+    change[[0, -1]] = change[:, [0, -1]] = 0.0
+    system = MediumSystem(Linearised(one, u, WHOLE), GRID)
+    found = system.apply(change)
+    step = 1e-6
+    higher, lower = (one.residual(GRID, WHOLE, u + t * change) for t in (step, -step))
+    np.testing.assert_allclose(found, (higher - lower) / (2 * step), rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(
+        system.matrix @ change[1:-1, 1:-1].ravel(), found.ravel(), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", NONLINEAR)
+def test_a_part_has_the_residual_and_the_derivative_of_the_whole(name):
+    u = np.random.default_rng(0).standard_normal(GRID.nodes)
+    one = operator(name)
+    rows, columns = slice(2, 8), slice(1, 9)
+    part = one.residual(GRID, (rows, columns), u[rows, columns])
+    np.testing.assert_array_equal(part, one.residual(GRID, WHOLE, u)[2:6, 1:7])
+    wide = slice(1, 9), slice(0, 10)
+    found = Linearised(one, u[wide], wide).conductances(GRID, (rows, columns))
+    whole = Linearised(one, u, WHOLE).conductances(GRID, WHOLE).part(rows, columns)
+    for key in ("up", "down", "left", "right", "reaction"):
+        np.testing.assert_array_equal(getattr(found, key), getattr(whole, key))
+
+
+def errors(name, solution, cells=(16, 32, 64), **fields):
+    """Return the largest errors of the discrete solutions on finer and finer grids of one domain."""
+    found = []
+    for n in cells:
+        domain = Domain((n, n), 1.0 / n)
+        problem = Problem(domain, name, fields, Dirichlet(solution))
+        nodes = np.arange(n + 1) / n
+        found.append(abs(solve_directly(problem) - solution(nodes, nodes[:, None])).max())
+    return np.array(found)
+
+
+def smooth(x, y):
+    return 1.5 * np.sin(2 * x + 1) * np.cos(y)  # whose Laplacian is -5 times itself
+
+
+def gradient_squared(x, y):
+    return (3 * np.cos(2 * x + 1) * np.cos(y)) ** 2 + (1.5 * np.sin(2 * x + 1) * np.sin(y)) ** 2
+
+
+def source_of_k(x, y):  # of k = 1 + u^2
+    u = smooth(x, y)
+    return -2 * u * gradient_squared(x, y) + (1 + u**2) * 5 * u
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        (
+            "poisson-boltzmann",
+            {"c": 3.0, "f": lambda x, y: 5 * smooth(x, y) + 3 * np.sinh(smooth(x, y))},
+        ),
+        ("quasilinear-diffusion", {"k": "1 + u**2", "f": source_of_k}),
+        (
+            "allen-cahn",
+            {"eps": 1.0, "c": 5.0, "f": lambda x, y: 9 * smooth(x, y) + smooth(x, y) ** 3},
+        ),
+    ],
+)
+def test_second_order(name, fields):
+    found = errors(name, smooth, **fields)
+    assert (np.log2(found[:-1] / found[1:]) > 1.9).all()
+
+
+def test_kirchhoffs_transform_of_a_linear_conductivity_is_reproduced_to_rounding():
+    # With k = u, w = u^2 / 2 is harmonic, and the discrete flux is the difference of w.
+    def root(x, y):
+        return np.sqrt(4 + x - y)
+
+    (error,) = errors("quasilinear-diffusion", root, cells=(16,), k="u")
+    assert error < 1e-9
+
+
+def test_multigrid_takes_newtons_steps_too():
+    problem = Problem((32, 48), "poisson-boltzmann", {"c": 20.0, "f": 5.0}, Dirichlet("2*sin(x)"))
+    np.testing.assert_allclose(solve_by_multigrid(problem), solve_directly(problem), atol=1e-10)
+
+
+def test_an_expression_in_u_can_be_differentiated():
+    u = torch.linspace(0.5, 2, 5, dtype=torch.float64, requires_grad=True)
+    value = Expression("where(u > 1, exp(-u), u**2) + pi", variables=("u", "pi")).of_tensors(u=u)
+    (found,) = torch.autograd.grad(value.sum(), u)
+    inside = u.detach().numpy()
+    np.testing.assert_allclose(found.numpy(), np.where(inside > 1, -np.exp(-inside), 2 * inside))
+
+
+def test_an_equation_of_the_users_own():
+    def residual(u, h, c):
+        return -(sum(u.neighbours) - 4 * u.centre) / h**2 + c.centre * torch.exp(u.centre)
+
+    own = NonlinearEquation("own-exponential", "-lap u + c exp(u) = f", residual, {"c": 2.0})
+    problem = Problem((16, 16), own, {"f": 1.0}, Dirichlet(0.5))
+    u = solve_directly(problem)
+    system = own.operator({"c": 2.0})
+    whole = tuple(slice(0, nodes) for nodes in u.shape)
+    grid = problem.domain.grid()
+    found = system.residual(grid, whole, u) / grid.spacing**2
+    np.testing.assert_allclose(found, 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("poisson-boltzmann", {"c": -1.0}, "needs c >= 0, got -1"),
+        ("quasilinear-diffusion", {"a": 0.0}, "needs a > 0, got 0"),
+        ("quasilinear-diffusion", {"k": "1 + v"}, "field k: .* v is not allowed"),
+        ("poisson-boltzmann", {"d": 1.0}, "has no field 'd'; it has: c, f"),
+        ("quasilinear-diffusion", {"a": np.ones((3, 4))}, r"shape \(3, 4\), the grid has \(9, 9\)"),
+    ],
+)
+def test_unsound_fields(name, fields, message):
+    with pytest.raises(ValueError, match=message):
+        Problem((8, 8), name, fields)
+
+
+def test_a_field_that_is_negative_somewhere():
+    c = np.ones((9, 9))
+    c[3, 4] = -1.0
+    with pytest.raises(
+        ValueError, match=r"field c must be not negative everywhere; .* at \(3, 4\)"
+    ):
+        solve_directly(Problem((8, 8), "poisson-boltzmann", {"c": c}))
+
+
+def test_a_conductivity_that_falls_below_zero_is_told():
+    problem = Problem((16, 16), "quasilinear-diffusion", {"k": "u"}, Dirichlet("x - 0.2"))
+    with pytest.raises(ValueError, match="depends on the solution is not positive"):
+        solve_directly(problem)
+
+
+def test_networks_are_trained_for_linear_equations():
+    with pytest.raises(ValueError, match="poisson-boltzmann is not linear"):
+        find_equation("poisson-boltzmann")
+    with pytest.raises(ValueError, match="name of its own"):
+        use_equation(NonlinearEquation("poisson-boltzmann", "", lambda u, h: u.centre))

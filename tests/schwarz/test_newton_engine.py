@@ -1,0 +1,142 @@
+"""Newton's method: right, in few steps, alike on all ranks, and honest about how it ended."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_directly
+from mosaicdd.schwarz.settings import Output, SolveSettings
+from mosaicdd.schwarz.solver import Solver, solve
+from mosaicdd.storage.solution_file import read_solution
+
+CELLS = (96, 160)
+SIDES = Dirichlet("sin(3*x) + y*y")
+TIGHT = SolveSettings(rtol=1e-11)
+
+
+def smooth(x, y):
+    return 20.0 * np.sin(2 * x) * np.cos(y)
+
+
+FIELDS = {
+    "poisson-boltzmann": {"c": "20 + x", "f": smooth},
+    "quasilinear-diffusion": {"k": "1 + u**2", "a": "1.5 + sin(9*x*y)", "f": smooth},
+    "allen-cahn": {"eps": 0.05, "c": 10.0, "f": smooth},
+}
+
+
+def problem(name, cells=CELLS, **fields):
+    return Problem(Domain(cells), name, FIELDS[name] | fields, SIDES)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_are_those_of_newtons_method_with_a_direct_solver(name):
+    one = problem(name)
+    solution = solve(one, settings=TIGHT)
+    assert solution.status == "converged_rtol"
+    assert solution.report["accelerate"] == "newton"
+    assert solution.report["discrete_residual"] <= 1e-11
+    np.testing.assert_allclose(solution.field, solve_directly(one), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_steps_do_not_grow_with_the_grid(name):
+    steps = []
+    for n in (64, 256):
+        one = Problem(Domain((n, n), 2.0 / n), name, FIELDS[name], SIDES)
+        steps.append(solve(one, settings=TIGHT).iterations)
+    assert max(steps) <= 9
+    assert steps[1] <= steps[0] + 1
+
+
+@pytest.mark.parametrize("rtol", [1e-2, 1e-4, 1e-7])
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_estimate_covers_the_error(name, rtol):
+    one = problem(name)
+    solution = solve(one, settings=SolveSettings(rtol=rtol))
+    error = np.sqrt(np.square(solution.field - solve_directly(one)).mean())
+    assert error <= solution.error_estimate <= 20 * error
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("name", FIELDS)
+def test_all_numbers_of_ranks_give_the_same(comm, name):
+    alone, together = (solve(problem(name), ranks=r, settings=TIGHT) for r in (None, comm))
+    assert together.iterations == alone.iterations
+    np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10)
+    assert together.error_estimate == pytest.approx(alone.error_estimate, rel=0.5)
+
+
+def test_several_problems_are_solved_by_one_call():
+    sources = np.random.default_rng(0).standard_normal((3, *(n + 1 for n in CELLS)))
+    several = problem("poisson-boltzmann", f=sources)
+    together = solve(several, settings=TIGHT)
+    assert together.field.shape == sources.shape
+    for f, field in zip(sources, together.field, strict=True):
+        one = solve(problem("poisson-boltzmann", f=f), settings=TIGHT)
+        np.testing.assert_allclose(field, one.field, rtol=0, atol=1e-10)
+
+
+def test_a_solution_is_where_another_solve_begins():
+    with Solver(problem("quasilinear-diffusion"), settings=TIGHT) as solver:
+        first = solver()
+        again = solver(start=first)
+        nearby = solver(problem("quasilinear-diffusion", f=lambda x, y: 1.01 * smooth(x, y)))
+        begun = solver(
+            problem("quasilinear-diffusion", f=lambda x, y: 1.01 * smooth(x, y)), start=first
+        )
+    assert again.iterations == 1
+    assert begun.iterations < first.iterations
+    np.testing.assert_allclose(begun.field, nearby.field, rtol=0, atol=1e-9)
+
+
+@pytest.mark.ranks(1, 2)
+def test_the_file_holds_the_problem_with_its_function_of_the_solution(comm, common_path):
+    one = problem("quasilinear-diffusion")
+    path = common_path / "out.h5"
+    solve(one, ranks=comm, settings=TIGHT, output=Output(path))
+    comm.Barrier()
+    stored = read_solution(path)
+    assert stored.problem.functions == {"k": "1 + u**2"}
+    np.testing.assert_allclose(stored.field, solve_directly(stored.problem), rtol=0, atol=1e-8)
+
+
+def test_a_window_is_a_part_of_the_field():
+    one = problem("poisson-boltzmann")
+    h = one.domain.grid().spacing
+    whole = solve(one, settings=TIGHT)
+    part = solve(one, settings=TIGHT, window=((10 * h, 40 * h), (32 * h, 90 * h)))
+    np.testing.assert_allclose(part.field, whole.field[10:41, 32:91], rtol=0, atol=1e-12)
+
+
+def test_a_certificate_bounds_the_residual():
+    solution = solve(problem("poisson-boltzmann"), settings=SolveSettings(certify=1e-10))
+    assert solution.report["discrete_residual"] <= 1e-10
+    assert solution.report["certificate"] is not None
+
+
+def test_few_steps_are_said_not_to_be_enough():
+    settings = SolveSettings(rtol=1e-12, max_iterations=2)
+    solution = solve(problem("quasilinear-diffusion"), settings=settings)
+    assert solution.status == "diverged_max_iterations"
+    assert not solution.converged
+
+
+@pytest.mark.parametrize(
+    ("fields", "sides", "message"),
+    [
+        ({"k": "u"}, Dirichlet("x - 1"), "depends on the solution is not positive"),
+        ({"k": "1 + log(u)"}, Dirichlet("x - 1"), "residual is not finite"),
+    ],
+)
+def test_what_newtons_method_cannot_begin_with_is_refused(fields, sides, message):
+    one = Problem(Domain(CELLS), "quasilinear-diffusion", fields, sides)
+    with pytest.raises(ValueError, match=message):
+        Solver(one)
+
+
+def test_networks_of_linear_equations_are_refused():
+    with pytest.raises(ValueError, match="poisson-boltzmann is not linear; take 'exact'"):
+        Solver(problem("poisson-boltzmann"), "laplace")
