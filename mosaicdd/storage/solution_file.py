@@ -122,7 +122,9 @@ class StoredSolution:
         """
         domain = Domain(self.grid.shape, self.grid.spacing)
         pde = find_any_equation(str(self.attributes.get("pde")))
-        return Problem(domain, pde, self.fields, self.boundary)
+        parameters = self.attributes.get("parameters", {})
+        functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
+        return Problem(domain, pde, {**self.fields, **functions}, self.boundary)
 
     @property
     def seconds(self) -> float:
