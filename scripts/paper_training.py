@@ -54,23 +54,32 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=20.0, help="processor time per network")
+    parser.add_argument("--only", nargs="+", help="of optimisers, convolutions, ranks")
     given = parser.parse_args()
     torch.set_num_threads(1)
     data = read_dataset(given.data)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.h5"
-        write_csv("optimisers", *_by_optimisers(data, model, given.epochs))
-        write_csv("convolutions", *_by_networks(data, model, given.seconds))
-        curves, errors = [], []
-        for ranks in _RANKS:
-            for seed in range(given.seeds):
-                curves += _as_on(ranks, seed, data, model, given.epochs)
-                if seed == 0:
-                    errors.append([ranks, *(f"{_error(model, size):.3e}" for size in _DOMAINS)])
-            print(*curves[-1], flush=True)
-        header = ["ranks", "seed", "epoch", "step", "cpu_seconds", "validation_mse"]
-        write_csv("fig6", header, curves)
-        write_csv("fig7", ["ranks", *(f"{size}" for size in _DOMAINS)], errors)
+        parts = {
+            "optimisers": lambda: _by_optimisers(data, model, given.epochs),
+            "convolutions": lambda: _by_networks(data, model, given.seconds),
+            "ranks": lambda: _by_ranks(data, model, given.epochs, given.seeds),
+        }
+        for name in given.only or parts:
+            parts[name]()
+
+
+def _by_ranks(data: Dataset, model: Path, epochs: int, seeds: int) -> None:
+    curves, errors = [], []
+    for ranks in _RANKS:
+        for seed in range(seeds):
+            curves += _as_on(ranks, seed, data, model, epochs)
+            if seed == 0:
+                errors.append([ranks, *(f"{_error(model, size):.3e}" for size in _DOMAINS)])
+        print(*curves[-1], flush=True)
+    header = ["ranks", "seed", "epoch", "step", "cpu_seconds", "validation_mse"]
+    write_csv("fig6", header, curves)
+    write_csv("fig7", ["ranks", *(f"{size}" for size in _DOMAINS)], errors)
 
 
 def _as_on(ranks: int, seed: int, data: Dataset, model: Path, epochs: int) -> Iterator[list]:
@@ -105,7 +114,7 @@ def _error(model: Path, size: int) -> float:
     return float(np.abs(found.field.numpy() - truth).mean())
 
 
-def _by_optimisers(data: Dataset, model: Path, epochs: int) -> tuple[list[str], list[list]]:
+def _by_optimisers(data: Dataset, model: Path, epochs: int) -> None:
     rows = []
     for name, options in _OPTIMISERS.items():
         row = [name]
@@ -116,10 +125,10 @@ def _by_optimisers(data: Dataset, model: Path, epochs: int) -> tuple[list[str], 
             row.append(f"{train(data, model, settings).best.validation_mse:.1e}")
         rows.append(row)
         print(*row, flush=True)
-    return ["optimiser", *(f"batch {batch}" for batch in _BATCHES)], rows
+    write_csv("optimisers", ["optimiser", *(f"batch {batch}" for batch in _BATCHES)], rows)
 
 
-def _by_networks(data: Dataset, model: Path, seconds: float) -> tuple[list[str], list[list]]:
+def _by_networks(data: Dataset, model: Path, seconds: float) -> None:
     rows = []
     for title, network in (("with convolutions", "sdnet"), ("without", "mlp")):
         settings = TrainingSettings(**_POINTS, max_seconds=seconds, validations=4)
@@ -129,7 +138,8 @@ def _by_networks(data: Dataset, model: Path, seconds: float) -> tuple[list[str],
             [title, network, f"{seconds:g}", result.steps, f"{result.best.validation_mse:.1e}"]
         )
         print(*rows[-1], flush=True)
-    return ["first layers", "network", "seconds", "steps", "validation MSE"], rows
+    header = ["first layers", "network", "seconds", "steps", "validation MSE"]
+    write_csv("convolutions", header, rows)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 source "$(dirname "$0")/environment.sh"
 case ${1:-quick} in
 quick)
-  seconds=30 epochs=3 seeds=3 trials=10 scaling=512x512 weak=256x256 lattice=64
+  seconds=30 epochs=3 seeds=5 trials=10 scaling=512x512 weak=256x256 lattice=64
   table4=(1 2 4) # others stay as they were
   ;;
 full)
