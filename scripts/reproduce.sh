@@ -6,7 +6,6 @@
 #
 # Trainings end by processor time or epochs, not by the clock. A step that fails is named on the page as
 # not run, and ends this script with 1.
-source "$(dirname "$0")/environment.sh"
 case ${1:-quick} in
 quick)
   seconds=30 epochs=3 seeds=5 trials=10 scaling=512x512 weak=256x256 lattice=64
@@ -21,6 +20,7 @@ full)
   exit 2
   ;;
 esac
+source "$(dirname "$0")/environment.sh"
 data=$PWD/paper-data
 mkdir -p "$data" benchmarks/paper
 failed=0
