@@ -18,7 +18,7 @@ def main() -> None:
         "# The paper's experiments",
         hardware(),
         (
-            "By `scripts/reproduce.sh quick`, or pieces of it; the same with `full` for the paper's sizes. "
+            "By `scripts/reproduce.sh quick`, or pieces of it; the same with `full` for larger sizes. "
             "The paper is [1] of the [README](../README.md#references): SC'23, on V100, A30 and A100 GPUs. "
             "Trainings end by processor time or epochs. Tables as CSV, and pictures: "
             "[benchmarks/paper](paper). Numbers are of one core without a GPU."

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The paper's experiments, table by table and figure by figure, and the page benchmarks/paper.md.
 #
-#   scripts/reproduce.sh quick   on 2 cores, within 25 minutes (default)
-#   scripts/reproduce.sh full    the paper's sizes, for many cores or a GPU: hours
+#   scripts/reproduce.sh quick   on 2 cores, meant for 25 minutes (default)
+#   scripts/reproduce.sh full    larger, for many cores: hours
 #
-# Trainings end by processor time or epochs, not by the clock. A step that fails is named on the page as
-# not run, and ends this script with 1.
+# Trainings end by processor time or epochs, not by the clock. A step that fails leaves its last table as
+# it was, and lets this script end with 1.
 case ${1:-quick} in
 quick)
   seconds=30 epochs=3 seeds=5 trials=10 scaling=512x512 weak=256x256 lattice=64
