@@ -1,9 +1,13 @@
 """Checkpoints of an iteration, beside its solution file."""
 
 import hashlib
+from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
@@ -16,6 +20,8 @@ from mosaicdd.schwarz.output import write_lines
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
+
+_SAMPLES = 2**20  # values of a field that are read at once
 
 
 class Checkpoints:
@@ -43,9 +49,10 @@ class Checkpoints:
         self._ranks = ranks
         self._engine = engine
         self._dtype = settings.dtype
+        self._problem = problem
         ny, nx = problem.domain.cells
         edges = hashlib.sha256(b"".join(getattr(boundary, e).tobytes() for e in boundary.EDGES))
-        self._identity = {
+        self._told = {
             "cells": f"{nx}x{ny}",
             "pde": problem.equation.name,
             "local solver": local_solver,
@@ -55,10 +62,39 @@ class Checkpoints:
             "boundary": edges.hexdigest()[:16],
         } | ({"parameters": problem.described} if problem.described else {})
 
+    @cached_property
+    def _identity(self) -> dict:
+        """Of what the checkpoint is: what was told, and of all that varies over the domain a checksum.
+
+        That is the same for any process grid. All ranks must ask for it together.
+        """
+        sums = self._ranks.agree(self._checksums)
+        total = sum((Counter(one) for one in self._ranks.allgather(sums)), Counter())
+        return self._told | {
+            f"field {name}": f"{total[name] % 2**64:016x}" for name in self._problem.arrays
+        }
+
+    def _checksums(self) -> dict[str, int]:
+        """Add up the values of fields at this rank's nodes, their bits scrambled with their places."""
+        grid = self._engine.block.lattice.grid
+        rows, columns = self._engine.block.owned_nodes()[1]
+        step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
+        sums = dict.fromkeys(self._problem.arrays, 0)
+        for start in range(rows.start, rows.stop, step):
+            part = slice(start, min(start + step, rows.stop)), columns
+            for name, field in self._problem.arrays.items():
+                values = field.sample_as_given(grid, part)[0]
+                y, x = (np.arange(n, dtype=np.uint64) for n in values.shape)
+                place = (y[:, None] + start) * grid.nodes[1] + x + columns.start
+                bits = np.ascontiguousarray(values, "<f8").view("<u8")
+                mixed = (bits ^ bits >> 32 ^ place * 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93
+                sums[name] += int((mixed ^ mixed >> 32).sum())
+        return sums
+
     def save(self, v: Interface, history: History) -> None:
         """Write the interface; on success it replaces the checkpoint before."""
-        root = self._ranks.is_root
-        writing = writing_checkpoint(self.path, self._identity) if root else nullcontext()
+        root, identity = self._ranks.is_root, self._identity
+        writing = writing_checkpoint(self.path, identity) if root else nullcontext()
         with writing as writer:
             write_lines(self._engine.movement, v, writer, self._dtype)
             if writer is not None:
@@ -72,11 +108,11 @@ class Checkpoints:
         FileNotFoundError, ValueError
             On all ranks, if there is none, it is damaged, or belongs to another problem.
         """
-        lines = None
+        lines, identity = None, self._identity
 
         def read() -> dict:
             nonlocal lines
-            lines, history = read_checkpoint(self.path, self._identity)
+            lines, history = read_checkpoint(self.path, identity)
             return history
 
         history = self._ranks.on_root(read)

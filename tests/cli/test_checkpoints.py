@@ -108,10 +108,12 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
     lattice = make_lattice((9, 14))
     boundary = Boundary.of_gaussian_process(lattice.grid)
     exact = ExactSolver(LAPLACE.at(), lattice.subdomain)
+    identities = []
+    source = np.random.default_rng(0).standard_normal(lattice.grid.nodes)
     for dims in all_dims:
         ranks = make_ranks(dims)
         solver = Engine(ranks, lattice, exact, SolveSettings())
-        problem = Problem(lattice.grid.shape, LAPLACE, sides=boundary)
+        problem = Problem(lattice.grid.shape, "poisson", {"f": source}, sides=boundary)
         checkpoints = Checkpoints(
             common_path / "out.h5", ranks, solver, problem, boundary, "exact", solver.settings
         )
@@ -122,6 +124,44 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
         again.impose([boundary])
         assert stored == history
         np.testing.assert_array_equal(again.flat, v.flat)
+        identities.append(checkpoints._identity)
+    assert all(one == identities[0] for one in identities)
+    assert "field f" in identities[0]
+
+
+MEDIUM = ("--pde", "diffusion", "--cells", "768x512", "--rtol", "1e-11", "--field", "f=1")
+
+
+def write_medium(path, seed):
+    np.save(path, np.exp(np.random.default_rng(seed).standard_normal((513, 769))))
+    return *MEDIUM, "--field", f"a={path}"
+
+
+@pytest.mark.limit(300)
+def test_a_medium_is_interrupted_on_three_ranks_and_goes_on_on_one(tmp_path, mpiexec):
+    output, medium = tmp_path / "part.h5", write_medium(tmp_path / "a.npy", 0)
+    code, _, err = run("-o", tmp_path / "whole.h5", *medium)
+    assert code == 0, err
+    launcher = (mpiexec, "-n", "3")
+    code, part, err = interrupt(signal.SIGTERM, "-o", output, *medium, launcher=launcher)
+    assert (code, part["status"]) == (1, "interrupted"), err
+    code, rest, err = run("-o", output, *medium, "--resume")
+    assert (code, rest["status"]) == (0, "converged_rtol"), err
+    assert rest["iterations"] > part["iterations"]
+    with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as other:
+        field, truth = file["solution"][()], other["solution"][()]
+    np.testing.assert_allclose(field, truth, rtol=0, atol=1e-9 * np.ptp(truth))
+
+
+@pytest.mark.limit(300)
+def test_other_values_in_the_same_file_are_another_medium(tmp_path):
+    output, medium = tmp_path / "part.h5", write_medium(tmp_path / "a.npy", 0)
+    interrupt(signal.SIGTERM, "-o", output, *medium)
+    write_medium(tmp_path / "a.npy", 1)
+    code, _, err = run("-o", output, *medium, "--resume")
+    assert code == 2
+    assert "its field a is" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_another_boundary_is_another_problem(tmp_path):

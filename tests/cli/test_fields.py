@@ -55,15 +55,17 @@ def test_compare_takes_the_medium_from_the_file(mosaicdd, write, tmp_path, stric
     assert strict_json(done.out)["max_error"] < 1e-7
 
 
-@pytest.mark.ranks(1, 2)
+@pytest.mark.ranks(1, 3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda a: a[:50], "the field a has the shape (50, 160), the grid has (129, 161) nodes"),
         (lambda a: np.where(a == a.max(), np.nan, a), "not finite"),
         (lambda a: np.where(a == a.max(), 0.0, a), "the field a must be positive everywhere"),
+        (lambda a: np.where(a == a.max(), -2.0, a), "the first is -2 at"),
+        (lambda a: a.astype(complex), "must hold real numbers, got complex128"),
     ],
-    ids=["shape", "NaN", "zero"],
+    ids=["shape", "NaN", "zero", "negative", "complex"],
 )
 def test_coefficients_that_are_not_sound_are_refused_in_one_line(
     mosaicdd, write, common_path, change, message
@@ -77,12 +79,65 @@ def test_coefficients_that_are_not_sound_are_refused_in_one_line(
     assert not output.exists()
 
 
-def test_a_truncated_file_is_refused(mosaicdd, write, tmp_path):
+@pytest.mark.ranks(1, 3)
+def test_a_truncated_file_is_refused(comm, mosaicdd, write, common_path):
     path = write("a.npy", np.ones(CELLS))
-    path.write_bytes(path.read_bytes()[:1000])
-    done = mosaicdd(*SOLVE, "-o", tmp_path / "out.h5", "--field", f"a={path}")
+    if comm.rank == 0:
+        path.write_bytes(path.read_bytes()[:1000])
+    comm.Barrier()
+    done = mosaicdd(*SOLVE, "-o", common_path / "out.h5", "--field", f"a={path}")
     assert done.code == 2
     assert "a.npy" in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+FLOW = (*SOLVE[:3], "--pde", "advection-diffusion")
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_flow_is_solved_from_expressions_files_and_numbers(
+    comm, mosaicdd, write, common_path, strict_json
+):
+    by = np.random.default_rng(0).standard_normal([n + 1 for n in CELLS])
+    output = common_path / "out.h5"
+    fields = ("bx=expr:30*(1-y)", f"by={write('by.npy', by)}", "a=0.5", "c=2", "f=1")
+    options = [word for field in fields for word in ("--field", field)]
+    done = mosaicdd(*FLOW, "--rtol", "1e-10", "-o", output, *options, "--json")
+    assert done.code == 0, done.err
+    report = strict_json(done.out)
+    assert (report["status"], report["accelerate"]) == ("converged_rtol", "gcr")
+    if comm.rank == 0:
+        with h5py.File(output) as file:
+            np.testing.assert_array_equal(file["fields/by"], by)
+
+
+def test_a_flow_is_compared_with_its_direct_solution(mosaicdd, tmp_path, strict_json):
+    output = tmp_path / "out.h5"
+    options = ("--field", "bx=expr:30*(1-y)", "--field", "by=expr:x", "--field", "a=expr:1+x*y")
+    assert mosaicdd(*FLOW, "--rtol", "1e-10", "-o", output, *options).code == 0
+    done = mosaicdd("compare", output, "--reference", "direct", "--json")
+    assert done.code == 0, done.err
+    assert strict_json(done.out)["max_error"] < 1e-7
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_velocity_that_is_not_finite_on_one_rank_is_refused_in_one_line(
+    mosaicdd, write, common_path
+):
+    b = np.ones([n + 1 for n in CELLS])
+    b[-3, -3] = np.nan
+    path, output = write("b.npy", b), common_path / "out.h5"
+    done = mosaicdd(*FLOW, "-o", output, "--field", f"bx={path}", "--field", "by=expr:x")
+    assert done.code == 2
+    assert "the field bx has" in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_tensor_beside_a_is_refused_in_one_line(mosaicdd, tmp_path):
+    done = mosaicdd(*SOLVE, "-o", tmp_path / "o.h5", "--field", "a=2", "--field", "axx=expr:1+x")
+    assert done.code == 2
+    assert "takes the field a, or axx and ayy instead, got a and axx" in done.err
+    assert len(done.err.strip().splitlines()) == 1
 
 
 def test_a_network_is_refused_in_a_medium(mosaicdd, tmp_path):

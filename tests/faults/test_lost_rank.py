@@ -12,6 +12,10 @@ import pytest
 
 # One level and no tolerance: minutes of iterations, and a checkpoint to tell that they have begun.
 LONG = ("--cells", "512x512", "--local-solver", "exact", "--levels", "1", "--rtol", "0")
+MEDIUM = (
+    *("--pde", "diffusion", "--cells", "1024x1024", "--field", "f=1", "--rtol", "0"),
+    *("--field", "a=expr:exp(5*sin(9*x)*cos(7*y))"),
+)
 SECONDS = 10
 SOLVE = (sys.executable, "-m", "mosaicdd.cli.main", "solve")
 
@@ -38,10 +42,20 @@ def job(mpiexec, tmp_path):
     """Return a function that starts four ranks and waits until they iterate."""
     started = []
 
-    def start(*command):
+    def start(*command, options=LONG):
         output = tmp_path / "out.h5"
         process = subprocess.Popen(
-            [mpiexec, "-n", "4", *command, "-o", output, *LONG, "--checkpoint-minutes", "0.0001"],
+            [
+                mpiexec,
+                "-n",
+                "4",
+                *command,
+                "-o",
+                output,
+                *options,
+                "--checkpoint-minutes",
+                "0.0001",
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -61,8 +75,11 @@ def job(mpiexec, tmp_path):
 
 @pytest.mark.limit(100)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux' list of processes")
-def test_a_killed_rank_ends_the_job_in_seconds_and_the_last_checkpoint_is_whole(job, tmp_path):
-    process = job(*SOLVE)
+@pytest.mark.parametrize("options", [LONG, MEDIUM], ids=["laplace", "medium"])
+def test_a_killed_rank_ends_the_job_in_seconds_and_the_last_checkpoint_is_whole(
+    job, tmp_path, options
+):
+    process = job(*SOLVE, options=options)
     below = descendants(process.pid)
     ranks = [
         pid
@@ -79,7 +96,16 @@ def test_a_killed_rank_ends_the_job_in_seconds_and_the_last_checkpoint_is_whole(
         time.sleep(0.05)
     assert not any(map(running, below))
     goes_on = subprocess.run(
-        [*SOLVE, "-o", tmp_path / "out.h5", *LONG, "--resume", "--json", "--max-iterations", "1"],
+        [
+            *SOLVE,
+            "-o",
+            tmp_path / "out.h5",
+            *options,
+            "--resume",
+            "--json",
+            "--max-iterations",
+            "1",
+        ],
         capture_output=True,
         text=True,
         timeout=60,
