@@ -11,7 +11,7 @@ from mosaicdd.cli.show import stage
 from mosaicdd.cli.types import FIELD, once_each
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.json_line import json_line
-from mosaicdd.training.settings import GenerationSettings
+from mosaicdd.training.settings import GenerationSettings, MediaSettings
 
 _SQUARE = Subdomain()
 
@@ -37,6 +37,12 @@ _SQUARE = Subdomain()
     help="Value of a parameter of the equation; may be repeated. Where none is given and the equation "
     "says how, parameters are drawn: data for a network for the whole family.",
 )
+@click.option(
+    "--media",
+    is_flag=True,
+    help="Random media of diffusion instead, for the network conductances; of the settings, --samples, "
+    "--validation and --seed count.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace a file OUT that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.pass_context
@@ -46,6 +52,7 @@ def generate(
     cells: int,
     size: float,
     fields: tuple[tuple[str, str], ...],
+    media: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -58,6 +65,9 @@ def generate(
     from mosaicdd.training.generation import Generation
 
     ranks = world()
+    if media:
+        _media(ctx, out, overwrite, as_json, start)
+        return
     with bad_input():
         given = {
             "subdomain": Subdomain(cells, size),
@@ -86,3 +96,26 @@ def generate(
         "dataset_hash": dataset.content_hash,
     }
     click.echo(json_line(figures))
+
+
+def _media(ctx: click.Context, out: str, overwrite: bool, as_json: bool, start: float) -> None:
+    """Write random media and solutions in them; on one rank."""
+    from mosaicdd.training.media import generate_media
+
+    if world().size > 1:
+        raise click.ClickException("--media draws on one rank; start it without mpiexec")
+    with bad_input():
+        if (pde := collected(ctx, GenerationSettings).pde) != "diffusion":
+            raise ValueError(f"--media are of diffusion, got --pde {pde}: add --pde diffusion")
+        settings = collected(ctx, MediaSettings)
+        with stage("solving in media", quiet=as_json) as show:
+            dataset = generate_media(out, settings, overwrite=overwrite, progress=show)
+    seconds = time.perf_counter() - start
+    figures = {
+        "dataset": str(out),
+        "media": settings.samples,
+        "seconds": round(seconds, 3),
+        "dataset_hash": dataset.content_hash,
+    }
+    text = f"{out}: {settings.samples} media in {seconds:.1f} s"
+    click.echo(json_line(figures) if as_json else text)

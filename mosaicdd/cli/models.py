@@ -32,7 +32,6 @@ def models(as_json: bool) -> None:
         click.echo(json.dumps(figures))
         return
     for name, card in cards.items():
-        errors = [card.validation[key] ** 0.5 for key in ("mse", "window_mse")]
         click.echo(
             f"{name}: {card.network} for {card.pde} on {card.cells}x{card.cells} cells, "
             f"{paths[name].stat().st_size / _MB:.1f} MB"
@@ -44,4 +43,12 @@ def models(as_json: bool) -> None:
         ]
         if limits:
             click.echo(f"  for {'; '.join(limits)}")
-        click.echo(f"  errors {errors[0]:.1e}, and {errors[1]:.1e} on windows of larger solutions")
+        click.echo(f"  {_errors(card.validation)}")
+
+
+def _errors(validation: dict) -> str:
+    if "averaged" in validation:
+        error, plain = validation["error"], validation["averaged"]
+        return f"errors {error:.1e} in held-out media, where averages have {plain:.1e}"
+    errors = [validation[key] ** 0.5 for key in ("mse", "window_mse")]
+    return f"errors {errors[0]:.1e}, and {errors[1]:.1e} on windows of larger solutions"

@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 @click.option(
     "--local-solver",
     metavar="NAME|FILE",
-    help="A shipped model, a model file, or 'exact'. [default: what is shipped for the equation, "
-    "laplace for laplace and poisson; else exact]",
+    help="A shipped model, a model file, 'exact', or for media 'averaged' (on a grid four times "
+    "coarser). [default: what is shipped for the equation, laplace for laplace and poisson; else exact]",
 )
 @settings_options(SolveSettings)
 @click.option(

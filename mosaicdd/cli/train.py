@@ -32,7 +32,8 @@ _INTERRUPTED = os.EX_TEMPFAIL
     default="linear",
     show_default=True,
     help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, family (for a range "
-    "of the equation's parameters), or your own as module:Class.",
+    "of the equation's parameters), conductances (for media, see generate --media), or your own as "
+    "module:Class.",
 )
 @click.option(
     "--set",
@@ -105,6 +106,8 @@ def train(
     from mosaicdd.training.trainer import TrainingDivergedError
 
     torch.set_num_threads(threads_per_rank())
+    if network == "conductances":
+        return _conductances(ctx, data, output, config, pairs, resume, checkpoint_minutes, as_json)
     if tensorboard is not None:
         with bad_input("--tensorboard"):
             require_tensorboard(tensorboard)
@@ -138,3 +141,44 @@ def train(
                 draw(training, result)
             show_result(training, result, replaces, as_json)
     return 0 if result.finished else _INTERRUPTED
+
+
+def _conductances(
+    ctx: click.Context,
+    data: str,
+    output: str,
+    config: dict,
+    pairs: tuple[str, ...],
+    resume: bool,
+    checkpoint_minutes: float,
+    as_json: bool,
+) -> int:
+    """Train a network of conductances on random media; on one rank, on the processor."""
+    from mosaicdd.parallel.signals import listening
+    from mosaicdd.parallel.watch import Watch
+    from mosaicdd.storage.json_line import json_line
+    from mosaicdd.training.conductances import ConductanceTraining
+
+    if world().size > 1 or ctx.params["device"] != "cpu":
+        raise click.ClickException(
+            "the network conductances trains on one rank, on the processor: leave out mpiexec and "
+            "--device"
+        )
+    with bad_input():
+        settings = collected(ctx, TrainingSettings)
+        own = {**config, **network_settings(pairs)}
+        training = ConductanceTraining(data, output, settings, own)
+    watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
+    with stage("training conductances", quiet=as_json) as show, listening(watch), bad_input():
+        best = training.run(lambda now: show(now.progress, now.text), watch, resume=resume)
+    if best is None:
+        click.echo(f"interrupted; {training.checkpoints.last_good}: continue with --resume")
+        return _INTERRUPTED
+    figures = {"model": output, "error": best.error, "averaged": best.averaged}
+    figures |= {"steps": best.step, "seconds": round(best.seconds, 1)}
+    text = (
+        f"{output}: conductances, error {best.error:.2e} in held-out media (averaged "
+        f"{best.averaged:.2e}) after {best.seconds:.0f} s"
+    )
+    click.echo(json_line(figures) if as_json else text)
+    return 0

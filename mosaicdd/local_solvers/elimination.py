@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.merging import Merge, merging
-from mosaicdd.local_solvers.squares import Squares
+from mosaicdd.local_solvers.squares import CrossedSquares, Squares
 from mosaicdd.problems.medium import Conductances
 from mosaicdd.tensors import Tensors
 
@@ -55,11 +55,13 @@ class Elimination:
         **tensors: Unpack[Tensors],
     ):
         side, halvings = _halved(spacing)
-        self._squares = Squares(conductances, side, halvings, **tensors)
+        crossed = conductances.across is not None
+        kind = CrossedSquares if crossed else Squares
+        self._squares = kind(conductances, side, halvings, **tensors)
         self._merges: list[Merge] = []
         schur = self._squares.complement()
         for level in range(halvings):
-            merge = Merge(schur, side << level, symmetric=conductances.symmetric)
+            merge = Merge(schur, side << level, symmetric=conductances.symmetric, crossed=crossed)
             if level < halvings - 1:
                 schur = merge.complement(schur)
             elif out is not None:

@@ -17,10 +17,17 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.networks.conductances import (
+    CONDUCTANCES,
+    ConductanceNetwork,
+    ConductanceSettings,
+    LearnedRule,
+)
 from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.source import Source
+from mosaicdd.local_solvers.upscaled import Averaged, UpscaledSolver
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.nonlinear import Nonlinear
@@ -161,7 +168,7 @@ def _said(pde: str, parameters: dict[str, float]) -> str:
     return f"{pde} with {values}" if values else pde
 
 
-def find_local_solver(name_or_path: str) -> LocalSolver:
+def find_local_solver(name_or_path: str) -> "LocalSolver | ConductanceModel | Averaged":
     """Return a local solver: ``"exact"``, or the network of a shipped model's name or a model file.
 
     Raises
@@ -171,18 +178,57 @@ def find_local_solver(name_or_path: str) -> LocalSolver:
     ValueError
         If the file is not a sound model file.
     """
-    return Exact() if name_or_path == Exact.name else find_network(name_or_path)
+    known: dict[str, type] = {one.name: one for one in (Exact, Averaged)}
+    return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
 
 
-def find_network(name_or_path: str) -> NetworkModel:
+class ConductanceModel:
+    """A trained network of conductances, before it knows a problem; parameters as `NetworkModel`."""
+
+    spacing = None
+
+    def __init__(self, name: str, network: ConductanceNetwork, card: ModelCard):
+        self.name = name
+        self.network = network
+        self.card = card
+
+    def bind(self, problem: Problem, grid: Grid) -> UpscaledSolver:
+        """Return the solver for a problem's medium and source on a grid.
+
+        Raises
+        ------
+        ValueError
+            If the coefficients are numbers, or the grid is too small or cannot be coarsened.
+        """
+        (largest,) = (most for _, most in self.card.ranges.values())
+        return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, largest))
+
+    def as_trained(self) -> NetworkSolver:
+        """Refuse: without a medium it solves nothing.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError(
+            f"{self.name} makes conductances of a medium, it has no operator of its own"
+        )
+
+
+def find_network(name_or_path: str) -> NetworkModel | ConductanceModel:
     """Return the network of a shipped model's name or a model file; errors as `find_local_solver`."""
     path = model_path(name_or_path)
     card, weights = read_model(path)
     try:
+        if card.network == CONDUCTANCES:
+            learned = ConductanceNetwork(ConductanceSettings(**card.settings))
+            insert_weights(learned, weights)
+            return ConductanceModel(name_or_path, learned, card)
         equation(card.pde)
         network = build_network(card.network, card.settings, card.subdomain)
         insert_weights(network, weights)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
     return NetworkModel(name_or_path, network, card)
 
@@ -198,6 +244,8 @@ def default_local_solver(problem: Problem) -> str:
     if problem.equation.name not in shipped_models() or not isinstance(operator, EllipticOperator):
         return Exact.name
     model = find_network(problem.equation.name)
+    if not isinstance(model, NetworkModel):  # for fields, and approximate: asked for by name
+        return Exact.name
     spacing = problem.domain.grid(model.spacing).spacing
     outside = model.outside(operator, Subdomain(model.cells, model.cells * spacing))
     return Exact.name if outside else model.name

@@ -24,13 +24,15 @@ class Merge:
         Of the small squares, ``(4 B, ..)``, contiguous.
     side
         ``l``.
+    crossed
+        Whether there are conductances across cells: then corners are coupled to all others.
     """
 
-    def __init__(self, schur: torch.Tensor, side: int, *, symmetric: bool):
-        self._plan = plan = merging(side)
+    def __init__(self, schur: torch.Tensor, side: int, *, symmetric: bool, crossed: bool = False):
+        self._plan = plan = merging(side, crossed)
         across, count = plan.perimeter, len(plan.nodes)
         self.inside = count - across
-        small = schur.view(-1, 4 * (4 * side) ** 2)
+        small = plan.padded(schur.view(-1, 4 * (4 * side) ** 2))
         edge, inner = slice(0, across), slice(across, count)
         wide = plan.gather(small, inner, slice(0, count))  # [A_ib, A_ii], to be [A_ib, 1]
         unit = wide[..., across:]
@@ -57,6 +59,7 @@ class Merge:
             Where to, if not to a new tensor.
         """
         across, small = self._plan.perimeter, schur.view(-1, self._plan.maps.shape[1] ** 2 * 4)
+        small = self._plan.padded(small)
         v, w = (one[..., :across] for one in (self._left, self._right))
         if out is None:
             out = small.new_empty(len(small), across, across)
@@ -69,9 +72,11 @@ class Merge:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Merge loads ``(4 B, n, p)``; return those of the merged squares and ``L^-1 f_i``."""
         plan, across = self._plan, self._plan.perimeter
-        small = loads.unflatten(0, (-1, 4)).transpose(1, 2).flatten(2)
-        first, second = torch.from_numpy(plan.loads).to(loads.device)
-        total = picked(small, first) + picked(small, second)
+        small = plan.padded(loads.unflatten(0, (-1, 4)).transpose(1, 2).flatten(2))
+        first, *others = torch.from_numpy(plan.loads).to(loads.device)
+        total = picked(small, first)
+        for other in others:
+            total += picked(small, other)
         y = torch.bmm(total[..., across:] + force, self._right[..., across:].mT)
         return total[..., :across].baddbmm(y, self._left[..., :across], alpha=-1.0), y
 
@@ -108,10 +113,12 @@ class _Merging:
         ``(4, p)``: where among them each small square's perimeter lies.
     loads
         ``(2, nodes)``: where among the loads of four squares the two parts of each node's stand. Corners
-        have none, so one of theirs stands for what is not there.
+        have none, so one of theirs stands for what is not there; where they have (``crossed``), there
+        are up to four parts, and a zero stands behind all others for what is not there.
     """
 
-    def __init__(self, side: int):
+    def __init__(self, side: int, crossed: bool = False):
+        self._crossed = crossed
         perimeter = perimeter_nodes(2 * side)
         inner = np.arange(1, 2 * side)
         middle = np.full_like(inner, side)
@@ -126,13 +133,19 @@ class _Merging:
         self._own = np.full((4, len(self.nodes)), -1)  # where a node is on a square's perimeter
         for square, one in enumerate(self.maps):
             self._own[square, one] = np.arange(small)
-        self.loads = _first(self._own + small * np.arange(4)[:, None], self._own >= 0, 0)[:2]
+        absent = 4 * small if crossed else 0
+        loads = _first(self._own + small * np.arange(4)[:, None], self._own >= 0, absent)
+        self.loads = loads if crossed else loads[:2]
         # The nodes of the merged perimeter from the middle of a side to that of the next.
         ring = np.arange(self.perimeter)
         firsts = (7 * side, side, 5 * side, 3 * side)
         self._halves = [np.roll(ring, -first)[: 2 * side + 1] for first in firsts]
         self._blocks: dict[tuple, list] = {}
         self._outer: dict[torch.device, list[torch.Tensor]] = {}
+
+    def padded(self, small: torch.Tensor) -> torch.Tensor:
+        """Append the zero that stands for what is not there, if none of the numbers is one."""
+        return torch.nn.functional.pad(small, (0, 1)) if self._crossed else small
 
     def gather(self, small: torch.Tensor, rows: slice, columns: slice) -> torch.Tensor:
         """Assemble a block of the merged squares' matrices, ``(B, rows, columns)``.
@@ -183,7 +196,7 @@ class _Merging:
         down, right = self._own[:, rows, None], self._own[:, None, columns]
         where = small * (small * np.arange(4)[:, None, None] + down) + right
         there = (down >= 0) & (right >= 0)
-        where = _first(where, there, small // 2)
+        where = _first(where, there, 4 * small**2 if self._crossed else small // 2)
         blocks = [(slice(None), slice(None), where[0])]
         for count, part in enumerate(where[1:], start=2):
             more = there.sum(axis=0) >= count

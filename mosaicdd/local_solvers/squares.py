@@ -105,15 +105,7 @@ class Squares:
         a[y[1:], x, y[:-1], x] = -backwards[0][1:-1, 1:-1]
         a[y, x[:-1], y, x[1:]] = -forwards[1][1:-1, 1:-1]
         a[y, x[1:], y, x[:-1]] = -backwards[1][1:-1, 1:-1]
-        a = a.flatten(2, 3).flatten(0, 1)
-        for k in range(len(a)):
-            column = a[:, k].clone()
-            row = a[k] / column[k]
-            row[k] = column[k].reciprocal()
-            a[:, k] = column[k] = 0.0
-            a.addcmul_(column[:, None], row, value=-1.0)
-            a[k] = row
-        return a
+        return _invert(a.flatten(2, 3).flatten(0, 1))
 
     def _complement(
         self,
@@ -162,6 +154,77 @@ class Squares:
         total[:, :, -1:] += beside[:, :, 2:3].flip(-1)
         total[..., :1] += beside[:, :, 3].flip(-1)[..., None]
         return torch.bmm(total.flatten(2), self._inverse.mT)
+
+
+class CrossedSquares(Squares):
+    """The smallest squares where there are conductances across cells, too; without a velocity.
+
+    A node inside may be coupled to any of three on the perimeter, so all of ``A_ib`` is kept.
+    """
+
+    def __init__(
+        self, conductances: Conductances, side: int, halvings: int, **tensors: Unpack[Tensors]
+    ):
+        self._side, self._halvings, self._tensors = side, halvings, tensors
+        self.inside = (side - 1) ** 2
+        edges = up, right = self._edges(conductances.up, conductances.right)
+        if conductances.across is None or not conductances.symmetric:
+            raise ValueError("conductances across cells are needed, and no velocity")
+        rising, falling = (self._cut(one, side, side) for one in conductances.across)
+        every = torch.arange((side + 1) ** 2).view(side + 1, side + 1)
+        a = up.new_zeros(every.numel(), every.numel(), up.shape[2])
+        total = self._diagonal(conductances, edges, edges)
+        for one, other, k in (
+            (every[:-1], every[1:], up),
+            (every[:, :-1], every[:, 1:], right),
+            (every[:-1, :-1], every[1:, 1:], rising),
+            (every[1:, :-1], every[:-1, 1:], falling),
+        ):
+            a[one, other] = a[other, one] = -k
+        for places, k in (
+            ((slice(0, -1), slice(0, -1)), rising),
+            ((slice(1, None), slice(1, None)), rising),
+            ((slice(1, None), slice(0, -1)), falling),
+            ((slice(0, -1), slice(1, None)), falling),
+        ):
+            total[places] += k
+        a[every, every] = total
+        ring, inner = perimeter_nodes(side) @ np.array([side + 1, 1]), every[1:-1, 1:-1].flatten()
+        b = torch.from_numpy(ring)
+        inverse = _invert(a[inner[:, None], inner])
+        self._inverse = inverse.movedim(-1, 0).contiguous()
+        self._beside = a[inner[:, None], b].movedim(-1, 0).contiguous()  # A_ib, (B, i, p)
+        outer = a[b[:, None], b].movedim(-1, 0)
+        self._schur = outer - self._beside.mT @ (self._inverse @ self._beside)
+
+    def complement(self) -> torch.Tensor:
+        """Return the Schur complements, ``(B, p * p)``, and forget them."""
+        schur = self._schur.flatten(1).contiguous()
+        del self._schur
+        return schur
+
+    def loads(self, force: torch.Tensor) -> torch.Tensor:
+        """Return the loads of the squares, ``(B, n, p)``, for sources ``(B, n, i)``."""
+        return -(force @ self._inverse) @ self._beside
+
+    def expand(self, values: torch.Tensor, force: torch.Tensor | None) -> torch.Tensor:
+        """Return the values inside from those on the perimeters ``(B, n, p)``."""
+        total = -values @ self._beside.mT
+        if force is not None:
+            total += force
+        return total @ self._inverse
+
+
+def _invert(a: torch.Tensor) -> torch.Tensor:
+    """Return the inverses of matrices ``(i, i, B)``, by Gauss and Jordan's algorithm in place."""
+    for k in range(len(a)):
+        column = a[:, k].clone()
+        row = a[k] / column[k]
+        row[k] = column[k].reciprocal()
+        a[:, k] = column[k] = 0.0
+        a.addcmul_(column[:, None], row, value=-1.0)
+        a[k] = row
+    return a
 
 
 def _along_perimeter(

@@ -43,6 +43,10 @@ class Conductances:
     down, left
         As ``up`` and ``right``, where a velocity makes them differ: the conductance of the same edge
         in the equation of its other node.
+    across
+        ``(2, rows - 1, columns - 1)``: of each cell, between its lower left and upper right node, and
+        between its upper left and lower right one; None where only neighbours are coupled, as on all
+        grids that are not made from finer ones.
     """
 
     up: np.ndarray
@@ -50,6 +54,7 @@ class Conductances:
     reaction: np.ndarray
     down: np.ndarray = None  # type: ignore[assignment]  # `up` by default, and `right`
     left: np.ndarray = None  # type: ignore[assignment]
+    across: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.down is None:
@@ -67,7 +72,8 @@ class Conductances:
         up, right = self.up[between[0], columns], self.right[rows, between[1]]
         reaction = self.reaction[rows, columns]
         if self.symmetric:
-            return Conductances(up, right, reaction)
+            across = None if self.across is None else self.across[:, *between]
+            return Conductances(up, right, reaction, across=across)
         down, left = self.down[between[0], columns], self.left[rows, between[1]]
         return Conductances(up, right, reaction, down, left)
 
@@ -78,6 +84,12 @@ class Conductances:
         total[1:] += self.down
         total[:, :-1] += self.right
         total[:, 1:] += self.left
+        if self.across is not None:
+            rising, falling = self.across
+            total[:-1, :-1] += rising
+            total[1:, 1:] += rising
+            total[1:, :-1] += falling
+            total[:-1, 1:] += falling
         return total
 
     def apply(self, u: np.ndarray) -> np.ndarray:
@@ -88,6 +100,11 @@ class Conductances:
         total -= self.up[1:, 1:-1] * rises[0][..., 1:, :]
         total += self.left[1:-1, :-1] * rises[1][..., :-1]
         total -= self.right[1:-1, 1:] * rises[1][..., 1:]
+        if self.across is not None:
+            rising = self.across[0] * (u[..., 1:, 1:] - u[..., :-1, :-1])
+            falling = self.across[1] * (u[..., :-1, 1:] - u[..., 1:, :-1])
+            total += rising[..., :-1, :-1] - rising[..., 1:, 1:]
+            total += falling[..., 1:, :-1] - falling[..., :-1, 1:]
         return total
 
     def matrix(self) -> scipy.sparse.csr_array:
@@ -95,13 +112,20 @@ class Conductances:
         numbers = np.arange((self.up.shape[0] - 1) * (self.up.shape[1] - 2))
         numbers = numbers.reshape(self.up.shape[0] - 1, -1)
         below, above, before, after = numbers[:-1], numbers[1:], numbers[:, :-1], numbers[:, 1:]
-        entries = (
+        entries = [
             (numbers, numbers, self.diagonal()[1:-1, 1:-1]),
             (below, above, -self.up[1:-1, 1:-1]),
             (above, below, -self.down[1:-1, 1:-1]),
             (before, after, -self.right[1:-1, 1:-1]),
             (after, before, -self.left[1:-1, 1:-1]),
-        )
+        ]
+        if self.across is not None:
+            rising, falling = (-one[1:-1, 1:-1] for one in self.across)
+            for low, high, values in (
+                (numbers[:-1, :-1], numbers[1:, 1:], rising),
+                (numbers[1:, :-1], numbers[:-1, 1:], falling),
+            ):
+                entries += [(low, high, values), (high, low, values)]
         rows, columns, values = (
             np.concatenate([part.ravel() for part in parts]) for parts in zip(*entries, strict=True)
         )

@@ -19,6 +19,7 @@ from mosaicdd.schwarz.newton_engine import NewtonEngine
 from mosaicdd.schwarz.output import write_lines
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.upscaled_engine import UpscaledEngine
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
 
 _SAMPLES = 2**20  # values of a field that are read at once
@@ -39,7 +40,7 @@ class Checkpoints:
         self,
         output: str,
         ranks: Ranks,
-        engine: Engine | CondensedEngine | NewtonEngine,
+        engine: Engine | CondensedEngine | NewtonEngine | UpscaledEngine,
         problem: Problem,
         boundary: Boundary,
         local_solver: str,

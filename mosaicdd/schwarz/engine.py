@@ -32,7 +32,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
-_PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
+PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
 Sink = Callable[[Iterator[Strip]], None]
 """Takes the strips of the field one after another, all of them, on every rank."""
@@ -289,7 +289,7 @@ class Engine:
         rule = self.settings.stopping
         if not status.startswith("converged") or rule.mae is not None:
             return status
-        plausible = estimate.interface <= max(_PLAUSIBLE, 10 * rule.rtol) * size
+        plausible = estimate.interface <= max(PLAUSIBLE, 10 * rule.rtol) * size
         return status if plausible else "stagnated"
 
     def _assemble(

@@ -17,6 +17,7 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
@@ -74,7 +75,7 @@ class Kept:
     settings: SolveSettings
     lattice: Lattice
     window: Window
-    local_solver: BoundSolver | CondensedSolver
+    local_solver: BoundSolver | CondensedSolver | UpscaledSolver
     own: Slices
     boundaries: Sequence[Boundary]
     batches: Sequence[Batch]

@@ -10,6 +10,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.loading import (
     default_local_solver,
     find_local_solver,
@@ -17,6 +18,8 @@ from mosaicdd.local_solvers.loading import (
 )
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.training_range import GuardedSolver
+from mosaicdd.local_solvers.upscaled import UpscaledSolver
+from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
@@ -28,9 +31,10 @@ from mosaicdd.schwarz.newton_engine import NewtonEngine
 from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.upscaled_engine import UpscaledEngine
 from mosaicdd.settings import argument
 
-AnyEngine = Engine | CondensedEngine | NewtonEngine
+AnyEngine = Engine | CondensedEngine | NewtonEngine | UpscaledEngine
 Extent = tuple[tuple[float, float], tuple[float, float]]
 """Low and high end per axis, (y, x), in units of domain length."""
 
@@ -99,9 +103,12 @@ class Setup:
             self.grid = problem.domain.grid(self._unbound.spacing)
             self.bound = self._bind(problem)
 
-    def _bind(self, problem: Problem) -> BoundSolver | CondensedSolver:
+    def _bind(self, problem: Problem) -> BoundSolver | CondensedSolver | UpscaledSolver:
         """Bind the local solver; a network is tested, if nothing certifies it, and guarded."""
         bound = self._world.agree(lambda: self._unbound.bind(problem, self.grid))
+        if isinstance(bound, UpscaledSolver) and self.settings.certify is not None:
+            # Its answer as a start saves fewer seconds than it takes (benchmarks/field_networks.md).
+            return self._world.agree(lambda: Exact().bind(problem, self.grid))
         if not isinstance(bound, NetworkSolver):
             return bound
         if self.settings.certify is None:
@@ -145,6 +152,8 @@ class Setup:
         """
         if isinstance(self.bound, CondensedSolver):
             return _CONDENSED * math.prod(self.grid.nodes) // self.ranks.size
+        if isinstance(self.bound, UpscaledSolver):
+            return _CONDENSED * math.prod(self.grid.nodes) // RATIO**2 // self.ranks.size
         interface = 2 * math.prod(self.grid.nodes) // self.lattice.spacing
         return 4 * interface * np.dtype(self.settings.dtype).itemsize // self.ranks.size
 
@@ -179,11 +188,7 @@ class Setup:
         """Return what solves so many problems at once; the one for a whole batch stays besides it."""
         if problems not in self._engines:
             kept = {n: engine for n, engine in self._engines.items() if n == batch}
-            kind: Callable[..., AnyEngine] = Engine
-            if isinstance(self.bound, CondensedSolver):
-                newton = isinstance(self.bound.operator, Nonlinear)
-                kind = NewtonEngine if newton else CondensedEngine
-            engine = kind(
+            engine = self._kind(
                 self.ranks,
                 self.lattice,
                 self.bound,
@@ -195,6 +200,15 @@ class Setup:
             )
             self._engines = kept | {problems: engine}
         return self._engines[problems]
+
+    @property
+    def _kind(self) -> Callable[..., AnyEngine]:
+        if isinstance(self.bound, UpscaledSolver):
+            return UpscaledEngine
+        if isinstance(self.bound, CondensedSolver):
+            newton = isinstance(self.bound.operator, Nonlinear)
+            return NewtonEngine if newton else CondensedEngine
+        return Engine
 
     def described(self) -> dict:
         """Return what a report says of it."""

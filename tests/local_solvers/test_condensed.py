@@ -1,6 +1,7 @@
 """Condensed elements against dense elimination of each element by itself."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,19 +19,25 @@ ROUNDING = 1e-11  # eps times the condition of an element of contrast 1e5, in it
 
 
 @pytest.fixture(
-    params=itertools.product(SPACINGS, [False, True]), ids=lambda p: f"{p[0]}{'b' * p[1]}"
+    params=itertools.product(SPACINGS, ["", "velocity", "across"]), ids=lambda p: f"{p[0]}{p[1]}"
 )
 def case(request):
-    """Return the elements, their spacing, conductances and a source; with a velocity, or without."""
-    s, flows = request.param
+    """Return elements, their spacing, conductances and a source.
+
+    Also with a velocity, and with conductances across cells.
+    """
+    s, kind = request.param
     grid = Grid((ROWS * s, COLUMNS * s), 1 / 64)
     rng = np.random.default_rng(s)
     a = np.exp(2.0 * rng.standard_normal(grid.nodes))
     fields = {"a": a, "c": 100 * rng.uniform(size=grid.nodes)}
-    if flows:  # cell Peclet numbers up to some 100
+    if kind == "velocity":  # cell Peclet numbers up to some 100
         fields |= {"bx": 100 * rng.standard_normal(grid.nodes), "by": "40*sin(9*x)"}
     medium = Medium({name: Field(name, values) for name, values in fields.items()})
     conductances = medium.conductances(grid, tuple(slice(0, n) for n in grid.nodes))
+    if kind == "across":
+        across = np.exp(2.0 * rng.standard_normal((2, *grid.shape)))
+        conductances = replace(conductances, across=across)
     elements = CondensedElements(conductances, s, device=torch.device("cpu"), dtype=torch.float64)
     return elements, s, conductances, rng.standard_normal((PROBLEMS, *grid.nodes))
 
@@ -43,12 +50,18 @@ def dense(conductances, s, row, column):
     share[[0, -1]] = 0.5
     numbers = np.arange((s + 1) ** 2).reshape(s + 1, s + 1)
     matrix = np.diag((part.reaction * share * share[:, None]).ravel())
-    for k, i, j in (
+    pairs = [
         (part.up * share, numbers[:-1], numbers[1:]),
         (part.down * share, numbers[1:], numbers[:-1]),
         (part.right * share[:, None], numbers[:, :-1], numbers[:, 1:]),
         (part.left * share[:, None], numbers[:, 1:], numbers[:, :-1]),
-    ):
+    ]
+    if part.across is not None:
+        rising = numbers[:-1, :-1], numbers[1:, 1:]
+        falling = numbers[1:, :-1], numbers[:-1, 1:]
+        for k, (i, j) in zip(part.across, (rising, falling), strict=True):
+            pairs += [(k, i, j), (k, j, i)]
+    for k, i, j in pairs:
         np.add.at(matrix, (i, i), k)
         np.add.at(matrix, (i, j), -k)
     ring = perimeter_nodes(s)

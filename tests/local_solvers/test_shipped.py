@@ -66,7 +66,7 @@ def test_the_compiled_linear_model_is_close_to_the_exact_operator():
 
 def test_the_shipped_models_are_the_documented_ones():
     families = ["advection-diffusion", "anisotropic-diffusion", "screened-poisson"]
-    assert shipped_models() == sorted(["laplace", "laplace-sdnet", *families])
+    assert shipped_models() == sorted(["diffusion", "laplace", "laplace-sdnet", *families])
     for name in families:
         assert (SHIPPED / f"{name}.h5").stat().st_size < 8 * MEGABYTE
 
@@ -83,6 +83,8 @@ def test_the_shipped_models_are_the_documented_ones():
         ("anisotropic-diffusion", tensor(200.0, 1.0), "exact"),
         ("advection-diffusion", {"bx": 100.0, "by": -70.0}, "advection-diffusion"),
         ("advection-diffusion", {"bx": 100.0, "by": -90.0}, "exact"),
+        ("diffusion", {"a": 2.0}, "exact"),
+        ("diffusion", {"a": "1 + x"}, "exact"),
     ],
 )
 def test_an_equation_s_own_model_is_the_default_where_it_was_trained(pde, fields, chosen):

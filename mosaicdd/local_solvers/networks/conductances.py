@@ -1,0 +1,228 @@
+r"""The network that makes conductances on a grid four times coarser from those of the fine grid.
+
+Between two coarse nodes lies the averaged conductance (`local_solvers.upscaling.averaged`) times what a
+perceptron says of the 9 x 9 nodes around the grid edge; and across each coarse cell two more, which it says
+of the 9 x 9 nodes around the cell:
+
+    ``k = (1 - 2 w) averaged exp f(x)``,   ``d = w averaged exp g(x)``,   ``w = 5 / 32``
+
+``x`` are the logarithms of the fine conductances less their mean. All are positive and of one value for
+both ends, so the coarse operator is symmetric and an M-matrix whatever the weights. ``f`` and ``g`` vanish
+where the medium is uniform: then the coarse stencil is the one whose error is of fourth order.
+
+Filters are applied in their images under the square's symmetries that leave the edge, or the cell's
+diagonal, where it is, and the mean of what they see goes on: the network has these symmetries exactly.
+
+Shape letters: ``B`` patches of a medium, ``R`` and ``C`` coarse nodes of its rows and columns, ``D``
+filters.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged
+from mosaicdd.problems.medium import Conductances
+
+CONDUCTANCES = "conductances"
+"""Its name in cards and commands."""
+
+ACROSS = 5 / 32  # exact to fourth order, for five-point stencils of both spacings
+_LONG, _SHORT = 2 * MARGIN + 1, 2 * MARGIN  # nodes of a patch, and grid edges between them
+_INPUTS = 2 * _LONG * _SHORT
+
+
+@dataclass(frozen=True)
+class ConductanceSettings:
+    """Settings of `ConductanceNetwork`.
+
+    Parameters
+    ----------
+    filters
+        ``D``, of a patch, in each of their images.
+    width
+        Of the two hidden layers behind them.
+    """
+
+    filters: int = 32
+    width: int = 64
+
+    def __post_init__(self) -> None:
+        if min(self.filters, self.width) < 1:
+            raise ValueError(
+                f"the network needs filters and width of at least 1, got {self.filters} and {self.width}"
+            )
+
+
+class ConductanceNetwork(torch.nn.Module):
+    """Factors for the conductances along coarse grid edges and across coarse cells."""
+
+    Settings = ConductanceSettings
+    linear = False
+
+    def __init__(self, settings: ConductanceSettings):
+        super().__init__()
+        self.settings = settings
+        self.edges = _Patches(settings)
+        self.cells = _Patches(settings)
+
+    def forward(
+        self, right: torch.Tensor, up: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the logarithms of the factors.
+
+        Parameters
+        ----------
+        right, up
+            Logarithms of fine conductances, a `MARGIN` around the coarse nodes: ``(B, 4 R + 5, 4 C + 4)``
+            and ``(B, 4 R + 4, 4 C + 5)``.
+
+        Returns
+        -------
+        Tensor, Tensor, Tensor
+            Of ``right`` ``(B, R, C - 1)``, of ``up`` ``(B, R - 1, C)``, and across ``(B, 2, R - 1, C -
+            1)``.
+        """
+        (flat,) = self.edges(_around_edges(right, up), _MIRRORED)
+        (steep,) = self.edges(_around_edges(up.mT, right.mT), _MIRRORED)
+        across = self.cells(_around_cells(right, up), _DIAGONALS)
+        return flat, steep.mT, torch.stack(across, dim=1)
+
+
+_FLIPS: tuple[tuple[int, ...], ...] = ((), (1,), (2,), (1, 2))
+# Which images belong together, those of the turned patch being numbers 4 to 7: all that leave an edge,
+# and those that leave the rising and the falling diagonal.
+_MIRRORED = ((0, 1, 2, 3),)
+_DIAGONALS = ((0, 3, 4, 7), (1, 2, 5, 6))
+
+
+class _Patches(torch.nn.Module):
+    """A perceptron of patches, whose first layer has each filter in several images."""
+
+    def __init__(self, settings: ConductanceSettings):
+        super().__init__()
+        count, width = settings.filters, settings.width
+        self.filters = torch.nn.Parameter(torch.randn(count, _INPUTS) / math.sqrt(_INPUTS))
+        self.bias = torch.nn.Parameter(torch.zeros(count))
+        last = torch.nn.Linear(width, 1)
+        torch.nn.init.zeros_(last.weight)
+        self.rest = torch.nn.Sequential(
+            torch.nn.Linear(count, width),
+            torch.nn.SiLU(),
+            torch.nn.Linear(width, width),
+            torch.nn.SiLU(),
+            last,
+        )
+
+    def forward(
+        self, patches: torch.Tensor, groups: tuple[tuple[int, ...], ...]
+    ) -> list[torch.Tensor]:
+        """Return an answer for each group of images, zero for uniform patches.
+
+        Parameters
+        ----------
+        patches
+            ``(.., inputs)``.
+        """
+        images = self._images(len(groups) * len(groups[0]))
+        seen = patches @ images.flatten(0, 1).mT + self.bias.repeat(len(images))
+        seen = torch.nn.functional.silu(seen).unflatten(-1, (len(images), -1))
+        uniform = self.rest(torch.nn.functional.silu(self.bias))
+        return [
+            (self.rest(seen[..., group, :].mean(dim=-2)) - uniform).squeeze(-1) for group in groups
+        ]
+
+    def _images(self, count: int) -> torch.Tensor:
+        """Return the filters in their images, of zero sum, ``(images, D, inputs)``."""
+        right, up = self.filters.split(_INPUTS // 2, dim=1)
+        right, up = right.unflatten(1, (_LONG, _SHORT)), up.unflatten(1, (_SHORT, _LONG))
+        every = [
+            torch.cat([one.flip(axes).flatten(1) for one in pair], dim=1)
+            for pair in ((right, up), (up.mT, right.mT))
+            for axes in _FLIPS
+        ]
+        filters = torch.stack(every[:count])
+        return filters - filters.mean(dim=2, keepdim=True)
+
+
+def _around_edges(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return what lies around the coarse edges constant in y, ``(B, R, C - 1, inputs)``."""
+    half = slice(RATIO // 2, -(RATIO // 2))
+    return _patches(right[:, :, half], up[:, :, half])
+
+
+def _around_cells(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return what lies around the coarse cells, ``(B, R - 1, C - 1, inputs)``."""
+    half = slice(RATIO // 2, -(RATIO // 2))
+    return _patches(right[:, half, half], up[:, half, half])
+
+
+def _patches(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    parts = (
+        right.unfold(1, _LONG, RATIO).unfold(2, _SHORT, RATIO),
+        up.unfold(1, _SHORT, RATIO).unfold(2, _LONG, RATIO),
+    )
+    return torch.cat([part.flatten(3) for part in parts], dim=3)
+
+
+class LearnedRule:
+    """Makes coarse conductances by a network where it was trained, by averages elsewhere.
+
+    Parameters
+    ----------
+    largest
+        Contrast of a patch up to which the network is asked.
+
+    Attributes
+    ----------
+    asked, outside
+        Patches that were looked at so far, and those of them with a larger contrast.
+    """
+
+    def __init__(self, network: ConductanceNetwork, largest: float):
+        self._network = network.eval()
+        self._largest = math.log(largest)
+        self.asked = self.outside = 0
+
+    @torch.inference_mode()
+    def __call__(self, fine: Conductances) -> Conductances:
+        """Return the conductances between the coarse nodes."""
+        plain = averaged(fine)
+        right, up = (torch.from_numpy(np.log(one)).float()[None] for one in (fine.right, fine.up))
+        flat, steep, across = (one[0].double().numpy() for one in self._network(right, up))
+        edges = (plain.right, flat), (plain.up, steep)
+        known = contrasts(right, up)[0].numpy() <= self._largest  # (R - 1, C - 1)
+        self.asked += known.size
+        self.outside += int((~known).sum())
+        along = [
+            average * np.exp(np.where(weight > 0, factor, 0.0)) * (1.0 - weight)
+            for (average, factor), weight in zip(edges, _weights(known), strict=True)
+        ]
+        around = np.log(plain.right[:-1] * plain.right[1:] * plain.up[:, :-1] * plain.up[:, 1:]) / 4
+        across = np.where(known, ACROSS * np.exp(across + around), 0.0)
+        return Conductances(along[1], along[0], plain.reaction, across=across)
+
+
+def contrasts(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return the logarithm of the largest ratio in the patch around each cell, ``(B, R - 1, C - 1)``."""
+    half = slice(RATIO // 2, -(RATIO // 2))
+    pairs = ((right[:, half, half], (_LONG, _SHORT)), (up[:, half, half], (_SHORT, _LONG)))
+    ends = [
+        torch.maximum(
+            *(torch.nn.functional.max_pool2d(sign * one, size, RATIO) for one, size in pairs)
+        )
+        for sign in (1.0, -1.0)
+    ]
+    return ends[0] + ends[1]
+
+
+def _weights(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share of the conductances ``right`` and ``up`` that goes across the cells beside.
+
+    Beyond the outermost cells there are their mirror images.
+    """
+    rows = np.pad(known.astype(float), ((1, 1), (0, 0)), mode="edge")
+    columns = np.pad(known.astype(float), ((0, 0), (1, 1)), mode="edge")
+    return ACROSS * (rows[:-1] + rows[1:]), ACROSS * (columns[:, :-1] + columns[:, 1:])

@@ -1,0 +1,178 @@
+"""Solvers that see a medium on a coarser grid: an approximate answer for a fraction of the work.
+
+The coarse equation is solved by condensed elements as any medium's is; what is between the coarse nodes
+is filled in from the fine one.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.networks.conductances import LearnedRule
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.local_solvers.upscaling import (
+    MARGIN,
+    RATIO,
+    CoarseMedium,
+    Rule,
+    averaged,
+    fine_part,
+    restricted,
+)
+from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.problem import Problem
+
+_MOST = 0.5  # of the patches of a medium that may lie outside of a network's range
+_COARSE_CELLS = (32, 16, 8)  # per side of a subdomain of the coarse grid; the first that fits
+
+
+class UpscaledSolver:
+    """Subdomains of a medium on a coarser grid, bound to a problem.
+
+    Attributes
+    ----------
+    operator
+        The medium itself.
+    subdomain
+        In cells of the problem's grid.
+    source
+        Of the problem, which may be zero.
+    medium, coarse_source
+        The medium as it is seen, and what is on the right of the coarse equation.
+    coarse
+        The exact solver of that.
+    """
+
+    linear = True
+
+    def __init__(self, name: str, problem: Problem, grid: Grid, rule: Rule):
+        medium = problem.operator
+        if not isinstance(medium, Medium):
+            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+                f"{name} is for coefficients that are fields, those of {problem.equation.name} are "
+                "numbers here; take 'exact'"
+            )
+        if not medium.self_adjoint:
+            raise ValueError(f"{name} is for diffusion without a velocity; take 'exact'")
+        cells = RATIO * _fitting(name, grid)
+        self.name = name
+        self.operator = medium
+        self.subdomain = Subdomain(cells, cells * grid.spacing)
+        self.source = Source(problem, grid, self.subdomain)
+        self.medium = CoarseMedium(medium, grid, rule)
+        self.coarse_source = CoarseSource(self.source, self.medium.coarse_grid)
+        self.coarse = CondensedSolver(
+            self.medium,  # type: ignore[arg-type]  # to the engine it is a medium
+            Subdomain(cells // RATIO, cells * grid.spacing),
+            self.coarse_source,  # type: ignore[arg-type]  # and a source
+        )
+        self.coarse.name = name
+
+    @property
+    def patches(self) -> tuple[int, int]:
+        """How many patches of the medium a network has been asked for, and those outside its range."""
+        rule = self.medium.rule
+        return (rule.asked, rule.outside) if isinstance(rule, LearnedRule) else (0, 0)
+
+    def require_range(self, asked: float, outside: float) -> None:
+        """Check that a network knows the medium, by the patches on all ranks.
+
+        Raises
+        ------
+        ValueError
+            If most lie outside of its range.
+        """
+        if outside > _MOST * asked:
+            raise ValueError(
+                f"{outside / asked:.0%} of the medium varies more, within 9 x 9 nodes, than {self.name} "
+                f"has seen (at most {_MOST:.0%} may); take 'averaged' or 'exact', or ask for a certified "
+                "answer"
+            )
+
+
+def _fitting(name: str, grid: Grid) -> int:
+    """Return the cells of a coarse subdomain.
+
+    Raises
+    ------
+    ValueError
+        If none fits.
+    """
+    for cells in _COARSE_CELLS:
+        s = RATIO * cells // 2
+        if all(n % s == 0 and n >= 4 * s for n in grid.shape):
+            return cells
+    least = RATIO * _COARSE_CELLS[-1] // 2
+    ny, nx = grid.shape
+    raise ValueError(
+        f"cells={nx}x{ny}: {name} needs multiples of {least}, at least {4 * least}; take 'exact'"
+    )
+
+
+class CoarseSource:
+    """What the coarse equation has on its right: a problem's source, or values that are given.
+
+    Parameters
+    ----------
+    fine
+        The source on the fine grid.
+
+    Attributes
+    ----------
+    values
+        ``(n, rows, columns)`` at the coarse nodes of the rank's region, in place of the source.
+    """
+
+    def __init__(self, fine: Source, grid: Grid):
+        self._fine = fine
+        self.grid = grid
+        self.values: torch.Tensor | None = None
+
+    @property
+    def problem(self) -> Any:
+        """The problem whose source it is; one that has a source where values are given."""
+        return self._fine.problem if self.values is None else self
+
+    @property
+    def source(self) -> torch.Tensor | None:
+        """The values that are given."""
+        return self.values
+
+    def update(self, problem: Problem) -> None:
+        """Take the source of another problem from now on."""
+        self._fine.update(problem)
+
+    def on(self, block: Block, *, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+        """Return the source at the coarse nodes of a block's region, ``(n or 1, rows, columns)``."""
+        if self.values is not None:
+            return self.values.to(device=device, dtype=dtype)
+        part = pair(slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True))
+        place, missing = fine_part(part, self._fine.grid, MARGIN)
+        f = self._fine.problem.source_at(self._fine.grid, place)
+        if f is None:
+            return torch.zeros(1, *(p.stop - p.start for p in part), device=device, dtype=dtype)
+        shared = restricted(np.pad(f, ((0, 0), *missing))) / RATIO**2
+        return torch.from_numpy(np.ascontiguousarray(shared)).to(device=device, dtype=dtype)
+
+
+class Averaged:
+    """Plain averages of the conductances: the control for every network, and none itself."""
+
+    name = "averaged"
+    spacing = None
+
+    def bind(self, problem: Problem, grid: Grid) -> UpscaledSolver:
+        """Return the solver for a problem's medium and source on a grid.
+
+        Raises
+        ------
+        ValueError
+            If its coefficients are numbers, or the grid is too small or cannot be coarsened.
+        """
+        return UpscaledSolver(self.name, problem, grid, averaged)

@@ -1,0 +1,375 @@
+"""The engine for media that are seen on a coarser grid: one coarse solve, one correction, a fill.
+
+The coarse values ``U`` are filled to a field, whose residual in the fine equation tells what the coarse
+one got wrong: shared out to the coarse nodes, ``r``, it gives the correction ``E`` with ``A_c E = r``. The
+answer is the fill of ``U + E``. Of what that leaves, ``r'``, comes the correction ``E'`` that is not made any
+more. If all further ones fell as these two do, by ``q = |E'| / |E|``, the error would be ``|E'| / (1 - q)``;
+but what falls slowly remains, so once more it is taken over ``1 - q``. What is wrong beside the coarse nodes
+is of the size of the residual over the diagonal. The estimate is three times the sum of both.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.upscaled import UpscaledSolver
+from mosaicdd.local_solvers.upscaling import RATIO
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.engine import PLAUSIBLE, Sink
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.fill import Strip, in_window
+from mosaicdd.schwarz.fine_fill import REACH, Band, Slot
+from mosaicdd.schwarz.layouts import Overlapping, block_of, field_layout
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+_ROWS = 64  # coarse cells of a band
+_SAFETY = 3.0
+_SLOWEST = 0.95  # rate of further corrections, at most
+_CORRECTION = 1e-2  # relative residual of the correction, which is one digit of the answer at most
+
+
+class UpscaledEngine:
+    """Solves boundary value problems in a medium that is seen on a coarser grid; as `CondensedEngine`.
+
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice, the coefficients are not sound, or a network does not know
+        the medium.
+    TypeError
+        If the settings ask for what this method has not.
+    """
+
+    acceleration = "cg"
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        lattice: Lattice,
+        local_solver: UpscaledSolver,
+        settings: SolveSettings,
+        *,
+        problems: int = 1,
+        fill: bool = True,
+        window: Window | None = None,
+        clock: Stopwatch | None = None,
+    ):
+        if not fill:
+            raise TypeError(f"{local_solver.name} gives fields only: leave out fields='interface'")
+        self.block = block_of(ranks, lattice, ranks.rank)
+        self.settings = settings
+        self.problems = problems
+        self.clock = clock or Stopwatch()
+        self.filling = local_solver
+        self._ranks = ranks
+        self._tensors = settings.tensors
+        self._grid = lattice.grid
+        seen, solver = local_solver.medium.coarse_grid, local_solver.coarse
+        self._lattice = Lattice(seen, solver.subdomain)
+        loose = settings.with_changes(rtol=_CORRECTION)
+        self._coarse, self._correcting = (
+            CondensedEngine(ranks, self._lattice, solver, how, problems=problems, clock=self.clock)
+            for how in (settings, loose)
+        )
+        asked, outside = ranks.sum(np.array(local_solver.patches, dtype=float))
+        local_solver.require_range(asked, outside)
+        self._boundaries: Sequence[Boundary] = ()
+        self._window = window
+        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
+        self.movement = self._coarse.movement
+        self.layout = field_layout(ranks, lattice)
+        owned = field_layout(ranks, self._lattice)
+        self._own = self._coarse.block.owned_nodes()[1]
+        self._near = pair(
+            slice(max(p.start - REACH, 0), min(p.stop + REACH, nodes))
+            for p, nodes in zip(self._own, seen.nodes, strict=True)
+        )
+        block = self._coarse.block
+        self._region = pair(
+            slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True)
+        )
+        self._to_near = self._widening(owned, self._near)
+        self._to_region = self._widening(owned, self._region)
+
+    def _widening(self, owned: Layout, held: Slices) -> Redistribution:
+        """Plan the movement of coarse values from their owners to all that hold them."""
+        everywhere = self._ranks.allgather((self._own, held))
+        placements = []
+        for axis in (0, 1):
+            step = 1 if axis == 1 else self._ranks.dims[1]
+            along = [everywhere[c * step] for c in range(self._ranks.dims[axis])]
+            owns = tuple((own[axis].start, own[axis].stop) for own, _ in along)
+            holds = tuple((held[axis].start, held[axis].stop) for _, held in along)
+            placements.append(Overlapping(axis, owns, holds))
+        wide = Layout(self._lattice.grid.nodes, self._ranks.dims, tuple(placements))
+        return Redistribution(owned, wide, self._ranks, np.dtype(float))
+
+    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
+        """Hand every rank its part of the coarse grid's lines, as for `CondensedEngine`."""
+        return self._coarse.interface_of_lines(lines)
+
+    def plan_points(self, points: np.ndarray) -> None:
+        """Refuse, as `CondensedEngine`.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
+
+    def solve_many(
+        self,
+        boundaries: Sequence[Boundary],
+        *,
+        start: Interface | None = None,
+        history: History | None = None,
+        reference: Interface | None = None,
+        progress: Callable[[int, float, float, float], None] | None = None,
+        watch: Watch | None = None,
+        sink: Sink | None = None,
+    ) -> list[Outcome]:
+        """Solve for the boundary data of each problem; see `Engine.solve_many`.
+
+        A start is the interface of the coarse grid, as a checkpoint holds it.
+        """
+        clock = [time.perf_counter()]
+        self._boundaries = boundaries
+        coarse = self._coarse.solve_many(
+            [_thinned(one) for one in boundaries],
+            start=start,
+            history=history,
+            progress=progress,
+            watch=watch,
+        )
+        values = self._moved(self._to_near, [one.field for one in coarse])
+        first = self._corrections(self._residuals(values))
+        values += self._moved(self._to_near, [one.field for one in first])
+        clock.append(time.perf_counter())
+        left = _Left(self._coarse_zeros(), np.zeros((3, self.problems)))
+        strips = self._strips(values, left)
+        fields = None
+        if sink is None:
+            fields = self._kept(strips)
+        else:
+            sink(strips)
+        clock.append(time.perf_counter())
+        r, b, local = np.sqrt(self._ranks.sum(left.squares))
+        residuals: Sequence[float | None] = [None] * self.problems
+        if self._window is None:
+            residuals = (r / np.where(b > 0, b, 1.0)).tolist()
+        local /= np.sqrt(np.prod([n - 1 for n in self._grid.shape]))
+        estimates = self._estimates(first, self._corrections(left.shared), local)
+        clock.append(time.perf_counter())
+        iterate, assemble, estimate = np.diff(clock).tolist()
+        seconds = {"iterate": iterate, "estimate": estimate, "assemble": assemble}
+        return [
+            Outcome(
+                status=_status(one, estimates[i].rms),
+                update=one.update,
+                size=one.size,
+                residual=None,
+                discrete_residual=residuals[i],
+                error_estimate=estimates[i],
+                certificate=None,
+                outside=None,
+                history=one.history,
+                interface=one.interface,
+                field=None if fields is None else fields[i],
+                place=self.place,
+                layout=self.layout,
+                seconds=dict(seconds),
+            )
+            for i, one in enumerate(coarse)
+        ]
+
+    def _moved(self, move: Redistribution, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        """Move owned coarse values of all problems to those that hold them."""
+        moved = [move(part.cpu().numpy()) for part in parts if part is not None]
+        return torch.from_numpy(np.stack(moved)).to(**self._tensors)
+
+    def _coarse_zeros(self) -> torch.Tensor:
+        shape = tuple(p.stop - p.start for p in self._own)
+        return torch.zeros(self.problems, *shape, **self._tensors)
+
+    def _residuals(self, values: torch.Tensor) -> torch.Tensor:
+        """Return what the fill of coarse values leaves, shared out to the owned coarse nodes."""
+        shared = self._coarse_zeros()
+        for start in range(self._own[0].start, self._own[0].stop, _ROWS):
+            stop = min(start + _ROWS, self._own[0].stop)
+            band, nodes = self._band(start, stop, values)
+            with self.clock.part("fill"):
+                self._share(band, band.residual(band.fill(nodes)), start, stop, shared)
+        return shared
+
+    def _share(
+        self, band: Band, residual: torch.Tensor, start: int, stop: int, shared: torch.Tensor
+    ) -> None:
+        """Share the residual in a band out to the owned coarse nodes of its rows."""
+        skip, low = start - max(start - REACH, self._near[0].start), self._own[0].start
+        columns = slice(
+            self._own[1].start - self._near[1].start, self._own[1].stop - self._near[1].start
+        )
+        rows = band.restrict(residual)[:, skip : skip + stop - start, columns]
+        shared[:, start - low : stop - low] = rows
+
+    def _corrections(self, shared: torch.Tensor) -> list[Outcome]:
+        """Solve the coarse equation for residuals at the owned coarse nodes."""
+        source = self.filling.coarse_source
+        source.values = self._moved(self._to_region, list(shared)) / self._lattice.grid.spacing**2
+        zero = Boundary(*(np.zeros(n) for n in self._edges))
+        try:
+            return self._correcting.solve_many([zero] * self.problems)
+        finally:
+            source.values = None
+
+    @property
+    def _edges(self) -> tuple[int, int, int, int]:
+        rows, columns = self._lattice.grid.nodes
+        return columns, columns, rows, rows
+
+    def _band(self, start: int, stop: int, values: torch.Tensor) -> tuple[Band, torch.Tensor]:
+        """Return the fine medium around some rows of coarse nodes, and the values at these."""
+        near = self._near[0]
+        low, high = max(start - REACH, near.start), min(stop + REACH, near.stop)
+        part = pair(
+            slice(RATIO * a, RATIO * (b - 1) + 1)
+            for a, b in ((low, high), (self._near[1].start, self._near[1].stop))
+        )
+        with self.clock.part("sample"):
+            conductances = self.filling.operator.conductances(self._grid, part)
+            f = self.filling.source.problem.source_at(self._grid, part)
+        source = None
+        if f is not None:
+            source = torch.from_numpy(f).to(**self._tensors) * self._grid.spacing**2
+        band = Band(conductances, source, self._edges_of(part))
+        return band, values[:, low - near.start : high - near.start]
+
+    def _edges_of(self, part: Slices) -> list[tuple[Slot, torch.Tensor]]:
+        """Return the boundary data on the outermost nodes of a part that ends where the domain does."""
+        edges = []
+        for axis, (p, nodes) in enumerate(zip(part, self._grid.nodes, strict=True)):
+            along = part[1 - axis]
+            for end, at in ((0, p.start == 0), (-1, p.stop == nodes)):
+                if at:
+                    values = np.stack([one.edge(axis, end)[along] for one in self._boundaries])
+                    slot: Slot = (end, slice(None)) if axis == 0 else (slice(None), end)
+                    edges.append((slot, torch.from_numpy(values).to(**self._tensors)))
+        return edges
+
+    def _estimates(
+        self, first: Sequence[Outcome], second: Sequence[Outcome], local: np.ndarray
+    ) -> list[ErrorEstimate]:
+        """Estimate the errors of fills from the correction made, the next one, and the local error."""
+        place = pair(map(slice, self.block.start, self.block.stop))
+        inside = np.prod([n - 1 for n in self._lattice.grid.shape])
+        squares = [
+            [float(one.field.square().sum()) for one in corrections if one.field is not None]
+            for corrections in (first, second)
+        ]
+        sizes = np.sqrt(self._ranks.sum(np.array(squares)) / inside)
+        rate = np.minimum(sizes[1] / np.where(sizes[0] > 0, sizes[0], 1.0), _SLOWEST)
+        growth = _SAFETY / (1.0 - rate) ** 2
+        rms = growth * sizes[1] + _SAFETY * local
+        return [
+            ErrorEstimate(
+                rms=float(rms[i]),
+                interface=float(growth[i] * sizes[1][i]),
+                nodes=growth[i] * one.interface.nodes()[i].abs(),
+                place=place,
+            )
+            for i, one in enumerate(second)
+        ]
+
+    def _strips(self, values: torch.Tensor, left: "_Left") -> Iterator[Strip]:
+        """Fill the field band by band, and measure its residual by the way."""
+        strips = self._bands(values, left)
+        return strips if self._window is None else in_window(strips, self._window)
+
+    def _bands(self, values: torch.Tensor, left: "_Left") -> Iterator[Strip]:
+        """Yield the bands of the field; note what they leave of the equation."""
+        nodes, place = self._grid.nodes, self.block.owned_nodes()[1]
+        origin = RATIO * self._near[1].start
+        columns = slice(place[1].start - origin, place[1].stop - origin)
+        for start in range(self._own[0].start, self._own[0].stop, _ROWS):
+            stop = min(start + _ROWS, self._own[0].stop)
+            band, coarse = self._band(start, stop, values)
+            with self.clock.part("fill"):
+                u = band.fill(coarse)
+            first = RATIO * max(start - REACH, self._near[0].start)
+            rows = slice(RATIO * start, min(RATIO * stop, place[0].stop))
+            here = slice(rows.start - first, rows.stop - first)
+            with self.clock.part("check"):
+                inner = pair(
+                    slice(p.start + (p.start + o == 0), p.stop - (p.stop + o == n))
+                    for p, o, n in zip((here, columns), (first, origin), nodes, strict=True)
+                )
+                residual = band.residual(u)
+                self._share(band, residual, start, stop, left.shared)
+                left.squares[:] += band.squares(residual, inner)
+            low = pair(max(p.start - 1, 0) for p in (here, columns))
+            high = pair(
+                min(p.stop + 1, size) for p, size in zip((here, columns), u.shape[1:], strict=True)
+            )
+            yield Strip(
+                values=u[:, low[0] : high[0], low[1] : high[1]],
+                inner=pair(
+                    slice(p.start - a, p.stop - a)
+                    for p, a in zip((here, columns), low, strict=True)
+                ),
+                place=(rows, place[1]),
+            )
+
+    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
+        """Return this rank's part of the field."""
+        shape = [part.stop - part.start for part in self.place]
+        fields = torch.empty(self.problems, *shape, **self._tensors)
+        first = self.place[0].start
+        for strip in strips:
+            rows = strip.place[0]
+            fields[:, rows.start - first : rows.stop - first] = strip.owned
+        return fields
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What a fill leaves of the equation.
+
+    Parameters
+    ----------
+    shared
+        At the owned coarse nodes, ``(n, rows, columns)``.
+    squares
+        Sums of the squares of the residual, of the right-hand side, and of the residual over the
+        diagonal, at the owned nodes, ``(3, n)``.
+    """
+
+    shared: torch.Tensor
+    squares: np.ndarray
+
+
+def _thinned(boundary: Boundary) -> Boundary:
+    """Return the values at coarse nodes."""
+    return Boundary(**{edge: getattr(boundary, edge)[::RATIO] for edge in Boundary.EDGES})
+
+
+def _status(coarse: Outcome, error: float) -> str:
+    """Judge an answer: one that is off by a tenth of its size is none."""
+    if coarse.converged and not error <= PLAUSIBLE * coarse.size:
+        return "stagnated"
+    return coarse.status

@@ -1,0 +1,99 @@
+"""Files of random media with solutions in them: what a network of conductances is trained on.
+
+``/logarithm (n, N + 17, N + 17)``, of the coefficient at the nodes of a square of ``N`` cells and 8 more all
+around; ``/solution`` and ``/source (n, q, N / 4 + 1, N / 4 + 1)``: of ``q`` problems in each medium, the values at
+every fourth node, and the sources shared out to these; ``/kind (n,)``, names.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+
+import h5py
+import numpy as np
+
+from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.hdf5 import mark, open_to_read
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class MediaDataset:
+    """Media and solutions; the last ``validation`` of them are held out.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other, or hold what is not finite.
+    """
+
+    pde: str
+    logarithm: np.ndarray
+    solution: np.ndarray
+    source: np.ndarray
+    kind: tuple[str, ...]
+    validation: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        count, problems, nodes = self.solution.shape[:3]
+        wide = 4 * (nodes - 1) + 17
+        shapes = (count, wide, wide), (count, problems, nodes, nodes)
+        given = self.logarithm.shape, self.source.shape
+        if given != shapes or len(self.kind) != count:
+            raise ValueError(f"media and sources must have the shapes {shapes}, got {given}")
+        arrays = (self.logarithm, self.solution, self.source)
+        if not all(np.isfinite(one).all() for one in arrays):
+            raise ValueError("media and solutions must be finite, found NaN or infinity")
+
+    @property
+    def held_out(self) -> int:
+        """Number of media that training does not see."""
+        return round(self.validation * len(self.kind))
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of media and solutions, independent of the file that holds them."""
+        digest = hashlib.sha256()
+        for array in (self.logarithm, self.solution, self.source):
+            digest.update(np.ascontiguousarray(array, dtype="<f4").data)
+        return digest.hexdigest()
+
+
+def write_media(path: str | os.PathLike, media: MediaDataset) -> None:
+    """Write a file of media, whole or not at all."""
+    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+        mark(file, "media", FORMAT_VERSION)
+        file.attrs["pde"] = media.pde
+        file.attrs["seed"] = media.seed
+        file.attrs["validation"] = media.validation
+        file["kind"] = list(media.kind)
+        for name in ("logarithm", "solution", "source"):
+            file.create_dataset(name, data=getattr(media, name).astype("f4"))
+
+
+def read_media(path: str | os.PathLike) -> MediaDataset:
+    """Read a file of media.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is foreign, truncated or inconsistent; the message names it.
+    """
+    with open_to_read(path, "media", FORMAT_VERSION) as file:
+        content = {
+            "pde": str(file.attrs["pde"]),
+            "validation": float(file.attrs["validation"]),
+            "seed": int(file.attrs["seed"]),
+            "kind": tuple(name.decode() for name in file["kind"][()]),
+            "logarithm": file["logarithm"][()],
+            "solution": file["solution"][()],
+            "source": file["source"][()],
+        }
+    try:
+        return MediaDataset(**content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

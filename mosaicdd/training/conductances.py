@@ -1,0 +1,396 @@
+"""Training of a network of conductances through the coarse solutions that they lead to.
+
+In every medium of a batch the coarse equation of the network's conductances is solved, for all its problems,
+and compared with the fine solutions at the coarse nodes. The loss is the mean logarithm of the relative
+errors, so a tenth less is worth the same in every medium, whatever its contrast. The gradient comes of one
+adjoint solve with the same factor:
+
+    ``A u = b``,   ``A l = dL/du``,   ``dL/dk_e = - (l_i - l_j) (u_i - u_j)`` for the edge ``e`` between ``i, j``.
+
+Shape letters: ``B`` media, ``q`` problems, ``N`` coarse nodes, ``e`` coarse edges.
+"""
+
+import copy
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.loading import extract_weights
+from mosaicdd.local_solvers.networks.conductances import (
+    ACROSS,
+    CONDUCTANCES,
+    ConductanceNetwork,
+    ConductanceSettings,
+    contrasts,
+)
+from mosaicdd.local_solvers.upscaling import MARGIN, RATIO
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.media_file import MediaDataset, read_media
+from mosaicdd.storage.metrics_file import MetricsFile
+from mosaicdd.storage.model_file import ModelCard, write_model
+from mosaicdd.training.checkpoints import Checkpoints
+from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
+from mosaicdd.training.settings import TrainingSettings
+
+logger = logging.getLogger(__name__)
+
+_FLOOR = 1e-5  # relative error that is as good as none
+_RANGE = 0.999  # quantile of the contrasts of training patches that the model is for
+_BATCH = 100  # media of a validation's pass
+
+
+@dataclass(frozen=True)
+class ConductanceReport:
+    """The state of such a training at a validation.
+
+    Parameters
+    ----------
+    step, progress, seconds
+        Steps done, fraction of the training done, and time since its start.
+    loss, lr
+        Of the last step.
+    error
+        Geometric mean of the relative errors in held-out media.
+    averaged
+        The same of plain averages.
+    """
+
+    step: int
+    progress: float
+    seconds: float
+    loss: float
+    lr: float
+    error: float
+    averaged: float
+
+    @property
+    def text(self) -> str:
+        """Where it stands, in one line."""
+        return f"step {self.step}, error {self.error:.2e} (averaged {self.averaged:.2e})"
+
+
+class CoarseSolve(torch.autograd.Function):
+    """Solutions of networks of conductances on a square, inner nodes given the outer ones.
+
+    ``CoarseSolve.apply(k, ends, u, b)``: conductances ``(B, e)``, the edges' nodes ``(2, e)``, values ``(B, q,
+    N)``, of which those on the edge of the square count, and right-hand sides ``(B, q, N)``.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, k: torch.Tensor, ends: torch.Tensor, u: torch.Tensor, b: torch.Tensor
+    ) -> torch.Tensor:
+        """Return ``u`` at all nodes."""
+        count = u.shape[2]
+        inner, outer = _inner_nodes(count)
+        (i, j), a = ends, k.new_zeros(len(k), count * count)
+        for places, sign in ((i * count + j, -1), (j * count + i, -1), (i * count + i, 1)):
+            a.index_add_(1, places, k, alpha=sign)
+        a = a.index_add_(1, j * count + j, k).view(-1, count, count)
+        factor = torch.linalg.cholesky(a[:, inner[:, None], inner])
+        right = b[:, :, inner].mT - a[:, inner[:, None], outer] @ u[:, :, outer].mT
+        u = u.clone()
+        u[:, :, inner] = torch.cholesky_solve(right, factor).mT
+        ctx.save_for_backward(factor, ends, u)
+        return u
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradient of the conductances."""
+        factor, (i, j), u = ctx.saved_tensors
+        inner, _ = _inner_nodes(u.shape[2])
+        adjoint = torch.zeros_like(u)
+        adjoint[:, :, inner] = torch.cholesky_solve(gradient[:, :, inner].mT, factor).mT
+        along = (adjoint[:, :, i] - adjoint[:, :, j]) * (u[:, :, i] - u[:, :, j])
+        return -along.sum(dim=1), None, None, None
+
+
+def _inner_nodes(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    side = math.isqrt(count)
+    inside = torch.zeros(side, side, dtype=torch.bool)
+    inside[1:-1, 1:-1] = True
+    flat = inside.flatten()
+    return flat.nonzero()[:, 0], (~flat).nonzero()[:, 0]
+
+
+def coarse_conductances(
+    network: ConductanceNetwork | None, logarithm: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logarithms of coarse conductances ``(B, e)``, and the nodes of the edges ``(2, e)``.
+
+    The same as `LearnedRule`, of averages alone without a network, and so that gradients pass.
+
+    Parameters
+    ----------
+    logarithm
+        Of the coefficient at fine nodes, two margins around the coarse nodes, ``(B, ., .)``.
+    """
+    cut = logarithm[:, MARGIN:-MARGIN, MARGIN:-MARGIN]
+    right, up = _series(cut, 2), _series(cut, 1)
+    inner = slice(MARGIN, -MARGIN)
+    flat = _averaged(right[:, 1:-1, inner])
+    steep = _averaged(up[:, inner, 1:-1].mT).mT
+    nodes = torch.arange(flat.shape[1] * steep.shape[2]).view(flat.shape[1], steep.shape[2])
+    ends = [(nodes[:, :-1], nodes[:, 1:]), (nodes[:-1], nodes[1:])]
+    values = [flat, steep]
+    if network is not None:
+        along, beside, across = network(right, up)
+        around = (flat[:, :-1] + flat[:, 1:] + steep[:, :, :-1] + steep[:, :, 1:]) / 4
+        rising, falling = (math.log(ACROSS) + around[:, None] + across).unbind(1)
+        rest = math.log(1.0 - 2 * ACROSS)
+        values = [flat + along + rest, steep + beside + rest, rising, falling]
+        ends += [(nodes[:-1, :-1], nodes[1:, 1:]), (nodes[1:, :-1], nodes[:-1, 1:])]
+    pairs = torch.cat([torch.stack(pair).flatten(1) for pair in ends], dim=1)
+    return torch.cat([one.flatten(1) for one in values], dim=1), pairs
+
+
+def _series(values: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return the logarithm of the harmonic mean of neighbours."""
+    count = values.shape[axis]
+    low, high = values.narrow(axis, 0, count - 1), values.narrow(axis, 1, count - 1)
+    return math.log(2.0) - torch.logaddexp(-low, -high)
+
+
+def _averaged(right: torch.Tensor) -> torch.Tensor:
+    """As `upscaling.averaged`, of logarithms."""
+    for _ in range(round(math.log2(RATIO))):
+        series = math.log(2.0) - torch.logaddexp(-right[:, :, 0::2], -right[:, :, 1::2])
+        parts = (series[:, :-2:2], series[:, 1:-1:2] + math.log(2.0), series[:, 2::2])
+        right = torch.logsumexp(torch.stack(parts), dim=0) - math.log(4.0)
+    return right
+
+
+class ConductanceTraining:
+    """A training whose input has been checked; see `training.loop.Training`.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the data or a setting is not sound, or the model file cannot be written.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike | MediaDataset,
+        output: str | os.PathLike,
+        settings: TrainingSettings | None = None,
+        network_settings: dict | None = None,
+    ):
+        self.settings = settings or TrainingSettings()
+        self.output = Path(output)
+        require_writable(output)
+        known = set(asdict(ConductanceSettings()))
+        if unknown := sorted(set(network_settings or {}) - known):
+            raise ValueError(
+                f"network {CONDUCTANCES!r} has no setting {unknown[0]!r}; known: {', '.join(sorted(known))}"
+            )
+        self._network_settings = ConductanceSettings(**(network_settings or {}))
+        self.media = data if isinstance(data, MediaDataset) else read_media(data)
+        identity = {"network": CONDUCTANCES, "network settings": asdict(self._network_settings)}
+        identity |= asdict(self.settings) | {"dataset": self.media.content_hash}
+        self.checkpoints = Checkpoints(self.output, identity)
+
+    @property
+    def metrics_path(self) -> Path:
+        """Where the metrics are written."""
+        return Path(f"{self.output}.metrics.jsonl")
+
+    def run(
+        self,
+        progress: Callable[[ConductanceReport], None] | None = None,
+        watch: Watch | None = None,
+        *,
+        resume: bool = False,
+    ) -> ConductanceReport | None:
+        """Train, and write the model with the least error; None if the watch ended it before."""
+        state = self.checkpoints.read() if resume else None
+        trainer = _Trainer(self.media, self.settings, self._network_settings)
+        if state is not None:
+            trainer.load_state(state)
+        metrics = MetricsFile(self.metrics_path, None if state is None else state["step"])
+
+        def report(now: ConductanceReport) -> None:
+            metrics.append(asdict(now))
+            if progress:
+                progress(now)
+
+        if not trainer.run(report, watch or Watch()):
+            return None
+        write_model(self.output, trainer.card(), extract_weights(trainer.network))
+        self.checkpoints.remove()
+        return trainer.best
+
+
+class _Trainer:
+    """The loop: steps, validations, the best weights so far."""
+
+    def __init__(self, media: MediaDataset, settings: TrainingSettings, how: ConductanceSettings):
+        torch.manual_seed(settings.seed)
+        self._media, self._settings = media, settings
+        self._network_settings = how
+        self.network = ConductanceNetwork(how)
+        self._arrays = [
+            torch.from_numpy(one) for one in (media.logarithm, media.solution, media.source)
+        ]
+        self._learned = len(media.kind) - media.held_out
+        self._optimiser = build_optimiser(self.network.parameters(), settings)
+        self._steps = settings.epochs * math.ceil(self._learned / settings.batch_size)
+        self._before = 0.0
+        self._begun = time.perf_counter()
+        self._step, self._loss, self._next = 0, math.nan, 0.0
+        self._averages = self._held_out(None)
+        self._best: ConductanceReport | None = None
+        self._best_weights: dict = {}
+
+    @property
+    def best(self) -> ConductanceReport:
+        """The report of the best weights."""
+        if self._best is None:
+            raise RuntimeError("nothing has been validated yet: run the training first")
+        return self._best
+
+    @property
+    def _seconds(self) -> float:
+        return self._before + time.perf_counter() - self._begun
+
+    @property
+    def _progress(self) -> float:
+        done = self._step / self._steps
+        if self._settings.max_seconds:
+            done = max(done, self._seconds / self._settings.max_seconds)
+        return min(done, 1.0)
+
+    def run(self, report: Callable[[ConductanceReport], None], watch: Watch) -> bool:
+        """Train to the end, or until the watch calls; return whether the end was reached."""
+        while (done := self._progress) < 1:
+            if done >= self._next:
+                self._validate(report)
+                self._next = done + 1 / self._settings.validations
+            self._take_step(done)
+            stop, save = watch.calls()
+            if watch.save is not None and (stop or save):
+                watch.save(self.state(), self._step)
+                watch.saved()
+            if stop:
+                return False
+        self._validate(report)
+        self.network.load_state_dict(self._best_weights)
+        return True
+
+    def _take_step(self, done: float) -> None:
+        settings = self._settings
+        factor = learning_rate_factor(done, settings.scaled_warmup, settings.decay_exponent)
+        for group in self._optimiser.param_groups:
+            group["lr"] = settings.scaled_lr * factor
+        rng = np.random.default_rng([settings.seed, self._step])
+        chosen = torch.from_numpy(rng.integers(0, self._learned, settings.batch_size))
+        loss = (self._errors(self.network, chosen) + _FLOOR).log().mean()
+        self._optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip or math.inf)
+        self._optimiser.step()
+        self._step += 1
+        self._loss = loss.item()
+
+    def _errors(self, network: ConductanceNetwork | None, which: torch.Tensor) -> torch.Tensor:
+        """Return the relative errors in some media, ``(B, q)``."""
+        logarithm, solution, source = (one[which] for one in self._arrays)
+        values, ends = coarse_conductances(network, logarithm)
+        values = values.double()
+        # Scaled, so that the matrix is of order 1.
+        scale = values.detach().mean(dim=1, keepdim=True)
+        b = source.double().flatten(2) / scale.exp()[..., None]
+        truth = solution.double().flatten(2)
+        u = CoarseSolve.apply((values - scale).exp(), ends, truth, b)
+        inner, _ = _inner_nodes(truth.shape[2])
+        truth, wrong = truth[:, :, inner], (u - truth)[:, :, inner]
+        size = truth - truth.mean(dim=2, keepdim=True)
+        return (wrong.square().mean(dim=2) / size.square().mean(dim=2).clamp(min=1e-30)).sqrt()
+
+    @torch.no_grad()
+    def _held_out(self, network: ConductanceNetwork | None) -> torch.Tensor:
+        """Return the mean logarithms of the errors in each held-out medium."""
+        every = torch.arange(self._learned, len(self._media.kind)).split(_BATCH)
+        errors = torch.cat([self._errors(network, part) for part in every])
+        return (errors + _FLOOR).log().mean(dim=1)
+
+    def _validate(self, report: Callable[[ConductanceReport], None]) -> None:
+        errors = self._held_out(self.network)
+        now = ConductanceReport(
+            step=self._step,
+            progress=self._progress,
+            seconds=self._seconds,
+            loss=self._loss,
+            lr=self._optimiser.param_groups[0]["lr"],
+            error=float(errors.mean().exp()),
+            averaged=float(self._averages.mean().exp()),
+        )
+        if self._best is None or now.error < self._best.error:
+            self._best = now
+            self._best_weights = copy.deepcopy(self.network.state_dict())
+        report(now)
+
+    def card(self) -> ModelCard:
+        """Write down what the network is, was trained on, and reaches."""
+        media, best = self._media, self.best
+        with torch.no_grad():
+            errors = self._held_out(self.network)
+        kinds = np.array(media.kind[self._learned :])
+        validation = {"error": best.error, "averaged": best.averaged}
+        for name in sorted(set(kinds)):
+            of_kind = torch.from_numpy(kinds == name)
+            validation[f"{name}"] = float(errors[of_kind].mean().exp())
+            validation[f"{name}, averaged"] = float(self._averages[of_kind].mean().exp())
+        how = {"steps": self._step, "seconds": round(self._seconds, 1), "ranks": 1}
+        side = RATIO * (media.solution.shape[2] - 1)
+        return ModelCard(
+            pde=media.pde,
+            cells=side,
+            size=Subdomain().spacing * side,
+            network=CONDUCTANCES,
+            settings=asdict(self._network_settings),
+            lifting_degree=0,
+            boundary_range=[-1.0, 1.0],
+            ranges={"the contrast of a patch": [1.0, self._largest_contrast()]},
+            validation=validation,
+            training={**asdict(self._settings), **how},
+            dataset_hash=media.content_hash,
+        )
+
+    def _largest_contrast(self) -> float:
+        """Return the contrast that nearly all patches of the training media keep within."""
+        found = []
+        for part in self._arrays[0][: self._learned].split(_BATCH):
+            cut = part[:, MARGIN:-MARGIN, MARGIN:-MARGIN]
+            found.append(contrasts(_series(cut, 2), _series(cut, 1)).flatten().numpy())
+        return float(f"{math.exp(np.quantile(np.concatenate(found), _RANGE)):.2g}")
+
+    def state(self) -> dict:
+        """Return all that a continued run needs."""
+        return {
+            "step": self._step,
+            "seconds": self._seconds,
+            "next": self._next,
+            "best": asdict(self.best),
+            "best_weights": self._best_weights,
+            "weights": self.network.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+        }
+
+    def load_state(self, state: dict) -> None:
+        """Continue from a state."""
+        self._step, self._next, self._before = state["step"], state["next"], state["seconds"]
+        self._best = ConductanceReport(**state["best"])
+        self._best_weights = state["best_weights"]
+        self.network.load_state_dict(state["weights"])
+        self._optimiser.load_state_dict(state["optimiser"])

@@ -1,0 +1,191 @@
+"""Networks of conductances and plain averages beside the exact operators, and beside other solvers.
+
+Usage: bench_field_networks.py [SPE10.npz [CELLS]] (by default 1024), and bench_field_networks.py peers
+[CELLS] (by default 2048). One thread, float64. Errors are root mean
+squares over all nodes, relative to the solution's, against the exact operators' answer to a residual of
+1e-9, in media drawn with seeds that no training has seen: with boundary data sin(3x) + y^2 on the unit
+square (*sides*), and with a source of 1 between zero sides (*source*). Seconds are wall time from the
+problem to the field. Writes ``benchmarks/field_networks.md`` and ``benchmarks/field_networks_peers.md``.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.ndimage
+import torch
+from media import spe10
+from peers import PeerResult, by_petsc, by_pyamg
+from tables import publish, table
+
+import mosaicdd as m
+from mosaicdd.problems.medium import MediumSystem
+
+_SEED = 12345
+_TIGHT = m.SolveSettings(rtol=1e-9)
+_PEERS = 1e-6  # relative residual asked of the iterative peers: they need not be better than we are
+_SOLVERS = ("averaged", "diffusion")
+Make = Callable[[int, np.random.Generator], np.ndarray]
+
+
+def lognormal(length: float, contrast: float) -> Make:
+    """Make smooth lognormal media, correlated over so many nodes."""
+
+    def make(n: int, rng: np.random.Generator) -> np.ndarray:
+        values = scipy.ndimage.gaussian_filter(rng.standard_normal((n, n)), length / 2, mode="wrap")
+        return np.exp(np.log(contrast) / 6 * values / values.std())
+
+    return make
+
+
+def inclusions(contrast: float) -> Make:
+    """Make squares of 3 to 11 nodes, half of them better and half worse conductors."""
+
+    def make(n: int, rng: np.random.Generator) -> np.ndarray:
+        a = np.ones((n, n))
+        for _ in range(a.size // 500):
+            (y, x), r = rng.integers(0, n, 2), rng.integers(1, 6)
+            value = contrast ** rng.choice((-0.5, 0.5))
+            a[max(y - r, 0) : y + r + 1, max(x - r, 0) : x + r + 1] = value
+        return a
+
+    return make
+
+
+def channels(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Make winding channels of 2 to 4 nodes of 10 in 1 along both axes."""
+    a = np.ones((n, n))
+    along = np.arange(n)
+    for _ in range(n // 16):
+        across = a if rng.random() < 0.5 else a.T
+        wave = rng.uniform(0, 20) * np.sin(2 * np.pi * along / rng.uniform(100, 300))
+        centre = rng.integers(0, n) + wave.astype(int)
+        for offset in range(rng.integers(2, 5)):
+            across[np.clip(centre + offset, 0, n - 1), along] = 10.0
+    return a
+
+
+def checkerboard(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Make squares of 11 nodes of 1 and 10."""
+    (oy, ox), (y, x) = rng.integers(0, 22, 2), np.ogrid[:n, :n]
+    return np.where(((y + oy) // 11 + (x + ox) // 11) % 2, 10.0, 1.0)
+
+
+MEDIA: dict[str, Make] = {
+    "lognormal, 8 nodes, 30": lognormal(8, 30),
+    "lognormal, 8 nodes, 1e4": lognormal(8, 1e4),
+    "lognormal, 24 nodes, 1e4": lognormal(24, 1e4),
+    "inclusions, 10": inclusions(10),
+    "channels, 10": channels,
+    "checkerboard, 10": checkerboard,
+    "inclusions, 100": inclusions(100),
+}
+
+
+def main(path: Path | None, cells: int) -> None:
+    """Solve, print and write the tables."""
+    torch.set_num_threads(1)
+    rng = np.random.default_rng
+    media = {name: make(cells + 1, rng(_SEED)) for name, make in MEDIA.items()}
+    if path is not None:
+        media["spe10"] = spe10((cells + 1, cells + 1), path)
+    for name in ("exact", *_SOLVERS):
+        m.solve(
+            _problem(np.exp(rng(0).standard_normal((129, 129))), "source"), name
+        )  # loads things
+    rows = [row for name, a in media.items() for row in _errors(name, a)]
+    header = ["medium", "", *(f"{name} {what}" for name in _SOLVERS for what in ("error", "says"))]
+    header += ["ratio", "seconds exact", *_SOLVERS]
+    note = (
+        "By `python scripts/bench_field_networks.py`; its head says what is measured. *Says* is the "
+        "estimate that comes with the answer, *ratio* what averaging is worse by."
+    )
+    title = f"Networks for media, {cells} x {cells}"
+    publish("field_networks", title, f"{note}\n\n{table(header, rows)}")
+
+
+def _warm_up() -> None:
+    """Pay for what is loaded once per process."""
+    a = np.exp(np.random.default_rng(0).standard_normal((129, 129)))
+    for name in ("exact", *_SOLVERS):
+        m.solve(_problem(a, "source"), name)
+
+
+def _problem(a: np.ndarray, what: str) -> m.Problem:
+    size = (len(a) - 1) / 64
+    domain = m.Domain(tuple(n - 1 for n in a.shape))
+    if what == "sides":
+        sides = m.Dirichlet(f"sin(3*x/{size}) + (y/{size})**2")
+        return m.Problem(domain, "diffusion", {"a": a}, sides)
+    return m.Problem(domain, "diffusion", {"a": a, "f": 1.0})
+
+
+def _errors(name: str, a: np.ndarray) -> list[list[str]]:
+    """Return the rows of a medium."""
+    rows = []
+    for what in ("sides", "source"):
+        problem = _problem(a, what)
+        exact, seconds = _timed(lambda problem=problem: m.solve(problem, settings=_TIGHT))
+        truth, cells, errors, times = exact.field, [], [], [seconds]
+        size = _rms(truth)
+        for solver in _SOLVERS:
+            solution, spent = _timed(lambda p=problem, s=solver: m.solve(p, s))
+            errors.append(_rms(solution.field - truth) / size)
+            cells += [f"{errors[-1]:.1e}", f"{solution.error_estimate / size:.1e}"]
+            times.append(spent)
+        ratio = f"{errors[0] / errors[1]:.1f}"
+        rows.append([name, what, *cells, ratio, *(f"{t:.2f}" for t in times)])
+        print(rows[-1], flush=True)
+    return rows
+
+
+def beside_peers(cells: int) -> None:
+    """Write what others need on a larger grid, and how far off they are."""
+    torch.set_num_threads(1)
+    _warm_up()
+    a = lognormal(8, 1e4)(cells + 1, np.random.default_rng(_SEED))
+    problem = _problem(a, "source")
+    system = MediumSystem(problem.operator, problem.domain.grid())
+    b = system.right_hand_side(np.zeros(a.shape), np.ones(a.shape))
+    peers: dict[str, PeerResult | None] = {
+        "CHOLMOD": by_petsc(system.matrix, b, "cholmod"),
+        f"hypre to {_PEERS:g}": by_petsc(system.matrix, b, "hypre", _PEERS),
+        f"pyAMG to {_PEERS:g}": by_pyamg(system.matrix, b, _PEERS),
+    }
+    exact, seconds = _timed(lambda: m.solve(problem, settings=m.SolveSettings(rtol=1e-8)))
+    truth = exact.field[1:-1, 1:-1].ravel()
+    rows = [["exact operators to 1e-8", f"{seconds:.2f}", ""]]
+    for name in _SOLVERS:
+        solution, seconds = _timed(lambda name=name: m.solve(problem, name))
+        error = _rms(solution.field[1:-1, 1:-1].ravel() - truth) / _rms(truth)
+        rows.append([name, f"{seconds:.2f}", f"{error:.1e}"])
+    for name, peer in peers.items():
+        if peer is not None:
+            error = _rms(peer.solution - truth) / _rms(truth)
+            rows.append([name, f"{peer.seconds:.2f}", f"{error:.1e}"])
+    title = f"Networks for media beside other solvers, {cells} x {cells}"
+    note = (
+        "By `python scripts/bench_field_networks.py peers`; its head says what is measured. Lognormal "
+        "over 8 nodes, contrast 1e4, a source of 1."
+    )
+    publish("field_networks_peers", title, f"{note}\n\n{table(['by', 'seconds', 'error'], rows)}")
+
+
+def _timed(work: Callable[[], m.Solution]) -> tuple[m.Solution, float]:
+    start = time.perf_counter()
+    result = work()
+    return result, time.perf_counter() - start
+
+
+def _rms(values: np.ndarray) -> float:
+    return float(np.sqrt(np.square(values).mean()))
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    if given[:1] == ["peers"]:
+        beside_peers(int(given[1]) if len(given) > 1 else 2048)
+        sys.exit()
+    main(Path(given[0]) if given else None, int(given[1]) if len(given) > 1 else 1024)

@@ -1,0 +1,118 @@
+"""Media on a coarser grid: averages, the network of conductances, its symmetries and its range."""
+
+import numpy as np
+import pytest
+import torch
+from media import MEDIA
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.local_solvers.networks.conductances import (
+    ACROSS,
+    ConductanceNetwork,
+    ConductanceSettings,
+    LearnedRule,
+)
+from mosaicdd.local_solvers.upscaling import MARGIN, CoarseMedium, averaged, restricted
+from mosaicdd.problems.fields import Field
+from mosaicdd.problems.medium import Medium
+
+SPACING = 1 / 64
+
+
+def coarse(a, rule, part=None, c=0.0):
+    grid = Grid(tuple(n - 1 for n in a.shape), SPACING)
+    medium = CoarseMedium(Medium({"a": Field("a", a), "c": Field("c", c)}), grid, rule)
+    nodes = medium.coarse_grid.nodes
+    return medium.conductances(medium.coarse_grid, part or tuple(slice(0, n) for n in nodes))
+
+
+@pytest.fixture(scope="module")
+def network():
+    """Return a network that says something: its last layers are zero at first."""
+    torch.manual_seed(0)
+    network = ConductanceNetwork(ConductanceSettings(filters=4, width=8))
+    for part in (network.edges, network.cells):
+        torch.nn.init.normal_(part.rest[-1].weight)
+    return network
+
+
+def random_medium(nodes=(65, 97)):
+    return np.exp(np.random.default_rng(0).standard_normal(nodes))
+
+
+def test_uniform_media_stay_what_they_are(network):
+    for rule, share in ((averaged, 0.0), (LearnedRule(network, 1e9), ACROSS)):
+        made = coarse(np.full((65, 97), 3.0), rule)
+        # Logarithms are taken in float32.
+        np.testing.assert_allclose(made.up, 3.0 * (1 - 2 * share), rtol=1e-6)
+        np.testing.assert_allclose(made.right, 3.0 * (1 - 2 * share), rtol=1e-6)
+        if share:
+            np.testing.assert_allclose(made.across, 3.0 * share, rtol=1e-6)
+
+
+def test_layers_are_averaged_in_series_and_in_parallel():
+    layers = np.array([1.0, 1.0, 10.0, 10.0])
+    per_cell = np.repeat(np.tile(layers, 16)[:, None], 64, axis=1)
+    made = coarse_of_cells(per_cell)
+    across, along = 4 / (1 / layers).sum(), layers.mean()
+    np.testing.assert_allclose(made.up[:, 1:-1], across, rtol=1e-12)
+    np.testing.assert_allclose(made.right[1:-1], along, rtol=1e-12)
+
+
+def coarse_of_cells(a):
+    medium = CoarseMedium(Medium({"a": Field("a", a)}), Grid(a.shape, SPACING), averaged)
+    return medium.conductances(medium.coarse_grid, (slice(0, 17), slice(0, 17)))
+
+
+def test_reactions_and_sources_are_shared_out_without_loss():
+    values = np.zeros((4 * 5 + 1, 4 * 6 + 1))
+    values[4:-4, 4:-4] = np.random.default_rng(0).standard_normal((13, 17))
+    shared = restricted(np.pad(values, MARGIN))
+    assert shared.shape == (6, 7)
+    assert shared.sum() == pytest.approx(values.sum(), rel=1e-12)
+    made = coarse(np.ones((65, 65)), averaged, c=2.0)
+    np.testing.assert_allclose(made.reaction[1:-1, 1:-1], 16 * SPACING**2 * 2.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", MEDIA)
+def test_any_network_makes_positive_conductances(network, kind):
+    a = MEDIA[kind]((65, 97), np.random.default_rng(0))
+    made = coarse(a, LearnedRule(network, 1e3))
+    assert made.up.min() > 0
+    assert made.right.min() > 0
+    assert made.across.min() >= 0
+
+
+def test_the_network_has_the_symmetries_of_the_square(network):
+    a, rule = random_medium(), LearnedRule(network, 1e9)
+    made = coarse(a, rule)
+    turned, flipped = coarse(a.T.copy(), rule), coarse(a[::-1].copy(), rule)
+    close = {"rtol": 1e-5}  # float32, products in another order
+    np.testing.assert_allclose(turned.right.T, made.up, **close)
+    np.testing.assert_allclose(turned.across.swapaxes(1, 2), made.across, **close)
+    np.testing.assert_allclose(flipped.right[::-1], made.right, **close)
+    np.testing.assert_allclose(flipped.up[::-1], made.up, **close)
+    np.testing.assert_allclose(flipped.across[::-1, ::-1], made.across, **close)
+
+
+@pytest.mark.parametrize("limit", [1e9, 30.0])
+def test_a_part_is_that_of_the_whole(network, limit):
+    a = random_medium((257, 97))
+    part = slice(3, 60), slice(2, 22)
+    whole = coarse(a, LearnedRule(network, limit)).part(*part)
+    # One more node all around, as the condensed elements ask for.
+    wide = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+    made = coarse(a, LearnedRule(network, limit), wide)
+    made = made.part(*(slice(1, p.stop - p.start + 1) for p in part))
+    for name in ("up", "right", "across"):
+        np.testing.assert_allclose(getattr(made, name), getattr(whole, name), rtol=1e-5)
+
+
+def test_outside_of_its_range_the_network_is_the_average(network):
+    a = random_medium()
+    rule = LearnedRule(network, 1.01)
+    made, plain = coarse(a, rule), coarse(a, averaged)
+    np.testing.assert_allclose(made.right, plain.right)
+    np.testing.assert_allclose(made.up, plain.up)
+    assert not made.across.any()
+    assert rule.outside == rule.asked > 0
