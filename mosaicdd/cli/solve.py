@@ -1,5 +1,6 @@
 """``mosaicdd solve``: boundary value problems on a large domain, on any number of ranks."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,8 @@ from mosaicdd.cli.summary import interrupted, summary
 from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR, once_each
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.parallel.signals import listening
-from mosaicdd.problems.conditions import Condition
+from mosaicdd.problems.conditions import Condition, Periodic
+from mosaicdd.problems.conditions import is_file as names_file
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 
@@ -57,7 +59,9 @@ if TYPE_CHECKING:
     type=SIDE,
     callback=once_each,
     multiple=True,
-    help="What holds on one side instead, as 'left=dirichlet:0' or 'top=dirichlet:expr:sin(x)'.",
+    help="What holds on one side, or a part of it, instead: 'left=dirichlet:SPEC', 'left=neumann:SPEC' "
+    "(the flux a du/dn, outward), 'right[0:0.5]=robin:ALPHA,SPEC' (a du/dn + ALPHA u), with a number, "
+    "'expr:...', or values at the side's nodes in FILE.npy or FILE.h5:/dataset. Repeat for others.",
 )
 @click.option(
     "--spacing",
@@ -182,12 +186,18 @@ def _problem(
     given_sides: tuple[tuple[str, Condition], ...],
 ) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet."""
-    from mosaicdd.problems.boundary_spec import BoundarySpec, ReplacedSides, is_file
+    from mosaicdd.problems.boundary_spec import BoundarySpec, is_file
     from mosaicdd.problems.domain import Domain
-    from mosaicdd.problems.problem import Data, Problem
+    from mosaicdd.problems.problem import Problem
+    from mosaicdd.problems.sides import Data, Sides
     from mosaicdd.settings import argument
     from mosaicdd.storage.field_file import FieldFile
     from mosaicdd.storage.inputs import BoundaryFile
+
+    def read(condition: Condition) -> Condition:
+        if isinstance(condition, Periodic) or not names_file(condition.values):
+            return condition
+        return replace(condition, values=FieldFile(str(condition.values)))
 
     def field(spec: str) -> "float | str | FieldFile":
         try:
@@ -198,7 +208,7 @@ def _problem(
     with argument("field"):
         fields = {name: field(spec) for name, spec in given_fields}
     with argument("boundary"):
-        sides: Data = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
-    if given_sides:
-        sides = ReplacedSides(sides, dict(given_sides))
+        data: Data = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
+    with argument("side"):
+        sides = Sides({name: read(condition) for name, condition in given_sides}, data)
     return Problem(Domain(cells, spacing), pde, fields, sides)

@@ -96,8 +96,9 @@ class Block:
 
     @property
     def origin(self) -> tuple[int, int]:
-        """Grid node at the lower-left corner of the region."""
-        return pair(a * self.lattice.spacing for a in self.first)
+        """Grid node at the lower-left corner of the region; in a margin it is beyond the grid."""
+        ends = zip(self.first, self.lattice.first_node, strict=True)
+        return pair(a * self.lattice.spacing + node for a, node in ends)
 
     def at_edge(self, axis: int) -> tuple[bool, bool]:
         """Say whether the region touches the domain's edge at the low and high end of an axis."""
@@ -176,12 +177,13 @@ class Block:
         return lines, nodes
 
     def owned_nodes(self) -> tuple[Slices, Slices]:
-        """Return which grid nodes this block alone owns, in the region and in the whole field."""
+        """Return which nodes of the grid this block alone owns, in the region and in the whole field."""
         local, whole = [], []
-        for axis in (0, 1):
-            s, cells = self.lattice.spacing, self.owned_cells(axis)
+        for axis, nodes in enumerate(self.lattice.grid.nodes):
+            s, cells, origin = self.lattice.spacing, self.owned_cells(axis), self.origin[axis]
             high = self.stop[axis] == self.lattice.cells[axis]
-            first, end = cells.start * s, cells.stop * s + (1 if high else 0)
-            local.append(slice(first, end))
-            whole.append(slice(self.origin[axis] + first, self.origin[axis] + end))
+            first = max(origin + cells.start * s, 0)
+            end = max(min(origin + cells.stop * s + (1 if high else 0), nodes), first)
+            local.append(slice(first - origin, end - origin))
+            whole.append(slice(first, end))
         return pair(local), pair(whole)

@@ -14,9 +14,21 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 
 
+def fits(grid: Grid, subdomain: Subdomain) -> bool:
+    """Say whether lattice lines of these subdomains divide a grid."""
+    s = subdomain.cells // 2
+    return all(cells % s == 0 and cells >= 2 * s for cells in grid.shape)
+
+
 @dataclass(frozen=True)
 class Lattice:
     """Placement of the subdomains on the grid.
+
+    Parameters
+    ----------
+    margins
+        Cells that the lattice reaches beyond the grid at the low and the high end of each axis. There
+        are no values; with them the edge of the grid lies inside the lattice, and may have unknowns.
 
     Raises
     ------
@@ -26,6 +38,7 @@ class Lattice:
 
     grid: Grid
     subdomain: Subdomain
+    margins: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
 
     def __post_init__(self) -> None:
         if not np.isclose(self.grid.spacing, self.subdomain.spacing, rtol=1e-12, atol=0):
@@ -33,9 +46,18 @@ class Lattice:
                 f"the grid spacing is {self.grid.spacing:g}, "
                 f"the local solver's is {self.subdomain.spacing:g}; they must be equal"
             )
-        ny, nx = self.grid.shape
+        ny, nx = (k + sum(m) for k, m in zip(self.grid.shape, self.margins, strict=True))
         for name, cells in (("nx", nx), ("ny", ny)):
             self._check_cells(name, cells)
+
+    @classmethod
+    def around(cls, grid: Grid, subdomain: Subdomain) -> "Lattice":
+        """Return a lattice that reaches beyond a grid of any number of cells on all sides."""
+        s, margins = subdomain.cells // 2, []
+        for cells in grid.shape:
+            more = max(-(-(cells + 2) // s), 2) * s - cells
+            margins.append((more // 2, more - more // 2))
+        return cls(grid, subdomain, pair(margins))
 
     def _check_cells(self, name: str, cells: int) -> None:
         s, m = self.spacing, self.subdomain.cells
@@ -44,7 +66,7 @@ class Lattice:
         if cells % s:
             raise ValueError(
                 f"{name} must be a multiple of {s} (half a subdomain), got {cells}; "
-                f"nearest: {nearest}"
+                f"nearest: {nearest}; or any number by the local solver 'exact'"
             )
         if cells < m:
             raise ValueError(f"{name} must be at least {m} (one subdomain), got {cells}")
@@ -57,21 +79,33 @@ class Lattice:
     @property
     def cells(self) -> tuple[int, int]:
         """Lattice cells per axis, ``(K_y, K_x)``."""
-        return pair(cells // self.spacing for cells in self.grid.shape)
+        sizes = zip(self.grid.shape, self.margins, strict=True)
+        return pair((cells + sum(margin)) // self.spacing for cells, margin in sizes)
 
     @property
     def subdomains(self) -> tuple[int, int]:
         """Subdomains, that is lattice nodes inside the domain, per axis."""
         return pair(cells - 1 for cells in self.cells)
 
+    @property
+    def first_node(self) -> tuple[int, int]:
+        """The grid node at the lattice's lower-left corner; with margins it is beyond the grid."""
+        return pair(-low for low, _ in self.margins)
+
+    @property
+    def last_node(self) -> tuple[int, int]:
+        """The grid node at the upper-right corner, likewise."""
+        ends = zip(self.first_node, self.cells, strict=True)
+        return pair(node + cells * self.spacing for node, cells in ends)
+
     def line_shape(self, axis: int) -> tuple[int, int]:
         """Shape of all lines constant in ``axis``: lattice lines, grid nodes along each."""
-        return self.cells[axis] + 1, self.grid.nodes[1 - axis]
+        return self.cells[axis] + 1, self.cells[1 - axis] * self.spacing + 1
 
     @property
     def unknowns(self) -> int:
         """Interface nodes inside the domain, each counted once."""
-        (ny, nx), (y, x) = self.grid.shape, self.subdomains
+        (ny, nx), (y, x) = (k * self.spacing for k in self.cells), self.subdomains
         return y * (nx - 1) + x * (ny - 1) - y * x
 
     @property

@@ -5,6 +5,7 @@ from typing import Any
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.source import Source
+from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.nonlinear import Linearised, Nonlinear
 
@@ -18,6 +19,8 @@ class CondensedSolver:
         The medium; or what is not linear, whose derivative is one.
     source
         Of the problem, which may be zero.
+    discretisation
+        Where the edge of the grid is not that of the lattice; else None.
     planned
         What was planned for the medium on a block, by whoever solves.
     """
@@ -25,10 +28,15 @@ class CondensedSolver:
     name = "exact"
 
     def __init__(
-        self, operator: Medium | Linearised | Nonlinear, subdomain: Subdomain, source: Source
+        self,
+        operator: Medium | Linearised | Nonlinear,
+        subdomain: Subdomain,
+        source: Source,
+        discretisation: Discretisation | None = None,
     ):
         self.operator = operator
         self.linear = not isinstance(operator, Nonlinear)
         self.subdomain = subdomain
         self.source = source
+        self.discretisation = discretisation
         self.planned: dict[Block, Any] = {}

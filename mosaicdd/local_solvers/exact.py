@@ -6,14 +6,16 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import fits
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import Plan
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 
@@ -30,6 +32,10 @@ class Exact:
     def bind(self, problem: Problem, grid: Grid) -> "ExactSolver | CondensedSolver":
         """Return the solver for a problem's operator and source on a grid."""
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        if not (problem.conditions.plain and fits(grid, subdomain)):
+            medium = medium_of(problem.operator)
+            one = Discretisation(problem, medium, grid)
+            return CondensedSolver(medium, subdomain, Source(problem, grid, subdomain), one)
         if isinstance(problem.operator, (Medium, Nonlinear)):
             return CondensedSolver(problem.operator, subdomain, Source(problem, grid, subdomain))
         source = None if problem.source is None else Source(problem, grid, subdomain)

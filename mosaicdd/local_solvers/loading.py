@@ -126,6 +126,10 @@ class NetworkModel:
                 f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "
                 "are fields here; take 'exact'"
             )
+        if not problem.conditions.plain:
+            raise ValueError(
+                f"{self.name} solves with values given on all sides; a side is natural here: take 'exact'"
+            )
         outside = self.outside(needed, subdomain) if self.card.ranges else ""
         if not self.card.ranges and needed != self._operator:
             raise ValueError(
@@ -236,8 +240,11 @@ def find_network(name_or_path: str) -> NetworkModel | ConductanceModel:
 def default_local_solver(problem: Problem) -> str:
     """Return the name of what solves a problem where nothing else is asked for.
 
-    The shipped network for its operator, or for a family that the operator is of; else ``"exact"``.
+    The shipped network for its operator, or for a family that the operator is of; ``"exact"`` else, and
+    where a side is natural.
     """
+    if not problem.conditions.plain:
+        return Exact.name
     if problem.operator == LAPLACE.at():
         return LAPLACE.name
     operator = problem.operator

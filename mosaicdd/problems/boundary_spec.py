@@ -1,14 +1,10 @@
 """The text by which a command line asks for boundary data: ``gp:...``, ``expr:...`` or a file."""
 
 import re
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import SIDES, Condition, Dirichlet
-from mosaicdd.problems.problem import Data, Problem
 
 _SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
 _MOST_SEEDS = 10**6
@@ -62,38 +58,6 @@ class BoundarySpec:
         return [
             Boundary.of_gaussian_process(grid, seed=seed, **self._settings) for seed in self._seeds
         ]
-
-
-class ReplacedSides:
-    """Boundary data of which some sides have other conditions.
-
-    Parameters
-    ----------
-    data
-        With `boundaries` and `problems`.
-    conditions
-        By the names of the sides.
-
-    Raises
-    ------
-    ValueError, TypeError, NotImplementedError
-        As `Problem`.
-    """
-
-    def __init__(self, data: Data, conditions: Mapping[str, Condition]):
-        Problem((1, 1), "laplace", sides=conditions)  # checks them
-        self.data = data
-        self.conditions = dict(conditions)
-        self.problems = data.problems
-
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values of each problem on the edges of a grid; corners have the mean."""
-        given = self.data.boundaries(grid)
-        edges = {
-            name: Dirichlet(np.stack([getattr(boundary, name) for boundary in given]))
-            for name in SIDES
-        }
-        return Problem(grid.shape, "laplace", sides=edges | self.conditions).boundaries(grid)
 
 
 def _gp(text: str) -> tuple[dict[str, float], Sequence[int]]:

@@ -6,11 +6,10 @@ top, of several problems ``(n, N + 1)``.
 """
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-SIDES = ("left", "right", "bottom", "top")
 
 Values = float | str | Callable | Any
 
@@ -36,6 +35,12 @@ class Robin:
     alpha: float
     values: Values = 0.0
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha < math.inf):
+            raise ValueError(
+                f"alpha of a Robin condition must be a number >= 0, got {self.alpha!r}"
+            )
+
 
 @dataclass(frozen=True)
 class Periodic:
@@ -48,7 +53,7 @@ Condition = Dirichlet | Neumann | Robin | Periodic
 def condition_of_spec(text: str) -> Condition:
     """Read a condition: ``dirichlet:SPEC``, ``neumann:SPEC``, ``robin:ALPHA,SPEC`` or ``periodic``.
 
-    A SPEC is a number or ``expr:...`` in x and y.
+    A SPEC is a number, ``expr:...`` in x and y, or the name of a file, which stays a text.
 
     Raises
     ------
@@ -68,11 +73,21 @@ def condition_of_spec(text: str) -> Condition:
     try:
         return make[kind]()
     except ValueError:
-        raise ValueError(f"{kind} needs a number or expr:..., got {spec!r}") from None
+        form = "ALPHA >= 0, a comma, and then a" if kind == "robin" else "a"
+        raise ValueError(f"{kind} needs {form} number, expr:... or a file, got {spec!r}") from None
+
+
+def is_file(spec: Values) -> bool:
+    """Say whether the values of a condition that was read are the name of a file."""
+    return isinstance(spec, str) and (spec.endswith(".npy") or ":/" in spec) and not _is_text(spec)
+
+
+def _is_text(spec: str) -> bool:
+    return spec.startswith("expr:")
 
 
 def _values(spec: str) -> float | str:
-    if spec.startswith("expr:"):
+    if _is_text(spec) or is_file(spec):
         return spec
     if not math.isfinite(number := float(spec)):
         raise ValueError("not finite")

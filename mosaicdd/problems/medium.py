@@ -21,7 +21,9 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.fields import Field, Part
 
 if TYPE_CHECKING:
@@ -156,6 +158,11 @@ class Medium:
         self._c = fields.get("c", zero)
 
     @property
+    def pure(self) -> bool:
+        """Whether there is no reaction, so that constants solve the equation."""
+        return self._c.number == 0.0
+
+    @property
     def self_adjoint(self) -> bool:
         """Whether there is no velocity."""
         return all(b.number == 0.0 for b in self._velocity)
@@ -207,6 +214,36 @@ class Medium:
         right, left = _fitted(right, (bx[:, 1:] + bx[:, :-1]) / 2)
         return Conductances(up, right, reaction, down, left)
 
+    def within(self, grid: Grid, part: Part, inside: np.ndarray) -> Conductances:
+        """Return the conductances of what some cells have of the faces between the nodes of a part.
+
+        Without a velocity.
+
+        Parameters
+        ----------
+        part
+            May reach beyond the grid, where there are no cells.
+        inside
+            Which of the cells around the nodes count, ``(rows + 1, columns + 1)``.
+        """
+        there = pair(
+            slice(max(p.start, 0), max(min(p.stop, n), p.start, 0))
+            for p, n in zip(part, grid.nodes, strict=True)
+        )
+        beyond = [
+            (have.start - p.start, p.stop - have.stop) for have, p in zip(there, part, strict=True)
+        ]
+        c = require_sign(self._c.sample(grid, there)[0], self._c, there, positive=False)
+        between = []
+        for axis, a in enumerate(self._along):
+            if a.per_cell(grid):
+                cells = np.where(inside, _cells_around(a, grid, part), 0.0)
+                between.append(_halves(0.5 * cells)[axis])
+            else:
+                plain = np.pad(_conductances(a, grid, there)[axis], beyond)
+                between.append(plain * _halves(0.5 * inside)[axis])
+        return Conductances(between[0], between[1], np.pad(grid.spacing**2 * c, beyond))
+
     def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
         """Return ``up`` and ``right`` without a velocity."""
         ayy, axx = self._along
@@ -236,10 +273,25 @@ def _from_cells(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarra
     ends = [
         (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
     ]
-    padded = np.pad(0.5 * values, ends)  # half cells, with none beyond the outline
-    up = padded[1:-1, :-1] + padded[1:-1, 1:]
-    right = padded[:-1, 1:-1] + padded[1:, 1:-1]
-    return up, right
+    return _halves(np.pad(0.5 * values, ends))  # half cells, with none beyond the outline
+
+
+def _halves(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums over the cells beside grid edges up and to the right of nodes within cells."""
+    return cells[1:-1, :-1] + cells[1:-1, 1:], cells[:-1, 1:-1] + cells[1:, 1:-1]
+
+
+def _cells_around(a: Field, grid: Grid, part: Part) -> np.ndarray:
+    """Return values per cell around the nodes of a part, zero beyond the grid."""
+    wide = [(p.start - 1, p.stop) for p in part]
+    there = pair(
+        slice(max(low, 0), max(min(high, n), low, 0))
+        for (low, high), n in zip(wide, grid.shape, strict=True)
+    )
+    beyond = [
+        (have.start - low, high - have.stop) for have, (low, high) in zip(there, wide, strict=True)
+    ]
+    return np.pad(require_sign(a.sample_cells(there), a, there, positive=True), beyond)
 
 
 def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -260,6 +312,25 @@ def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray,
     against, along = conductances * against, conductances * (against + t)
     forwards = velocity > 0
     return np.where(forwards, against, along), np.where(forwards, along, against)
+
+
+def medium_of(operator: object) -> Medium:
+    """Return an operator, with constant coefficients or not, as a medium that has no velocity.
+
+    Raises
+    ------
+    NotImplementedError
+        If it has one, a tensor that is not diagonal, describes waves, or is not linear.
+    """
+    if isinstance(operator, Medium) and operator.self_adjoint:
+        return operator
+    if not isinstance(operator, EllipticOperator) or not operator.reflective or operator.c < 0:
+        raise NotImplementedError(
+            "natural sides, and numbers of cells that are no multiples of half a subdomain, are solved "
+            "for linear equations without velocity and mixed derivatives, with c >= 0"
+        )
+    values = {"axx": operator.axx, "ayy": operator.ayy, "c": operator.c}
+    return Medium({name: Field(name, value) for name, value in values.items()})
 
 
 def require_sign(values: np.ndarray, field: Field, part: Part, *, positive: bool) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import pyamg
 
 from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation import OutlineSystem
 from mosaicdd.problems.medium import MediumSystem
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class MultigridSolver:
 
     def __init__(
         self,
-        system: DirichletSystem | MediumSystem,
+        system: DirichletSystem | MediumSystem | OutlineSystem,
         tolerance: float = 1e-10,
         max_iterations: int = 100,
     ):

@@ -4,42 +4,25 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import SIDES, Condition, Dirichlet
+from mosaicdd.problems.conditions import Condition, Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
-from mosaicdd.problems.fields import Field, Part, Some, evaluate, real_array, require_finite
-from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.fields import Field, Part, Some
+from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.problems.sides import Data, Sides
 
 _SAMPLES = 2**20  # values of a source that are checked at a time
 
 
-@runtime_checkable
-class Data(Protocol):
-    """Values on all edges that are made when the grid is known.
-
-    Attributes
-    ----------
-    problems
-        Of how many problems.
-    """
-
-    @property
-    def problems(self) -> int: ...  # noqa: D102 - said above
-
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values of each problem on the edges of a grid."""
-        ...
-
-
-Sides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | Data
+GivenSides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | Data | Sides
 
 
 @dataclass(frozen=True, init=False)
@@ -56,32 +39,32 @@ class Problem:
         Values by name: numbers for the equation's parameters, anything that `Field` takes for the
         source ``f``. Parameters that are not given have their defaults, the source is zero.
     sides
-        A condition for all sides, or by name (``left``, ``right``, ``bottom``, ``top``; Dirichlet
-        with value 0 where not given); or the values on all edges, `Boundary`, of several problems a
-        sequence of them.
+        A condition for all sides, or by name (``left``, ``right``, ``bottom``, ``top``, parts of them
+        as ``left[0:0.5]``; Dirichlet with value 0 where not given); or the values on all edges,
+        `Boundary`, of several problems a sequence of them; or `Sides`.
 
     Raises
     ------
     ValueError
-        If a field or a side is unknown, values are of another shape than the domain, a parameter is
+        If a field or a side is unknown, a side is given twice, values are of another shape than the domain, a parameter is
         no number, or arrays are of different numbers of problems.
     TypeError
         If a condition is none.
     NotImplementedError
-        If a side is not Dirichlet.
+        If a side is periodic, or natural with an equation that has a velocity or a tensor.
     """
 
     domain: Domain
     equation: Equation | NonlinearEquation
     fields: Mapping[str, Any]
-    sides: Sides
+    sides: GivenSides
 
     def __init__(
         self,
         domain: Domain | tuple[int, int],
         equation: Equation | NonlinearEquation | str,
         fields: Mapping[str, Any] | None = None,
-        sides: Sides | None = None,
+        sides: GivenSides | None = None,
     ):
         if not isinstance(domain, Domain):
             domain = Domain(domain)
@@ -93,7 +76,9 @@ class Problem:
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
             self.source.require_shape(self.domain.grid())
-        self._check_sides()
+        self.conditions.require_shape(self.domain.grid())
+        if not self.conditions.plain:
+            medium_of(self.operator)  # checks that natural sides can be solved for
         self.problems  # noqa: B018 - checks the numbers of problems
 
     @cached_property
@@ -170,21 +155,15 @@ class Problem:
         return None if source.number == 0.0 else source
 
     @cached_property
+    def conditions(self) -> Sides:
+        """What holds on each part of the outline."""
+        return self.sides if isinstance(self.sides, Sides) else Sides(self.sides)
+
+    @cached_property
     def problems(self) -> int:
         """The number of problems."""
         counts = {} if self.source is None else {"the field f": self.source.problems}
-        if isinstance(self.sides, Boundary):
-            counts["the boundary"] = 1
-        elif isinstance(self.sides, Data):
-            counts["the boundary"] = self.sides.problems
-        elif not isinstance(self.sides, Sequence):
-            for name, condition in self._conditions.items():
-                values = condition.values
-                shape = np.shape(values) if isinstance(values, (list, tuple)) else ()
-                shape = tuple(getattr(values, "shape", shape))
-                counts[f"the side {name}"] = shape[0] if len(shape) == 2 else 1
-        else:
-            counts["the boundary"] = len(self.sides)
+        counts |= self.conditions.counts
         most = max(counts.values(), default=1)
         for what, count in counts.items():
             if count not in (1, most):
@@ -192,7 +171,7 @@ class Problem:
         return most
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values on the edges of a grid, of each problem.
+        """Return the values on the edges of a grid, of each problem; zero where a side is natural.
 
         Where two sides meet with different values, their common corner has the mean.
 
@@ -201,20 +180,7 @@ class Problem:
         ValueError
             If values are of another shape than the grid, or not finite.
         """
-        if isinstance(self.sides, Boundary):
-            given = [self.sides]
-        elif isinstance(self.sides, Data):
-            given = self.sides.boundaries(grid)
-        elif isinstance(self.sides, Sequence):
-            given = list(self.sides)
-        else:
-            edges = {name: self._edge(name, grid) for name in SIDES}
-            given = [
-                _joined({name: edge[i % len(edge)] for name, edge in edges.items()})
-                for i in range(max(map(len, edges.values())))
-            ]
-        for boundary in given:
-            boundary.require_shape(grid)
+        given = self.conditions.boundaries(grid)
         return given * (self.problems // len(given))
 
     def source_at(self, grid: Grid, part: Part) -> np.ndarray | None:
@@ -245,92 +211,8 @@ class Problem:
         fields = dict(self.fields)
         if self.source is not None and self.source.problems > 1:
             fields["f"] = Some(self.source.values, which)
-        boundaries = Boundaries(self, which)
-        return dataclasses.replace(self, fields=fields, sides=boundaries)
+        return dataclasses.replace(self, fields=fields, sides=self.conditions.some(which))
 
-    def with_sides(self, sides: Sides) -> "Problem":
+    def with_sides(self, sides: GivenSides) -> "Problem":
         """Return the same problem with other conditions or values on its sides."""
         return dataclasses.replace(self, sides=sides)
-
-    @property
-    def _conditions(self) -> dict[str, Dirichlet]:
-        """The condition of each side, of a kind that is solved."""
-        given: Mapping[str, object] = (
-            self.sides if isinstance(self.sides, Mapping) else dict.fromkeys(SIDES, self.sides)
-        )
-        conditions = {}
-        for name in SIDES:
-            condition = given.get(name, Dirichlet(0.0))
-            if not isinstance(condition, Condition):
-                raise TypeError(
-                    f"the side {name} must be Dirichlet, Neumann, Robin or Periodic, got "
-                    f"{type(condition).__name__}"
-                )
-            if not isinstance(condition, Dirichlet):
-                raise NotImplementedError(
-                    f"the side {name} is {type(condition).__name__}: sides other than Dirichlet are not "
-                    "solved yet"
-                )
-            conditions[name] = condition
-        return conditions
-
-    def _check_sides(self) -> None:
-        if isinstance(self.sides, Data):
-            return
-        if isinstance(self.sides, (Boundary, Sequence)) and not isinstance(self.sides, str):
-            boundaries = [self.sides] if isinstance(self.sides, Boundary) else self.sides
-            if not boundaries or not all(isinstance(one, Boundary) for one in boundaries):
-                raise TypeError("sides must be conditions, or Boundary values of all edges")
-            for one in boundaries:
-                one.require_shape(self.domain.grid())
-            return
-        if isinstance(self.sides, Mapping):
-            for name in self.sides:
-                if name not in SIDES:
-                    raise ValueError(f"unknown side {name!r}; known: {', '.join(SIDES)}")
-        self._conditions  # noqa: B018 - checks them
-
-    def _edge(self, name: str, grid: Grid) -> np.ndarray:
-        """Return the values on a side, ``(n or 1, N + 1)``."""
-        values: Any = self._conditions[name].values
-        what = f"the side {name}"
-        axis = 1 if name in ("bottom", "top") else 0
-        nodes = grid.nodes[axis]
-        if getattr(values, "shape", ()) or isinstance(values, (list, tuple)):
-            edge = np.atleast_2d(real_array(values, what))
-            if edge.ndim > 2 or edge.shape[1] != nodes:
-                raise ValueError(
-                    f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"
-                )
-        else:
-            along = np.arange(nodes) * grid.spacing
-            end = grid.size[1 - axis] if name in ("right", "top") else 0.0
-            y, x = (end, along) if axis == 1 else (along, end)
-            edge = evaluate(values, y, x, what)[None]
-        require_finite(edge[0] if len(edge) == 1 else edge, what)
-        return edge
-
-
-@dataclass(frozen=True)
-class Boundaries:
-    """The values on the edges of some of the problems of another."""
-
-    of: Problem
-    which: range
-
-    @property
-    def problems(self) -> int:
-        """Their number."""
-        return len(self.which)
-
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values of each problem on the edges of a grid."""
-        return self.of.boundaries(grid)[self.which.start : self.which.stop]
-
-
-def _joined(edges: dict[str, np.ndarray]) -> Boundary:
-    """Give two edges that differ in their common corner the mean there."""
-    edges = {name: edge.copy() for name, edge in edges.items()}
-    for one, i, other, j in Boundary.CORNERS:
-        edges[one][i] = edges[other][j] = (edges[one][i] + edges[other][j]) / 2
-    return Boundary(**edges)

@@ -8,12 +8,13 @@ import scipy.fft
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation import OutlineSystem
 from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.problems.nonlinear import Linearised, Nonlinear
 from mosaicdd.problems.problem import Problem
 
-System = DirichletSystem | MediumSystem
+System = DirichletSystem | MediumSystem | OutlineSystem
 
 
 def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
@@ -80,6 +81,10 @@ def solve_by_sine_transform(
     """
 
     def solve(system: System, b: np.ndarray) -> np.ndarray:
+        if not problem.conditions.plain:
+            raise ValueError(
+                "a sine transform needs values on all sides; take the reference pyamg or direct"
+            )
         if not isinstance(system, DirichletSystem) or not problem.operator.reflective:
             raise ValueError(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
@@ -103,6 +108,9 @@ def _solved(
 ) -> np.ndarray:
     """Return the field of one problem, its inner nodes solved for."""
     grid = grid or problem.domain.grid()
+    if not problem.conditions.plain:
+        everywhere = OutlineSystem(problem, grid, number)
+        return everywhere.field(solve(everywhere, everywhere.right_hand_side))
     field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
     source = problem.source_at(grid, pair(slice(0, nodes) for nodes in grid.nodes))
     operator = problem.operator

@@ -155,9 +155,12 @@ def reference_field(reference: Reference, solution: StoredSolution) -> tuple[np.
 
 
 def fastest_reference(solution: StoredSolution) -> str:
-    """Return ``dst`` where a sine transform solves the equation, else ``pyamg``; in media ``direct``."""
+    """Return ``dst`` where a sine transform solves the equation, else ``pyamg``.
+
+    In media and with natural sides it is ``direct``.
+    """
     operator = solution.problem.operator
-    if isinstance(operator, (Medium, Nonlinear)):
+    if isinstance(operator, (Medium, Nonlinear)) or not solution.problem.conditions.plain:
         return "direct"
     return "dst" if operator.reflective else "pyamg"
 

@@ -155,10 +155,10 @@ def _panels(
 def _estimate_panel(solution: StoredSolution) -> _Panel:
     """Return the panel of the estimated error, which has a value for each lattice node."""
     nodes = np.asarray(solution.error_map)
-    height, width = (s / (n - 1) for s, n in zip(solution.grid.size, nodes.shape, strict=True))
-    size_y, size_x = solution.grid.size
-    extent = width / 2, size_x - width / 2, height / 2, size_y - height / 2
-    values = nodes[1:-1, 1:-1]  # on the edge the solution is given
+    (bottom, top), (left, right) = solution.map_extent(nodes.shape)
+    height, width = (top - bottom) / (nodes.shape[0] - 1), (right - left) / (nodes.shape[1] - 1)
+    extent = left + width / 2, right - width / 2, bottom + height / 2, top - height / 2
+    values = nodes[1:-1, 1:-1]  # on the edge of the lattice there is none
     numbers = f"largest {_number(np.max(values))}, rms {_number(solution.error_estimate)}"
     title = f"estimated error, lattice nodes\n{numbers}"
     return _Panel(title, values, extent, "estimated error")
@@ -287,10 +287,15 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
     """Mark the centres of subdomains whose data were outside of the training range."""
     if solution.outside is None or not solution.outside.any():
         return
-    distance = [
-        s / (n - 1) for s, n in zip(solution.grid.size, solution.outside.shape, strict=True)
-    ]
-    y, x = (index * d for index, d in zip(np.nonzero(solution.outside), distance, strict=True))
+    y, x = (
+        low + index * (high - low) / (count - 1)
+        for index, (low, high), count in zip(
+            np.nonzero(solution.outside),
+            solution.map_extent(solution.outside.shape),
+            solution.outside.shape,
+            strict=True,
+        )
+    )
     limits = axes.axis()  # those of the field, which may be a window
     axes.plot(x, y, "c.", markersize=2)
     axes.axis(limits)

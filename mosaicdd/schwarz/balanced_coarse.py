@@ -16,6 +16,7 @@ unknowns.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
@@ -39,6 +40,35 @@ _OFTEN = 0.1  # share of the edges that must have more of them for others to hav
 _IN_FLOW = 4  # of an edge, at most, with a velocity: then others help little
 _INVERSE_ITERATIONS = 3
 _ELEMENTS = {"cpu": 128, "cuda": 8192}  # whose coarse matrices are made at once, or one row
+_ISOLATED = 1e3  # eigenvalue, at least, of nodes without an unknown: no mode
+
+
+@dataclass(frozen=True)
+class CutLines:
+    """What an outline makes of the lattice edges on the lines of one axis.
+
+    Parameters
+    ----------
+    active
+        Whether there is an unknown at the nodes between lattice nodes, ``(lines, cells, s - 1)``.
+    edges
+        Whether the outline cuts an edge, ``(lines, cells)``.
+    more
+        ``(lines, cells, s - 1)``: what stands on the diagonal of the one-dimensional equation besides
+        the conductances along the line, on edges that are cut: ties to given values; where there is
+        no unknown, a large number.
+    """
+
+    active: torch.Tensor
+    edges: torch.Tensor
+    more: torch.Tensor
+
+
+def cut_lines(conductances: torch.Tensor, reaction: torch.Tensor, active: torch.Tensor) -> CutLines:
+    """Return what the outline makes of lines by the reaction and the activity of their nodes."""
+    edges = ~(active.all(-1) & (conductances > 0).all(-1))
+    more = torch.where(active, reaction, _ISOLATED) * edges[..., None]
+    return CutLines(active, edges, more)
 
 
 class BalancedCoarse:
@@ -54,6 +84,10 @@ class BalancedCoarse:
         Of the grid operator at the nodes between lattice nodes, per axis ``(lines, cells, s - 1)``.
     symmetric
         Whether ``S`` is: no velocity.
+    cut
+        What an outline makes of the lines, per axis; None where it is the edge of the lattice.
+    nodes
+        Which of the region's lattice nodes are active, ``(rows, columns)``; None for all.
     """
 
     def __init__(
@@ -66,21 +100,25 @@ class BalancedCoarse:
         diagonals: Sequence[torch.Tensor],
         *,
         symmetric: bool,
+        cut: Sequence[CutLines | None] = (None, None),
+        nodes: torch.Tensor | None = None,
     ):
         device = schur.device
         self._block, self._operator = block, operator
         blocks = [block_of(ranks, block.lattice, rank) for rank in range(ranks.size)]
-        edges = list(zip(conductances, diagonals, strict=True))
-        counts = [_small_eigenvalues(k, d) for k, d in edges]
+        edges = list(zip(conductances, diagonals, cut, strict=True))
+        counts = [_small_eigenvalues(*edge) for edge in edges]
         everywhere = _everywhere(ranks, blocks, counts)
         limit = _most(everywhere)
         if not symmetric:
             limit = min(limit, _IN_FLOW)
-        numbering = _Numbering(block.lattice, *(count.clip(max=limit) for count in everywhere))
+        hats = None if nodes is None else _nodes_everywhere(ranks, blocks, nodes)
+        chosen = [count.clip(max=limit) for count in everywhere]
+        numbering = _Numbering(block.lattice, chosen[0], chosen[1], hats)
         most = numbering.modes
         self._bases = [  # per axis (lines, cells, s - 1, 2 + M)
-            _edge_basis(k, _modes(k, d, count.clamp(max=most), most), count)
-            for (k, d), count in zip(edges, counts, strict=True)
+            _edge_basis(k, _modes(k, d, one, count.clamp(max=most), most), count, one)
+            for (k, d, one), count in zip(edges, counts, strict=True)
         ]
         # (S P)^T and P^T S P of each element, (E, 4 + 4 M, P) and (E, 4 + 4 M, 4 + 4 M)
         rows, columns = element_shape(block)
@@ -173,6 +211,8 @@ class _Numbering:
     ----------
     rows, columns
         Modes of the lattice edges inside, on lines constant in y ``(K_y - 1, K_x)``, and in x.
+    nodes
+        Which lattice nodes inside have a hat, ``(K_y - 1, K_x - 1)``; None for all.
 
     Attributes
     ----------
@@ -184,17 +224,20 @@ class _Numbering:
         The numbers of the unknowns.
     """
 
-    def __init__(self, lattice: Lattice, rows: np.ndarray, columns: np.ndarray):
+    def __init__(
+        self, lattice: Lattice, rows: np.ndarray, columns: np.ndarray, nodes: np.ndarray | None
+    ):
         counts = (rows, columns)
         self.modes = int(max(count.max() for count in counts))
-        nodes = tuple(cells + 1 for cells in lattice.cells)
+        corners = tuple(cells + 1 for cells in lattice.cells)
         edges = ((lines + 2, cells, self.modes) for lines, cells in (rows.shape, columns.shape))
-        shapes = (nodes, *edges)
+        shapes = (corners, *edges)
         sizes = [math.prod(shape) for shape in shapes]
         self.size = sum(sizes)
         parts = np.split(np.arange(self.size), np.cumsum(sizes)[:-1])
         self.parts = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-        inner = [self.parts[0][1:-1, 1:-1].ravel()]
+        hats = self.parts[0][1:-1, 1:-1]
+        inner = [hats.ravel() if nodes is None else hats[nodes]]
         for part, count in zip(self.parts[1:], counts, strict=True):
             inner.append(part[1:-1][np.arange(self.modes) < count[..., None]])
         self.unknowns = np.concatenate(inner)
@@ -239,11 +282,15 @@ def _owned(block: Block) -> list[tuple[slice, slice]]:
     return [pair(lines), (lines[0], cells[1]), (lines[1], cells[0])]
 
 
-def _small_eigenvalues(conductances: torch.Tensor, diagonal: torch.Tensor) -> torch.Tensor:
+def _small_eigenvalues(
+    conductances: torch.Tensor, diagonal: torch.Tensor, cut: CutLines | None
+) -> torch.Tensor:
     """Count the modes that are worth an unknown, one at least, ``(lines, cells)``."""
     k, d = (one.flatten(0, 1).t() for one in (conductances, diagonal))
-    counts = _eigenvalues_below(_SMALL, k, d).clamp(min=min(len(d), 1))
-    return counts.unflatten(0, conductances.shape[:2])
+    more = torch.zeros_like(d) if cut is None else cut.more.flatten(0, 1).t()
+    counts = _eigenvalues_below(_SMALL, k, d, more).clamp(min=min(len(d), 1))
+    counts = counts.unflatten(0, conductances.shape[:2])
+    return counts if cut is None else counts.minimum(cut.active.sum(-1))
 
 
 def _most(counts: Sequence[np.ndarray]) -> int:
@@ -253,7 +300,11 @@ def _most(counts: Sequence[np.ndarray]) -> int:
 
 
 def _modes(
-    conductances: torch.Tensor, diagonal: torch.Tensor, counts: torch.Tensor, most: int
+    conductances: torch.Tensor,
+    diagonal: torch.Tensor,
+    cut: CutLines | None,
+    counts: torch.Tensor,
+    most: int,
 ) -> torch.Tensor:
     """Return the lowest modes of lattice edges, ``(lines, cells, s - 1, most)``.
 
@@ -264,16 +315,24 @@ def _modes(
     modes = k.new_zeros(k.shape[1], len(d), most)
     if len(d):
         modes[..., 0] = _lowest(k, d).t()
-        several = torch.nonzero(counts.flatten() > 1)[:, 0]
-        modes[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), most)
-    return modes.unflatten(0, counts.shape)
+        several = counts.flatten() > 1
+        several = torch.nonzero(several if cut is None else several | cut.edges.flatten())[:, 0]
+        along = (k[:-1, several] + k[1:, several]).t()
+        if cut is not None:
+            along += cut.more.flatten(0, 1)[several]
+        modes[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), along, most)
+    modes = modes.unflatten(0, counts.shape)
+    return modes if cut is None else modes * cut.active[..., None]
 
 
-def _eigenvalues_below(bound: float, k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
-    """Count the negative pivots of ``T - bound D`` for edges side by side (Sturm)."""
+def _eigenvalues_below(
+    bound: float, k: torch.Tensor, d: torch.Tensor, more: torch.Tensor
+) -> torch.Tensor:
+    """Count the negative pivots of ``T + more - bound D`` for edges side by side (Sturm)."""
     count, pivot = torch.zeros(k.shape[1], dtype=torch.long, device=k.device), torch.ones_like(k[0])
     for j in range(len(d)):
-        pivot = k[j] + k[j + 1] - bound * d[j] - (k[j].square() / pivot if j else 0.0)
+        own = k[j] + k[j + 1] - bound * d[j] + more[j]
+        pivot = own - (k[j].square() / pivot if j else 0.0)
         count += pivot < 0
     return count
 
@@ -300,10 +359,18 @@ def _lowest(k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
     return mode
 
 
-def _eigenvectors(conductances: torch.Tensor, diagonal: torch.Tensor, most: int) -> torch.Tensor:
-    """Return the lowest eigenvectors of edges ``(edges, s - 1, most)``, of largest value 1."""
+def _eigenvectors(
+    conductances: torch.Tensor, diagonal: torch.Tensor, along: torch.Tensor, most: int
+) -> torch.Tensor:
+    """Return the lowest eigenvectors of edges ``(edges, s - 1, most)``, of largest value 1.
+
+    Parameters
+    ----------
+    along
+        The diagonal of the one-dimensional stiffness.
+    """
     scale = diagonal.rsqrt()
-    matrix = torch.diag_embed((conductances[..., :-1] + conductances[..., 1:]) * scale.square())
+    matrix = torch.diag_embed(along * scale.square())
     coupling = -conductances[..., 1:-1] * scale[..., :-1] * scale[..., 1:]
     matrix.diagonal(-1, -2, -1).copy_(coupling)  # eigh reads the lower triangle
     modes = scale[..., None] * torch.linalg.eigh(matrix)[1][..., :most]
@@ -329,15 +396,46 @@ def _everywhere(
     return everywhere
 
 
+def _nodes_everywhere(ranks: Ranks, blocks: Sequence[Block], active: torch.Tensor) -> np.ndarray:
+    """Return which lattice nodes inside the domain are active, from those of all regions."""
+    own = blocks[ranks.rank]
+    numbers = np.arange(math.prod(own.lattice.subdomains)).reshape(own.lattice.subdomains)
+    lines = [_owned(block)[0] for block in blocks]
+    places = [numbers[pair(slice(p.start - 1, p.stop - 1) for p in one)].ravel() for one in lines]
+    ends = zip(lines[ranks.rank], own.first, strict=True)
+    mine = active[pair(slice(p.start - first, p.stop - first) for p, first in ends)]
+    gather = NodeGather(ranks, places, numbers.size)
+    values, _ = gather(mine.reshape(1, -1).double().cpu(), np.empty(0))
+    return values.numpy().reshape(numbers.shape) > 0
+
+
 def _edge_basis(
-    conductances: torch.Tensor, modes: torch.Tensor, counts: torch.Tensor
+    conductances: torch.Tensor,
+    modes: torch.Tensor,
+    counts: torch.Tensor,
+    cut: "CutLines | None",
 ) -> torch.Tensor:
     """Return both hats and the modes that count at the nodes of lattice edges."""
     resistance = conductances.reciprocal()
     high = (resistance.cumsum(-1) / resistance.sum(-1, keepdim=True))[..., :-1]
     chosen = torch.arange(modes.shape[-1], device=modes.device) < counts[..., None]
     hats = torch.stack([1.0 - high, high], dim=-1)
+    if cut is not None:
+        hats[cut.edges] = _cut_hats(conductances[cut.edges], cut.more[cut.edges])
     return torch.cat([hats, modes * chosen[..., None, :]], dim=-1)
+
+
+def _cut_hats(conductances: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    """Return both hats on lattice edges that the outline cuts, ``(edges, s - 1, 2)``."""
+    diagonal = conductances[:, :-1] + conductances[:, 1:] + more
+    # What lies between two cuts hangs on neither end: it must not be singular.
+    matrix = torch.diag_embed(diagonal * (1 + 1e-10))
+    coupling = -conductances[:, 1:-1]
+    matrix.diagonal(-1, -2, -1).copy_(coupling)
+    matrix.diagonal(1, -2, -1).copy_(coupling)
+    given = conductances.new_zeros(*diagonal.shape, 2)
+    given[:, 0, 0], given[:, -1, 1] = conductances[:, 0], conductances[:, -1]
+    return torch.linalg.solve(matrix, given)
 
 
 def _on_elements(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:

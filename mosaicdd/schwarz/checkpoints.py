@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engine import Engine
@@ -42,7 +42,6 @@ class Checkpoints:
         ranks: Ranks,
         engine: Engine | CondensedEngine | NewtonEngine | UpscaledEngine,
         problem: Problem,
-        boundary: Boundary,
         local_solver: str,
         settings: SolveSettings,
     ):
@@ -52,7 +51,6 @@ class Checkpoints:
         self._dtype = settings.dtype
         self._problem = problem
         ny, nx = problem.domain.cells
-        edges = hashlib.sha256(b"".join(getattr(boundary, e).tobytes() for e in boundary.EDGES))
         self._told = {
             "cells": f"{nx}x{ny}",
             "pde": problem.equation.name,
@@ -60,7 +58,7 @@ class Checkpoints:
             "levels": settings.levels,
             "sweep": settings.sweep,
             "dtype": settings.dtype,
-            "boundary": edges.hexdigest()[:16],
+            "boundary": _digest(problem, engine.block.lattice.grid),
         } | ({"parameters": problem.described} if problem.described else {})
 
     @cached_property
@@ -123,3 +121,17 @@ class Checkpoints:
         """Remove the checkpoint of a run that has ended."""
         if self._ranks.is_root:
             self.path.unlink(missing_ok=True)
+
+
+def _digest(problem: Problem, grid: Grid) -> str:
+    """Return what tells data on the outline from others."""
+    if problem.conditions.plain:
+        (boundary,) = problem.boundaries(grid)
+        content = [getattr(boundary, name).tobytes() for name in boundary.EDGES]
+    else:
+        content = [
+            part
+            for one in problem.conditions.evaluated(grid)
+            for part in (f"{one.name} {one.kind} {one.alpha}".encode(), one.values.tobytes())
+        ]
+    return hashlib.sha256(b"".join(content)).hexdigest()[:16]

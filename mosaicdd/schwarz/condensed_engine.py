@@ -15,12 +15,14 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.discretisation import Equations
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_fill import FieldResidual, fill_strips
 from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.conjugate_gradients import ConjugateGradients
 from mosaicdd.schwarz.conjugate_residuals import ConjugateResiduals
+from mosaicdd.schwarz.embedded import Embedded
 from mosaicdd.schwarz.engine import Sink
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
@@ -85,13 +87,25 @@ class CondensedEngine:
         self._tensors = settings.tensors
         self._exchange = interface_exchange(ranks, self.block, settings, problems)
         if self.block not in local_solver.planned:
-            system = CondensedSystem(ranks, self.block, operator, self.clock, **self._tensors)
+            system = CondensedSystem(
+                ranks,
+                self.block,
+                operator,
+                local_solver.discretisation,
+                self.clock,
+                **self._tensors,
+            )
             local_solver.planned[self.block] = system
         self._system: CondensedSystem = local_solver.planned[self.block]
         self._wanted, self._window = fill, window
         self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
         self.movement = InterfaceMovement(ranks, lattice, 1)
         self.layout = field_layout(ranks, lattice)
+
+    @property
+    def unknowns(self) -> int:
+        """Interface nodes of the whole domain that have an unknown."""
+        return self._system.unknowns
 
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
@@ -121,14 +135,23 @@ class CondensedEngine:
         sink: Sink | None = None,
     ) -> list[Outcome]:
         """Solve for the boundary data of each problem; see `Engine.solve_many`."""
-        if len(boundaries) != self.problems:
+        equations = self._system.equations
+        if equations is None and len(boundaries) != self.problems:
             raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
         clock = [time.perf_counter()]
         v = start
         if v is None:
             v = Interface(self.block, problems=self.problems, **self._tensors)
-        v.impose(boundaries)
-        source = self._source()
+        data: Embedded | None = None
+        source: torch.Tensor | None
+        if equations is not None:
+            with self.clock.part("sample"):
+                data = self._embedded(equations)
+            v.flat.view(self.problems, -1).mul_(self._system.active)
+            source = torch.from_numpy(data.right_hand_side).to(**self._tensors)
+        else:
+            v.impose(boundaries)
+            source = self._source()
         x = v.flat.view(self.problems, -1)
         field_residual = FieldResidual(self._ranks, v, self._system.conductances, source)
         rule = self._rule
@@ -147,7 +170,7 @@ class CondensedEngine:
         residuals = [one.residual[-1] for one in solve.histories]
         fields = None
         if self._wanted:
-            strips = self._strips(v, left, field_residual)
+            strips = self._strips(v, left, field_residual, data)
             if sink is None:
                 fields = self._kept(strips)
             else:
@@ -165,6 +188,9 @@ class CondensedEngine:
                 size=float(solve.sizes[i]),
                 residual=None,
                 discrete_residual=residuals[i],
+                imbalance=None
+                if data is None or data.imbalance is None
+                else data.imbalance[i].item(),
                 error_estimate=estimates[i],
                 certificate=None
                 if certify is None
@@ -179,6 +205,14 @@ class CondensedEngine:
             )
             for i in range(self.problems)
         ]
+
+    def _embedded(self, equations: Equations) -> Embedded:
+        """Return the data of the problems that are solved now."""
+        solver = self.filling
+        if solver.discretisation is None:
+            raise RuntimeError("there are equations, so there is a discretisation")
+        problem = solver.source.problem
+        return Embedded(self._ranks, self.block, solver.discretisation, problem, equations)
 
     @property
     def _rule(self) -> StoppingRule:
@@ -217,7 +251,7 @@ class CondensedEngine:
         """Estimate the errors of results with residuals."""
         sizes, energies = solve.errors(x, r)
         (squares,) = solve.sums((sizes, sizes))
-        rms = np.sqrt(squares / self.block.lattice.unknowns)
+        rms = np.sqrt(squares / self._system.unknowns)
         nodes = solve.interface(sizes).nodes()
         place = pair(map(slice, self.block.start, self.block.stop))
         return [
@@ -232,18 +266,25 @@ class CondensedEngine:
         ]
 
     def _strips(
-        self, v: Interface, left: Condensed | None, residual: FieldResidual
+        self,
+        v: Interface,
+        left: Condensed | None,
+        residual: FieldResidual,
+        data: Embedded | None,
     ) -> Iterator[Strip]:
         """Fill the field strip by strip, and measure it by the way."""
+        if data is not None and data.imbalance is not None:
+            data.centre(fill_strips(self._system, v, left))
         strips = fill_strips(self._system, v, left)
         if self._window is not None:
-            yield from in_window(strips, self._window)
+            for strip in in_window(strips, self._window):
+                yield strip if data is None else data.completed(strip)
             return
         checking = self.clock.part("check")
         for strip in strips:
             with checking:
                 residual.add(strip)
-            yield strip
+            yield strip if data is None else data.completed(strip)
 
     def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
         """Return this rank's part of the field."""

@@ -72,11 +72,12 @@ class FieldResidual:
         self._conductances = conductances
         self._source = None if source is None else source.cpu().numpy()
         self._squares = np.zeros(v.problems)
-        # The nodes of the region that this rank owns and that lie inside the domain.
+        # The nodes of the region that this rank owns and that are not on the edge of the lattice.
+        self._ends = list(zip(block.lattice.first_node, block.lattice.last_node, strict=True))
         self._inner = tuple(
-            slice(part.start + (part.start + first == 0), part.stop - (part.stop + first == nodes))
-            for part, first, nodes in zip(
-                block.owned_nodes()[0], block.origin, block.lattice.grid.nodes, strict=True
+            slice(part.start + (part.start + first == low), part.stop - (part.stop + first > high))
+            for part, first, (low, high) in zip(
+                block.owned_nodes()[0], block.origin, self._ends, strict=True
             )
         )
         self.norms = self._norms(v)
@@ -112,11 +113,11 @@ class FieldResidual:
         return np.sqrt(self._ranks.sum(squares))
 
     def add(self, strip: Strip) -> None:
-        """Take the owned nodes of a strip into account that lie inside the domain."""
-        origin, nodes = self._block.origin, self._block.lattice.grid.nodes
+        """Take the owned nodes of a strip into account that are not on the edge of the lattice."""
+        origin = self._block.origin
         rows, columns = (
-            slice(inner.start + (place.start == 0), inner.stop - (place.stop == count))
-            for inner, place, count in zip(strip.inner, strip.place, nodes, strict=True)
+            slice(inner.start + (place.start == low), inner.stop - (place.stop > high))
+            for inner, place, (low, high) in zip(strip.inner, strip.place, self._ends, strict=True)
         )
         if rows.stop <= rows.start:
             return

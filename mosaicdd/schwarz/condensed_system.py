@@ -7,12 +7,14 @@ import torch
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation import Discretisation, Equations
 from mosaicdd.problems.medium import Conductances, Medium
 from mosaicdd.problems.nonlinear import Linearised
-from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
+from mosaicdd.schwarz.balanced_coarse import BalancedCoarse, cut_lines
 from mosaicdd.schwarz.interface_operator import InterfaceOperator, Stars, region_interior
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -32,12 +34,18 @@ class CondensedSystem:
     ----------
     conductances
         Between the nodes of the region.
+    equations
+        At the nodes of the region, where the edge of the grid is not that of the lattice; else None.
+    unknowns
+        Of the whole domain on lattice lines.
     inside
         ``(L,)``, 1 at the interface nodes inside the region, 0 on its edge.
     diagonal
         ``(L,)``, of ``S``; zero on the region's edge.
     signs
-        ``(L,)``, +1 or -1 as if at random, a node's the same on all ranks.
+        ``(L,)``, +1 or -1 as if at random, a node's the same on all ranks; 0 at nodes without an unknown.
+    active
+        ``(L,)``, 1 at the active nodes.
     elements, operator, stars, coarse
         See their classes.
 
@@ -52,38 +60,69 @@ class CondensedSystem:
         ranks: Ranks,
         block: Block,
         medium: Medium | Linearised,
+        discretisation: Discretisation | None,
         clock: Stopwatch,
         *,
         device: torch.device,
         dtype: torch.dtype,
     ):
+        self.equations: Equations | None = None
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
         self.signs = torch.from_numpy(_signs(block)).to(device=device, dtype=dtype)
         keep = memory_share(ranks, _WITH_FACTORS * math.prod(block.cells)) <= _MOST
-        lines = ranks.agree(lambda: self._condense(block, medium, clock, keep=keep))
+        lines = ranks.agree(lambda: self._condense(block, medium, discretisation, clock, keep=keep))
+        self.unknowns = block.lattice.unknowns
+        self.active = torch.ones_like(self.inside)
+        if self.equations is not None:
+            self.active = _on_lines(self.equations.active, block).to(self.inside)
+            self.signs *= self.active
+            owned = Interface(block, device=device, dtype=dtype).ownership().flat
+            here = float((owned * self.active).sum())
+            self.unknowns = int(ranks.sum(np.array([here]))[0])
         with clock.part("coarse"):
             schur = self.elements.schur
             symmetric = self.elements.symmetric
+            cut, nodes = self._cut(block.lattice.spacing, lines[0])
             self.coarse = BalancedCoarse(
-                ranks, block, self.operator, schur, *lines, symmetric=symmetric
+                ranks,
+                block,
+                self.operator,
+                schur,
+                *lines,
+                symmetric=symmetric,
+                cut=cut,
+                nodes=nodes,
             )
 
     def _condense(
-        self, block: Block, medium: Medium | Linearised, clock: Stopwatch, *, keep: bool
+        self,
+        block: Block,
+        medium: Medium | Linearised,
+        discretisation: Discretisation | None,
+        clock: Stopwatch,
+        *,
+        keep: bool,
     ) -> tuple[list, list]:
         """Do what needs no other rank; return conductances and diagonals along the lines."""
         grid, s = block.lattice.grid, block.lattice.spacing
-        low = [max(first - 1, 0) for first in block.origin]
-        ends = zip(block.origin, block.cells, grid.nodes, strict=True)
-        high = [min(first + cells + 2, nodes) for first, cells, nodes in ends]
+        edges = block.lattice.first_node, block.lattice.last_node
+        low = [max(first - 1, edge) for first, edge in zip(block.origin, edges[0], strict=True)]
+        ends = zip(block.origin, block.cells, edges[1], strict=True)
+        high = [min(first + cells + 1, edge) + 1 for first, cells, edge in ends]
         part = pair(slice(a, b) for a, b in zip(low, high, strict=True))
         with clock.part("sample"):
-            wide = medium.conductances(grid, part)
+            if discretisation is None:
+                wide = medium.conductances(grid, part)
+            else:
+                everywhere = discretisation.equations(part)
+                wide = everywhere.conductances
         own = pair(
             slice(first - a, first - a + cells + 1)
             for first, a, cells in zip(block.origin, low, block.cells, strict=True)
         )
         self.conductances = wide.part(*own)
+        if discretisation is not None:
+            self.equations = everywhere.part(*own)
         lines = _along_lines(self.conductances, wide.diagonal()[own], s)
         try:
             with clock.part("condense"):
@@ -108,6 +147,26 @@ class CondensedSystem:
             ) from error
         return pair([torch.from_numpy(one).to(self.inside) for one in part] for part in lines)
 
+    def _cut(self, s: int, conductances: list) -> tuple:
+        """Return what the outline makes of the region's lines, and which lattice nodes are active."""
+        if self.equations is None:
+            return (None, None), None
+        active, reaction = self.equations.active, self.conductances.reaction
+        nodes = torch.from_numpy(active[::s, ::s].copy()).to(self.inside.device)
+        parts = zip(conductances, _between(reaction, s), _between(active, s), strict=True)
+        return pair(
+            cut_lines(
+                k, torch.from_numpy(c).to(self.inside), torch.from_numpy(there).to(nodes.device)
+            )
+            for k, c, there in parts
+        ), nodes
+
+
+def _on_lines(nodes: np.ndarray, block: Block) -> torch.Tensor:
+    """Return what nodes of a region have on its lines, ``(L,)``."""
+    s = block.lattice.spacing
+    return torch.cat([torch.from_numpy(one.ravel()) for one in (nodes[::s], nodes[:, ::s].T)])
+
 
 def _along_lines(
     conductances: Conductances, diagonal: np.ndarray, s: int
@@ -121,13 +180,8 @@ def _along_lines(
     if not conductances.symmetric:
         against = conductances.left[::s], conductances.down[:, ::s].T
         along = [np.sqrt(k * other) for k, other in zip(along, against, strict=True)]
-    nodes = diagonal[::s, :-1], diagonal[:-1, ::s].T
-    edges, inner = [], []
-    for k, d in zip(along, nodes, strict=True):
-        shape = len(k), -1, s
-        edges.append(np.ascontiguousarray(k).reshape(shape))
-        inner.append(np.ascontiguousarray(np.ascontiguousarray(d).reshape(shape)[..., 1:]))
-    return edges, inner
+    edges = [np.ascontiguousarray(k).reshape(len(k), -1, s) for k in along]
+    return edges, _between(diagonal, s)
 
 
 def _signs(block: Block) -> np.ndarray:
@@ -136,9 +190,18 @@ def _signs(block: Block) -> np.ndarray:
     for axis in (0, 1):
         lines, along = block.line_shape(axis)
         line = s * (block.first[axis] + np.arange(lines, dtype=np.uint64))
-        node = block.origin[1 - axis] + np.arange(along, dtype=np.uint64)
+        node = s * block.first[1 - axis] + np.arange(along, dtype=np.uint64)
         y, x = (line[:, None], node) if axis == 0 else (node, line[:, None])
         mixed = (y * 0x9E3779B1 + x * 0x85EBCA77) & 0xFFFFFFFF
         mixed = ((mixed ^ mixed >> 15) * 0x2C1B3C6D) & 0xFFFFFFFF
         parts.append(np.where(mixed >> 16 & 1, 1.0, -1.0).ravel())
     return np.concatenate(parts)
+
+
+def _between(nodes: np.ndarray, s: int) -> list[np.ndarray]:
+    """Return values at the nodes of a region between lattice nodes, per axis ``(lines, cells, s - 1)``."""
+    parts = nodes[::s, :-1], nodes[:-1, ::s].T
+    return [
+        np.ascontiguousarray(np.ascontiguousarray(one).reshape(len(one), -1, s)[..., 1:])
+        for one in parts
+    ]

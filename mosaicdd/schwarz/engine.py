@@ -164,6 +164,11 @@ class Engine:
         lines = None if field is None else (field[::s], field[:, ::s].T)
         return self.interface_of_lines(lines)
 
+    @property
+    def unknowns(self) -> int:
+        """Interface nodes of the whole domain that have an unknown."""
+        return self.block.lattice.unknowns
+
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
         v = Interface(self.block, problems=self.problems, **self._tensors)

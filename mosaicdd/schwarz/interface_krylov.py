@@ -68,7 +68,7 @@ class InterfaceKrylov(abc.ABC):
         self._ranks, self._system, self._exchange, self._rule = ranks, system, exchange, rule
         self._progress, self._watch = progress, watch or Watch()
         self._owned = v.ownership().flat.view(v.problems, -1)[:1]
-        self._unknowns = v.block.lattice.unknowns
+        self._unknowns = system.unknowns
         self._shapes = v
         self._begun = time.perf_counter()
         self.histories = [History() for _ in range(v.problems)]

@@ -106,6 +106,11 @@ class NewtonEngine:
             for p, nodes in zip(self._own, self._grid.nodes, strict=True)
         )
 
+    @property
+    def unknowns(self) -> int:
+        """Interface nodes of the whole domain that have an unknown."""
+        return self.block.lattice.unknowns
+
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
         v = Interface(self.block, problems=self.problems, **self.settings.tensors)

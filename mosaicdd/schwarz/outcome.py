@@ -31,6 +31,8 @@ class Outcome:
     discrete_residual
         Relative residual of the discrete equation, ``|A u| / |b|``, in the 2-norm. Like ``residual``
         it is measured on the field, and None where not all of that was filled.
+    imbalance
+        Where no value is given on any side, what flows in but not out, relative to all that flows.
     error_estimate
         Distance to the discrete solution, the local solver's own error included.
     certificate
@@ -61,6 +63,7 @@ class Outcome:
     place: Slices
     layout: Layout
     seconds: dict[str, float]
+    imbalance: float | None = None
 
     @property
     def converged(self) -> bool:

@@ -174,6 +174,7 @@ class SolutionOutput:
     ) -> None:
         if self._ranks.is_root and name not in self._maps:
             self._writer.create(name, tuple(n + 1 for n in self._lattice.cells), dtype)
+            self._writer.place(name, self._lattice.first_node, self._lattice.spacing)
             self._maps.add(name)
         parts = []
         if values:
@@ -230,8 +231,12 @@ class SolutionOutput:
 
         def on_root() -> None:
             if self._opened is None:
-                inputs = self._lattice.grid, self._boundaries, self._dtype
-                new = writing_solutions(self._path, *inputs, window=self._window, **what)
+                grid, conditions = self._lattice.grid, self._problem.conditions
+                inputs = grid, self._boundaries, self._dtype
+                sides = None if conditions.plain else conditions.evaluated(grid)
+                new = writing_solutions(
+                    self._path, *inputs, window=self._window, sides=sides, **what
+                )
                 self._opened = self._open.enter_context(new)
 
         self._ranks.on_root(on_root)

@@ -26,7 +26,7 @@ _LARGEST = (
     "error_estimate",
     "energy_estimate",
 )
-_SMALL = ("status", *_LARGEST, "outside_training_range")
+_SMALL = ("status", *_LARGEST, "imbalance", "outside_training_range")
 _NOT_BEGUN = {"status": "interrupted", "iterations": 0, "sweeps": 0}
 
 
@@ -66,6 +66,7 @@ def result_of(ranks: Ranks, outcome: Outcome) -> Result:
         "error_estimate": outcome.error_estimate.rms,
         "energy_estimate": outcome.error_estimate.energy,
         "outside_training_range": _count_outside(ranks, outcome),
+        "imbalance": outcome.imbalance,
         "certificate": outcome.certificate and asdict(outcome.certificate),
     }
     return Result(report, outcome.history)
@@ -84,6 +85,7 @@ def merged_results(results: Sequence[Result]) -> dict:
     merged = {"status": max(statuses, key=BEST_FIRST.index)}
     for name in _LARGEST:
         merged[name] = _largest([report[name] for report in begun])
+    merged["imbalance"] = _largest([report["imbalance"] for report in begun])
     worst = max(begun, key=lambda report: report["discrete_residual"] or 0.0)
     merged["certificate"] = worst["certificate"]
     outside = [report["outside_training_range"] for report in begun]
@@ -144,6 +146,11 @@ def _how_it_ended(report: dict) -> str:
         ended += f" after up to {report['iterations']} iterations; largest {reached}"
     else:
         ended = f"{report['status']} after {report['iterations']} iterations: {reached}"
+    if report["imbalance"] is not None:
+        ended += (
+            f"\nno value is given on any side: the mean is zero; {report['imbalance']:.1e} of sources and "
+            "fluxes were left over, and taken from the sources evenly"
+        )
     certificate = report["certificate"]
     if certificate and report["status"].startswith("converged"):
         ended += (

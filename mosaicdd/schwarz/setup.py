@@ -101,6 +101,9 @@ class Setup:
                 kind = type(local_solver).__name__
                 raise TypeError(f"a name, a path or a LocalSolver is needed, got {kind}")
             self.grid = problem.domain.grid(self._unbound.spacing)
+        with argument("sides"):
+            problem.conditions.require_parts(self.grid)
+        with argument("local_solver"):
             self.bound = self._bind(problem)
 
     def _bind(self, problem: Problem) -> BoundSolver | CondensedSolver | UpscaledSolver:
@@ -119,7 +122,11 @@ class Setup:
         """Choose the lattice, and lay it over the ranks."""
         ny, nx = self.grid.shape
         with argument(f"cells={nx}x{ny}"):
-            self.lattice = Lattice(self.grid, self.bound.subdomain)
+            subdomain = self.bound.subdomain
+            if getattr(self.bound, "discretisation", None) is not None:
+                self.lattice = Lattice.around(self.grid, subdomain)
+            else:
+                self.lattice = Lattice(self.grid, subdomain)
         self.extent = None
         if window is not None:
             self.require_field("window")
@@ -215,7 +222,6 @@ class Setup:
         settings, extent = self.settings, self.extent
         return {
             "subdomains": math.prod(self.lattice.subdomains),
-            "unknowns": self.lattice.unknowns,
             "grid": list(self.grid.shape[::-1]),
             "ranks": self._world.size,
             "dims": list(self.ranks.dims[::-1]),

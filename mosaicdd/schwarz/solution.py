@@ -14,7 +14,9 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.points import as_points, interpolate, on_grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides import Sides
 from mosaicdd.report.presented import Presented
 from mosaicdd.schwarz.kept import LEFT_OUT, Kept
 from mosaicdd.schwarz.output import SolutionOutput
@@ -265,13 +267,23 @@ class Solution(Presented):
             path=Path("memory"),
             version=(),
             grid=self._kept.lattice.grid,
-            boundary=self._kept.boundaries[number],
+            sides=self._sides(number),
             window=self._kept.window,
             history=history,
             attributes={k: v for k, v in self.report.items() if k != "problems"} | own.report,
             number=number,
             problems=self.problems,
+            lattice_start=self._kept.lattice.first_node,
+            lattice_step=self._kept.lattice.spacing,
         )
+
+    def _sides(self, number: int) -> Boundary | Sides:
+        """Return what was given on the outline of a problem."""
+        conditions = self.problem.conditions
+        if conditions.plain:
+            return self._kept.boundaries[number]
+        parts = conditions.evaluated(self._kept.lattice.grid)
+        return Sides({part.name: part.condition(number) for part in parts})
 
     def _first(self) -> StoredSolution:
         return self._without_arrays(0)

@@ -227,7 +227,6 @@ class Solver:
             self._setup.ranks,
             self._engine(1),
             self._problem,
-            self._boundaries[0],
             self._setup.bound.name,
             self._setup.settings,
         )
@@ -312,7 +311,12 @@ class Solver:
 
     def _require_same_kind(self, problem: Problem) -> None:
         planned = self._problem
-        if problem.domain != planned.domain or problem.operator != planned.operator:
+        kinds = problem.conditions.kinds, planned.conditions.kinds
+        if (
+            problem.domain != planned.domain
+            or problem.operator != planned.operator
+            or kinds[0] != kinds[1]
+        ):
             raise ValueError(
                 f"this Solver was planned for {planned.equation.name} on {planned.domain} with "
                 f"{planned.described}; make a new one for {problem.equation.name} on "
@@ -447,6 +451,7 @@ class Solver:
                 "peak_memory_bytes": peak_memory(self._world),
                 "pde": self._problem.equation.name,
                 "parameters": self._problem.described,
+                "unknowns": engine.unknowns,
                 "accelerate": engine.acceleration,
                 "layout": str(engine.layout),
             }

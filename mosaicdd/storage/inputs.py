@@ -1,7 +1,8 @@
 """What people give in files: boundary data, and points at which they want values.
 
 Boundary data are HDF5, ``/boundary/{bottom,top,left,right}``: each edge is one row of values, or, of
-several problems, has a row for each. Solution files hold them, too. Points are rows ``x y`` in domain
+several problems, has a row for each. Solution files hold them, too; those with natural sides hold
+conditions instead. Points are rows ``x y`` in domain
 coordinates, as text or as an array of numpy's.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides import EvaluatedPart, Sides
 from mosaicdd.storage.hdf5 import open_any
 
 
@@ -23,6 +25,35 @@ def write_boundaries(file: h5py.File, boundaries: Sequence[Boundary]) -> None:
     for name in Boundary.EDGES:
         edges = [getattr(boundary, name) for boundary in boundaries]
         file[f"boundary/{name}"] = np.stack(edges) if len(edges) > 1 else edges[0]
+
+
+def write_sides(file: h5py.File, sides: Sequence[EvaluatedPart], grid: Grid) -> None:
+    """Write conditions to an open file: ``/sides/NAME``, with their kind and their values."""
+    group = file.create_group("sides")
+    group.attrs["cells"] = grid.shape
+    for part in sides:
+        values = part.values if len(part.values) > 1 else part.values[0]
+        group[part.name] = values
+        group[part.name].attrs["condition"] = part.kind
+        group[part.name].attrs["alpha"] = part.alpha
+
+
+def sides_of_file(file: h5py.File, problem: int = 0) -> Sides:
+    """Read the conditions of one problem from an open file.
+
+    Raises
+    ------
+    ValueError
+        If one is unknown.
+    """
+    given = {}
+    for name, values in file["sides"].items():
+        kind, alpha = str(values.attrs.get("condition")), float(values.attrs.get("alpha", 0.0))
+        if kind not in ("Dirichlet", "Neumann", "Robin"):
+            raise ValueError(f"{file.filename}: /sides/{name} has no condition that is known")
+        part = EvaluatedPart(name, kind, alpha, np.atleast_2d(values[()]))
+        given[name] = part.condition(problem)
+    return Sides(given)
 
 
 def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:
@@ -72,6 +103,10 @@ def boundary_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Boundary:
 
 
 def _edges(file: h5py.File) -> dict[str, h5py.Dataset | np.ndarray]:
+    if "sides" in file:
+        raise ValueError(
+            f"{file.filename} holds the conditions of a problem with natural sides, not values on all edges"
+        )
     missing = [name for name in Boundary.EDGES if f"boundary/{name}" not in file]
     if missing:
         raise ValueError(

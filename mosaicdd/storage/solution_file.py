@@ -30,9 +30,10 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides import Sides
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
-from mosaicdd.storage.inputs import boundary_of_file
+from mosaicdd.storage.inputs import boundary_of_file, sides_of_file
 from mosaicdd.storage.shards import require_shards
 from mosaicdd.storage.solution_writer import FORMAT_VERSION
 
@@ -45,6 +46,8 @@ class StoredSolution:
     ----------
     path
         The file, and its ``version`` when it was opened.
+    sides
+        What was given on the outline.
     window
         Which of the nodes of the grid `field` has; all of them, as a rule.
     history
@@ -53,23 +56,33 @@ class StoredSolution:
         What ``solve --json`` printed, of this problem, and the equation's name as ``pde``.
     number, problems
         Which of how many problems of its file this is.
+    lattice_start, lattice_step
+        At which grid node, (y, x), the arrays with a value per lattice node begin, and how many cells
+        they go on by; None where they end with the grid.
     """
 
     path: Path
     version: tuple[int, ...]
     grid: Grid
-    boundary: Boundary
+    sides: Boundary | Sides
     window: Window
     history: dict[str, np.ndarray]
     attributes: dict
     number: int = 0
     problems: int = 1
+    lattice_start: tuple[int, int] = (0, 0)
+    lattice_step: int | None = None
 
     @cached_property
     def field(self) -> np.ndarray:
         """The solution, ``(ny + 1, nx + 1)``, or a window of that."""
         with self._open() as file:
             return _OneProblem(file, self.number).array("solution")
+
+    @property
+    def boundary(self) -> Boundary | None:
+        """The values that were given on all edges; None where a side is natural."""
+        return self.sides if isinstance(self.sides, Boundary) else None
 
     @property
     def x(self) -> np.ndarray:
@@ -124,13 +137,23 @@ class StoredSolution:
         pde = find_any_equation(str(self.attributes.get("pde")))
         parameters = self.attributes.get("parameters", {})
         functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
-        return Problem(domain, pde, {**self.fields, **functions}, self.boundary)
+        return Problem(domain, pde, {**self.fields, **functions}, self.sides)
 
     @property
     def seconds(self) -> float:
         """Seconds that the solve took: iteration and fill, without start-up and writing."""
         spent = self.attributes.get("seconds", {})
         return spent.get("iterate", 0.0) + spent.get("assemble", 0.0)
+
+    def map_extent(self, nodes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
+        """Return the low and the high end per axis, (y, x), of so many lattice nodes."""
+        ends = []
+        for first, count, cells in zip(self.lattice_start, nodes, self.grid.shape, strict=True):
+            step = self.lattice_step or cells / (count - 1)
+            ends.append(
+                (first * self.grid.spacing, (first + step * (count - 1)) * self.grid.spacing)
+            )
+        return tuple(ends)
 
     def _coordinates(self, axis: int) -> np.ndarray:
         return np.arange(self.window.start[axis], self.window.stop[axis]) * self.grid.spacing
@@ -218,13 +241,25 @@ def _stored(file: h5py.File, problem: int) -> StoredSolution:
         path=Path(file.filename),
         version=version_of(file.filename),
         grid=grid,
-        boundary=boundary_of_file(file, grid, problem),
+        sides=sides_of_file(file, problem)
+        if "sides" in file
+        else boundary_of_file(file, grid, problem),
         window=_window(file, grid, nodes),
         history={name: one.array(f"history/{name}") for name in file["history"]},
         attributes=_attributes(file) | one.results(),
         number=problem,
         problems=one.problems,
+        **_lattice(file),
     )
+
+
+def _lattice(file: h5py.File) -> dict:
+    """Return where values per lattice node stand, if the file says so."""
+    if "error_estimate" not in file or "step" not in file["error_estimate"].attrs:
+        return {}
+    attributes = file["error_estimate"].attrs
+    start = pair(int(node) for node in attributes["first_node"])
+    return {"lattice_start": start, "lattice_step": int(attributes["step"])}
 
 
 def _require_field(file: h5py.File) -> None:
@@ -249,6 +284,9 @@ def _nodes(file: h5py.File, one: _OneProblem) -> tuple[int, int]:
 
 def _grid(file: h5py.File, nodes: tuple[int, int]) -> Grid:
     """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
+    if "sides" in file:
+        cells = pair(int(count) for count in file["sides"].attrs["cells"])
+        return Grid(cells, float(file.attrs["spacing"]))
     edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
     missing = any(edge is None for edge in edges)
     lengths = nodes if missing else [edge.shape[-1] for edge in edges]

@@ -15,8 +15,9 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides import EvaluatedPart
 from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, write_attributes
-from mosaicdd.storage.inputs import write_boundaries
+from mosaicdd.storage.inputs import write_boundaries, write_sides
 from mosaicdd.storage.shards import Shard, link_shards, replacing_shards
 
 FORMAT_VERSION = SEALED
@@ -48,6 +49,11 @@ class SolutionWriter(ArrayWriter):
         if len(place) > self._file[name].ndim:
             part, place = part[0], place[1:]
         super().write(name, part, place)
+
+    def place(self, name: str, first: tuple[int, int], step: int) -> None:
+        """Say which grid nodes, (y, x), the values of an array stand at: every so many from a first."""
+        self._file[name].attrs["first_node"] = first
+        self._file[name].attrs["step"] = step
 
     def leave_empty(self, name: str, problem: int) -> None:
         """Fill the array of a problem that was not solved with NaN."""
@@ -120,6 +126,7 @@ def writing_solutions(
     shards: list[Shard] | None = None,
     lines: bool = False,
     fields: Mapping[str, float | np.ndarray] | None = None,
+    sides: Sequence[EvaluatedPart] | None = None,
 ) -> Iterator[SolutionWriter]:
     """Open a solution file for writing; it appears under its name when all is written.
 
@@ -139,6 +146,8 @@ def writing_solutions(
     fields
         Coefficients and sources by name, as for `SolutionWriter.field`; what is too large for one
         rank is created as ``fields/NAME`` and written in parts.
+    sides
+        All conditions, where there are others than given values on all edges.
 
     Raises
     ------
@@ -149,7 +158,10 @@ def writing_solutions(
     with replacing_shards(path, shards or []), new_file(path) as file:
         mark(file, "solution", FORMAT_VERSION)
         file.attrs["spacing"] = grid.spacing
-        write_boundaries(file, boundaries)
+        if sides is None:
+            write_boundaries(file, boundaries)
+        else:
+            write_sides(file, sides, grid)
         writer = SolutionWriter(file, len(boundaries))
         for name, values in (fields or {}).items():
             writer.field(name, values)

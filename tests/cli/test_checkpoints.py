@@ -115,7 +115,7 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
         solver = Engine(ranks, lattice, exact, SolveSettings())
         problem = Problem(lattice.grid.shape, "poisson", {"f": source}, sides=boundary)
         checkpoints = Checkpoints(
-            common_path / "out.h5", ranks, solver, problem, boundary, "exact", solver.settings
+            common_path / "out.h5", ranks, solver, problem, "exact", solver.settings
         )
         v = solver.solve(boundary).interface
         history = History([1.0], [2.0], [3.0], [4.0])

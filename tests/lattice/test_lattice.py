@@ -28,7 +28,7 @@ def test_cells_that_the_lattice_does_not_divide_are_refused_with_the_nearest_siz
     subdomain = Subdomain(32)
     with pytest.raises(ValueError, match=f"{name} must be a multiple of 16 .* {given}") as error:
         Lattice(Grid((ny, nx), subdomain.spacing), subdomain)
-    suggested = re.search("nearest: (.*)", str(error.value)).group(1)
+    suggested = re.search("nearest: ([0-9, ]*);", str(error.value)).group(1)
     assert [int(n) for n in suggested.split(",")] == nearest
     for n in nearest:
         Lattice(Grid((n, n), subdomain.spacing), subdomain)

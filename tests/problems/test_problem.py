@@ -115,9 +115,14 @@ def test_fields_that_do_not_fit_are_refused_in_one_sentence(pde, fields, message
     [
         ({"front": Dirichlet(0.0)}, ValueError, "unknown side 'front'; known: left, right"),
         ({"left": 3.0}, TypeError, "the side left must be Dirichlet, Neumann, Robin or Periodic"),
-        ({"left": Neumann(0.0)}, NotImplementedError, "Neumann.* not solved yet"),
-        (Robin(1.0, 0.0), NotImplementedError, "Robin.* not solved yet"),
         (Periodic(), NotImplementedError, "Periodic.* not solved yet"),
+        ({"left": Periodic()}, ValueError, "left is Periodic, the side right is not"),
+        ({"left[1:0]": Neumann()}, ValueError, "from a number >= 0 to a larger one"),
+        (
+            {"left[0:0.3]": Neumann(), "left[0.2:0.5]": Robin(1.0)},
+            ValueError,
+            r"left.0:0.3. and left.0.2:0.5. overlap; give every part once",
+        ),
         ([], TypeError, "sides must be"),
     ],
 )

@@ -1,0 +1,294 @@
+"""The discrete equation of a problem, whatever holds on its outline, as sums over grid edges.
+
+Around every node lies a control volume: the quarters that its cells have of it. With the conductances
+``k`` of the faces between two volumes, of which only what lies in the domain counts, the node's equation
+is, times the squared spacing,
+
+```
+   sum k (u - u_neighbour) + h^2 V c u + h L alpha u  =  h^2 V f + h L g
+```
+
+where ``V`` is the part of a cell that the volume has, and ``L`` the length of the outline in it, in
+cells, with ``a du/dn + alpha u = g`` there. Unknowns are the *active* nodes. Nodes with given values, and
+those outside, stand in the same arrays, decoupled and with a unit diagonal: a given value acts through
+the *ties* of its node, conductances that are put on the diagonals and right-hand sides of its neighbours.
+So whoever eliminates, factorises or multiplies sees conductances between nodes of a rectangle, and
+nothing of shapes and conditions.
+
+Parts of the grid are slices with bounds per axis, which may reach beyond it: there is nothing outside.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields import Part
+from mosaicdd.problems.medium import Conductances, Medium, medium_of
+from mosaicdd.problems.outline import rectangle_outline
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides import OutlineValues
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Conductances between active nodes and nodes with given values.
+
+    Parameters
+    ----------
+    nodes
+        The active nodes, flat in the part, ``(T,)``.
+    known
+        The numbers of the others among all known nodes.
+    conductances
+        ``(T,)``.
+    """
+
+    nodes: np.ndarray
+    known: np.ndarray
+    conductances: np.ndarray
+
+
+@dataclass(frozen=True)
+class Equations:
+    """The left-hand side at the nodes ``(rows, columns)`` of a part of the grid.
+
+    Parameters
+    ----------
+    conductances
+        Between active nodes; the reaction holds all else that is on the diagonal.
+    active
+        ``(rows, columns)``.
+    volumes
+        ``V``, ``(rows, columns)``.
+    ties
+        Of the part's active nodes; right but for the nodes on its edge.
+    """
+
+    conductances: Conductances
+    active: np.ndarray
+    volumes: np.ndarray
+    ties: Ties
+
+    def part(self, rows: slice, columns: slice) -> "Equations":
+        """Return those of some of the nodes."""
+        y, x = np.unravel_index(self.ties.nodes, self.active.shape)
+        inside = (y >= rows.start) & (y < rows.stop) & (x >= columns.start) & (x < columns.stop)
+        nodes = (y - rows.start) * (columns.stop - columns.start) + x - columns.start
+        ties = self.ties
+        return Equations(
+            self.conductances.part(rows, columns),
+            self.active[rows, columns],
+            self.volumes[rows, columns],
+            Ties(nodes[inside], ties.known[inside], ties.conductances[inside]),
+        )
+
+
+class Discretisation:
+    """What the problems of one medium, domain and kind of sides have in common.
+
+    Parameters
+    ----------
+    problem
+        Whose sources and values on the outline do not count.
+    medium
+        Its coefficients.
+    """
+
+    def __init__(self, problem: Problem, medium: Medium, grid: Grid):
+        self.grid = grid
+        self.medium = medium
+        self._pieces = rectangle_outline(grid)
+        outline = self.values(problem)
+        self._known = outline.known
+        self.floating = not (len(outline.known) or outline.exchange.any() or not medium.pure)
+        if self.floating:
+            # Any node may have any value; the mean is put right at the end.
+            self._known = np.zeros((1, 2), int)
+        self._natural, self._exchange = outline.natural, outline.exchange
+
+    def values(self, problem: Problem) -> OutlineValues:
+        """Return what holds on the outline in a problem of the same kind."""
+        return problem.conditions.values(self.grid, self._pieces)
+
+    def equations(self, part: Part) -> Equations:
+        """Return the left-hand sides of a part.
+
+        Raises
+        ------
+        ValueError
+            If coefficients are not sound.
+        """
+        inside = self._cells(part)
+        halves = 0.5 * inside[1:] + 0.5 * inside[:-1]
+        volumes = 0.5 * halves[:, 1:] + 0.5 * halves[:, :-1]
+        whole = self.medium.within(self.grid, part, inside)
+        number = self._numbers(part)
+        active = (volumes > 0) & (number < 0)
+        between = []
+        tied: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        reaction = np.where(active, whole.reaction * volumes, 0.0)
+        flat = np.arange(active.size).reshape(active.shape)
+        for axis, k in enumerate((whole.up, whole.right)):
+            low, high = _ends(axis)
+            between.append(np.where(active[low] & active[high], k, 0.0))
+            for here, there in ((low, high), (high, low)):
+                given = active[here] & (number[there] >= 0) & (k > 0)
+                tied.append((flat[here][given], number[there][given], k[given]))
+        nodes, known, conductances = (np.concatenate(parts) for parts in zip(*tied, strict=True))
+        ties = Ties(nodes, known, conductances)
+        np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
+        self._add(reaction, self.grid.spacing * self._exchange, part)
+        reaction[~active] = 1.0
+        return Equations(Conductances(between[0], between[1], reaction), active, volumes, ties)
+
+    def right_hand_side(
+        self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
+    ) -> np.ndarray:
+        """Return the right-hand sides at the nodes of a part, ``(n, rows, columns)``.
+
+        Parameters
+        ----------
+        outline
+            The problem's values on the outline.
+        equations
+            Of the same part.
+        """
+        h, shape = self.grid.spacing, equations.active.shape
+        b = np.zeros((problem.problems, *shape))
+        inner, where = self._within(part)
+        source = problem.source_at(self.grid, inner)
+        if source is not None:
+            b[:, *where] += h**2 * source * equations.volumes[where]
+        self._add(b, h * outline.fluxes, part)
+        if not self.floating:
+            ties = equations.ties
+            for row in range(len(b)):
+                values = outline.values[row % len(outline.values)]
+                np.add.at(b[row].reshape(-1), ties.nodes, ties.conductances * values[ties.known])
+        return np.where(equations.active | self._pinned(part), b, 0.0)
+
+    def given(
+        self, outline: OutlineValues, part: Part
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where in a part values are given, (y, x) ``(K,)``, and these, ``(n or 1, K)``."""
+        at, y, x = _in_part(outline.known, part)
+        return y, x, outline.values[:, at]
+
+    def _pinned(self, part: Part) -> np.ndarray:
+        """Say where the node is that is left out, as all are up to a constant."""
+        pinned = np.zeros([p.stop - p.start for p in part], bool)
+        if self.floating:
+            _, y, x = _in_part(self._known, part)
+            pinned[y, x] = True
+        return pinned
+
+    def _cells(self, part: Part) -> np.ndarray:
+        """Say which cells around the nodes of a part are in the domain, ``(rows + 1, columns + 1)``."""
+        inside = []
+        for p, cells in zip(part, self.grid.shape, strict=True):
+            at = np.arange(p.start - 1, p.stop)
+            inside.append((at >= 0) & (at < cells))
+        return inside[0][:, None] & inside[1]
+
+    def _within(self, part: Part) -> tuple[Part, tuple[slice, slice]]:
+        """Return the nodes of a part that the grid has, and where in the part they are."""
+        inner, where = [], []
+        for p, nodes in zip(part, self.grid.nodes, strict=True):
+            low, high = max(p.start, 0), max(min(p.stop, nodes), max(p.start, 0))
+            inner.append(slice(low, high))
+            where.append(slice(low - p.start, high - p.start))
+        return pair(inner), pair(where)
+
+    def _numbers(self, part: Part) -> np.ndarray:
+        """Return the number of the known value at each node of a part, -1 where there is none."""
+        numbers = np.full([p.stop - p.start for p in part], -1)
+        at, y, x = _in_part(self._known, part)
+        numbers[y, x] = at
+        return numbers
+
+    def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
+        """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
+        at, y, x = _in_part(self._natural, part)
+        added = np.atleast_2d(values)[:, at]
+        for row, one in enumerate(target.reshape(-1, *target.shape[-2:])):
+            np.add.at(one, (y, x), added[row % len(added)])
+
+
+def _ends(axis: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+    """Return the nodes at the low and at the high ends of the grid edges along an axis."""
+    everything = slice(None)
+    low, high = slice(None, -1), slice(1, None)
+    return (
+        ((low, everything), (high, everything))
+        if axis == 0
+        else (
+            (everything, low),
+            (everything, high),
+        )
+    )
+
+
+def _in_part(nodes: np.ndarray, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which nodes lie in a part, and where in it."""
+    y, x = nodes[:, 0] - part[0].start, nodes[:, 1] - part[1].start
+    inside = (y >= 0) & (y < part[0].stop - part[0].start)
+    inside &= (x >= 0) & (x < part[1].stop - part[1].start)
+    at = np.flatnonzero(inside)
+    return at, y[at], x[at]
+
+
+class OutlineSystem:
+    """The system ``A u = b`` of all nodes of a grid, with unit rows where there is no unknown.
+
+    Parameters
+    ----------
+    problem
+        With any sides.
+    number
+        Which of several problems.
+    """
+
+    def __init__(self, problem: Problem, grid: Grid, number: int = 0):
+        self.operator = medium_of(problem.operator)
+        self._discretisation = one = Discretisation(problem, self.operator, grid)
+        self._whole = pair(slice(0, nodes) for nodes in grid.nodes)
+        wide = pair(slice(-1, nodes + 1) for nodes in grid.nodes)
+        self._equations = one.equations(wide)
+        self._outline = one.values(problem)
+        self._number = number
+        b = one.right_hand_side(problem, self._outline, wide, self._equations)
+        self._b = b[number % len(b), 1:-1, 1:-1]
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """``h^2 A``, of ``(ny + 1) (nx + 1)`` rows, row by row from the bottom."""
+        return self._equations.conductances.matrix()
+
+    @property
+    def right_hand_side(self) -> np.ndarray:
+        """``b``, of all nodes; without any given value it is made compatible."""
+        b = self._b.copy()
+        if self._discretisation.floating:
+            volumes = self._equations.volumes[1:-1, 1:-1]
+            b -= b.sum() / volumes.sum() * volumes
+            b[~self._equations.active[1:-1, 1:-1]] = 0.0
+        return b.ravel()
+
+    def field(self, u: np.ndarray) -> np.ndarray:
+        """Return the field ``(ny + 1, nx + 1)`` of a solution: with given values, or mean zero."""
+        field = u.reshape(self._b.shape).copy()
+        if self._discretisation.floating:
+            volumes = self._equations.volumes[1:-1, 1:-1]
+            return field - (field * volumes).sum() / volumes.sum()
+        y, x, values = self._discretisation.given(self._outline, self._whole)
+        field[y, x] = values[self._number % len(values)]
+        return field
+
+    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
+        """Solve by a sparse factorisation."""
+        return scipy.sparse.linalg.splu(self.matrix.tocsc()).solve(right_hand_side)

@@ -1,0 +1,114 @@
+"""The data of problems whose outline lies inside of the lattice, on the block of a rank.
+
+The iteration and the fill know active nodes only: what is given on the outline is part of their
+right-hand side. Afterwards the given values are written to their nodes. Where no value is given anywhere,
+solutions are known up to a constant: the data must be compatible, one node is left out of the equation,
+and the constant is chosen for a mean of zero.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.block import Block
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation import Discretisation, Equations
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.fill import Strip
+
+INCOMPATIBLE = 1e-2
+"""The net inflow, relative to all that flows in and out, beyond which data are refused: what is less may
+be the discretisation's."""
+
+
+class Embedded:
+    """Right-hand sides of some problems, and what is put right in their fields.
+
+    All ranks make it together.
+
+    Parameters
+    ----------
+    equations
+        At the nodes of the block's region.
+
+    Attributes
+    ----------
+    right_hand_side
+        ``(n, rows, columns)`` at the nodes of the region.
+    imbalance
+        Where no value is given anywhere, the net inflow of each problem, ``(n,)``, relative to all that
+        flows in and out; it has been taken from the sources, evenly. Else None.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if data are not sound, or not compatible.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        block: Block,
+        discretisation: Discretisation,
+        problem: Problem,
+        equations: Equations,
+    ):
+        self._ranks, self._block, self._problem = ranks, block, problem
+        self._discretisation, self._equations = discretisation, equations
+        self._part = pair(
+            slice(first, first + cells + 1)
+            for first, cells in zip(block.origin, block.cells, strict=True)
+        )
+        self.right_hand_side = ranks.agree(self._evaluated)
+        self.imbalance: np.ndarray | None = None
+        self._means = np.zeros(len(self.right_hand_side))
+        if discretisation.floating:
+            self._balance()
+
+    def _evaluated(self) -> np.ndarray:
+        self._outline = self._discretisation.values(self._problem)
+        return self._discretisation.right_hand_side(
+            self._problem, self._outline, self._part, self._equations
+        )
+
+    def _balance(self) -> None:
+        """Make the right-hand sides compatible, or refuse them."""
+        b, (own, _) = self.right_hand_side, self._block.owned_nodes()
+        volumes = self._equations.volumes
+        mine = b[:, *own].sum(axis=(1, 2)), np.abs(b[:, *own]).sum(axis=(1, 2))
+        net, gross, size = self._ranks.sum(np.stack([*mine, np.full(len(b), volumes[own].sum())]))
+        self.imbalance = np.abs(net) / np.where(gross > 0, gross, 1.0)
+        if (worst := self.imbalance.max()) > INCOMPATIBLE:
+            raise ValueError(
+                f"no value is given on any side, so what flows in must flow out; {worst:.1%} of the "
+                f"sources and fluxes are left over (at most {INCOMPATIBLE:.0%}): correct them, or give "
+                "a value somewhere"
+            )
+        b -= (net / size)[:, None, None] * volumes
+        b *= self._equations.active
+
+    def centre(self, strips: Iterator[Strip]) -> None:
+        """Find the means of the fields, which `completed` subtracts; all ranks together."""
+        sums = np.zeros(2 * len(self._means))
+        for strip in strips:
+            place = pair(
+                slice(p.start - a.start, p.stop - a.start)
+                for p, a in zip(strip.place, self._part, strict=True)
+            )
+            volumes = self._equations.volumes[place]
+            sums[::2] += (strip.owned.cpu().numpy() * volumes).sum(axis=(1, 2))
+            sums[1::2] += volumes.sum()
+        totals = self._ranks.sum(sums)
+        self._means = totals[::2] / totals[1::2]
+
+    def completed(self, strip: Strip) -> Strip:
+        """Write what is given, in place, to the nodes of a strip that this rank owns."""
+        owned = strip.owned
+        if self._discretisation.floating:
+            owned -= torch.from_numpy(self._means).to(owned)[:, None, None]
+            return strip
+        y, x, values = self._discretisation.given(self._outline, strip.place)
+        owned[:, torch.from_numpy(y), torch.from_numpy(x)] = torch.from_numpy(values).to(owned)
+        return strip
