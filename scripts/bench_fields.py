@@ -1,11 +1,18 @@
-"""Media of high contrast at one size: condensed elements beside CHOLMOD, hypre and pyAMG.
+"""Media of high contrast: condensed elements beside CHOLMOD, hypre and pyAMG.
 
-Usage: bench_fields.py [CELLS [SPE10.npz]] (by default 1024). One thread, float64, a random source, zero
-sides. Seconds are wall time from the problem to the field, set-up included, to a true relative residual
-of 1e-8; *again* is a second source in the same medium, for CHOLMOD a solve with its factor, and *16 more*
-are solved at once. The ratio is to the fastest of the others. Writes ``benchmarks/fields.md``.
+Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..]. One thread, float64, a
+random source, zero sides; every row is a process of its own. Seconds are wall time from the problem to
+the field, set-up included, to a true relative residual of 1e-8; *again* is a second source in the same
+medium, for CHOLMOD a solve with its factor, and *16 more* are solved at once. Bytes per node are those
+that the process had at its peak of the first solve beyond what it had with the problem in memory. The
+ratio is to the fastest of the others. Rows are kept in ``benchmarks/fields.csv``, where those that are
+measured anew replace the old ones, and all are written to ``benchmarks/fields.md``.
 """
 
+import argparse
+import csv
+import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from media import MEDIA, spe10
-from peers import PeerResult, by_petsc, by_pyamg, petsc_described
-from tables import publish, table
+from peers import by_petsc, by_pyamg, petsc_described
+from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
 from mosaicdd.problems.medium import MediumSystem
@@ -23,88 +30,96 @@ from mosaicdd.problems.medium import MediumSystem
 _RTOL = 1e-8
 _MORE = 16
 _WARM = 64  # cells of a first solve, which pays for what is loaded once per process
+_OURS = "mosaicdd"
+_BY = (_OURS, "CHOLMOD", "hypre", "pyAMG")
+_MEDIA = (*MEDIA, "spe10")
+_ROWS = BENCHMARKS / "fields.csv"
+_COLUMNS = ("iterations", "seconds", "again", "16 more", "bytes per node", "residual")
 
 
-def main(cells: int, path: Path | None) -> None:
-    """Solve, print and write the table."""
+def main(arguments: argparse.Namespace) -> None:
+    """Measure, a process for each row, and write the tables."""
+    if arguments.row:
+        _measured(arguments)
+        return
+    path = [] if arguments.spe10 is None else ["--spe10", str(arguments.spe10)]
+    for medium in arguments.media.split(","):
+        for by in arguments.by.split(","):
+            row = [str(arguments.cells), "--media", medium, "--by", by, "--row", *path]
+            subprocess.run([sys.executable, __file__, *row], check=True)
+    _publish()
+
+
+def _measured(arguments: argparse.Namespace) -> None:
+    """Measure one row, and put it beside the others."""
     torch.set_num_threads(1)
+    cells, medium, by = arguments.cells, arguments.media, arguments.by
     nodes = (cells + 1, cells + 1)
-    media = {name: make(nodes, np.random.default_rng(0)) for name, make in MEDIA.items()}
-    if path is not None:
-        media["spe10"] = spe10(nodes, path)
-    _ours(np.ones((_WARM + 1,) * 2), np.ones((3, _WARM + 1, _WARM + 1)))
-    rows = [row for name, a in media.items() for row in _rows(name, a)]
-    header = [
-        "medium",
-        "contrast",
-        "by",
-        "iterations",
-        "seconds",
-        "again",
-        "16 more",
-        "ratio",
-        "error",
-    ]
-    note = (
-        "By `python scripts/bench_fields.py`; its head says what is measured. " + petsc_described()
-    )
-    publish("fields", f"Media, {cells} x {cells}", f"{note}\n\n{table(header, rows)}")
+    if medium == "spe10":
+        a = spe10(nodes, arguments.spe10)
+    else:
+        a = MEDIA[medium](nodes, np.random.default_rng(0))
+    f = np.random.default_rng(1).standard_normal((2 + _MORE, *nodes))
+    found = _ours(a, f) if by == _OURS else _theirs(by, a, f[0])
+    if found is None:
+        return
+    rows = _read()
+    rows[str(cells), medium, by] = {"decades": f"{np.ptp(np.log10(a)):.1f}"} | found
+    print(cells, medium, by, found, flush=True)
+    with open(_ROWS, "w", newline="") as file:
+        writer = csv.DictWriter(file, ("cells", "medium", "by", "decades", *_COLUMNS))
+        writer.writeheader()
+        for key, row in rows.items():
+            writer.writerow(dict(zip(("cells", "medium", "by"), key, strict=True)) | row)
 
 
-def _rows(name: str, a: np.ndarray) -> list[list[str]]:
-    """Return the rows of a medium."""
-    f = np.random.default_rng(1).standard_normal((2 + _MORE, *a.shape))
-    seconds, solution = _ours(a, f)
-    problem = solution.problem
-    system = MediumSystem(problem.operator, problem.domain.grid())
-    b = system.right_hand_side(np.zeros(a.shape), f[0])
-    peers: dict[str, PeerResult | None] = {
-        "CHOLMOD": by_petsc(system.matrix, b, "cholmod"),
-        "hypre": by_petsc(system.matrix, b, "hypre", _RTOL),
-        "pyAMG": by_pyamg(system.matrix, b, _RTOL),
-    }
-    known = {label: peer for label, peer in peers.items() if peer is not None}
-    truth = (peers["CHOLMOD"] or known["pyAMG"]).solution
-    inner = solution.field[1:-1, 1:-1].ravel()
-    fastest = min(
-        peer.seconds for peer in known.values() if _residual(system, b, peer) <= 2 * _RTOL
-    )
-    error = _distance(inner, truth)
-    times = [f"{s:.2f}" for s in seconds]
-    ours = ["mosaicdd", str(solution.iterations), *times, f"{seconds[0] / fastest:.2f}", error]
-    rows = [[name, f"{np.ptp(np.log10(a)):.1f} decades", *ours]]
-    for label, peer in known.items():
-        direct = peer.iterations is None
-        again = f"{peer.solve:.2f}" if direct else ""
-        count = "direct" if direct else str(peer.iterations)
-        missed = "" if _residual(system, b, peer) <= 2 * _RTOL else " (not reached)"
-        rows.append(
-            [
-                "",
-                "",
-                label,
-                count + missed,
-                f"{peer.seconds:.2f}",
-                again,
-                "",
-                "",
-                _distance(peer.solution, truth),
-            ]
-        )
-    return rows
-
-
-def _ours(a: np.ndarray, f: np.ndarray) -> tuple[list[float], m.Solution]:
-    """Solve for the first source, for another, and for the rest at once; return seconds of each."""
-    problem = m.Problem(m.Domain(tuple(n - 1 for n in a.shape)), "diffusion", {"a": a, "f": f[0]})
+def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
+    """Solve for the first source, for another, and for the rest at once."""
     settings = m.SolveSettings(rtol=_RTOL)
-    start = time.perf_counter()
+    side = (_WARM + 1,) * 2
+    m.solve(m.Problem(m.Domain((_WARM,) * 2), "diffusion", {"a": np.ones(side), "f": 1.0}))
+    problem = m.Problem(m.Domain(tuple(n - 1 for n in a.shape)), "diffusion", {"a": a, "f": f[0]})
+    before, start = _peak(), time.perf_counter()
     with m.Solver(problem, settings=settings) as solver:
         first = solver()
         seconds = [time.perf_counter() - start]
+        peak = _peak()
         for more in (f[1], f[2:]):
             seconds.append(_timed(lambda more=more: solver(problem.with_fields(f=more))))
-    return seconds, first
+    system = MediumSystem(problem.operator, problem.domain.grid())
+    b = system.right_hand_side(np.zeros(a.shape), f[0])
+    return {
+        "iterations": str(first.iterations),
+        **dict(zip(("seconds", "again", "16 more"), (f"{s:.2f}" for s in seconds), strict=True)),
+        "bytes per node": f"{(peak - before) / a.size:.0f}",
+        "residual": _residual(system, b, first.field[1:-1, 1:-1].ravel()),
+    }
+
+
+def _theirs(by: str, a: np.ndarray, f: np.ndarray) -> dict[str, str] | None:
+    """Solve by a peer; None if it is not here."""
+    problem = m.Problem(m.Domain(tuple(n - 1 for n in a.shape)), "diffusion", {"a": a, "f": f})
+    system = MediumSystem(problem.operator, problem.domain.grid())
+    b, before = system.right_hand_side(np.zeros(a.shape), f), _peak()
+    if by == "pyAMG":
+        peer = by_pyamg(system.matrix, b, _RTOL)
+        memory = (_peak() - before) / a.size
+    else:
+        found = by_petsc(system.matrix, b, by.lower(), _RTOL)
+        if found is None:
+            return None
+        peer, memory = found, found.bytes / a.size
+    return {
+        "iterations": "direct" if peer.iterations is None else str(peer.iterations),
+        "seconds": f"{peer.seconds:.2f}",
+        "again": f"{peer.solve:.2f}" if peer.iterations is None else "",
+        "bytes per node": f"{memory:.0f}",
+        "residual": _residual(system, b, peer.solution),
+    }
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -113,15 +128,49 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _residual(system: MediumSystem, b: np.ndarray, peer: PeerResult) -> float:
-    return float(np.linalg.norm(b - system.matrix @ peer.solution) / np.linalg.norm(b))
+def _residual(system: MediumSystem, b: np.ndarray, solution: np.ndarray) -> str:
+    return f"{np.linalg.norm(b - system.matrix @ solution) / np.linalg.norm(b):.0e}"
 
 
-def _distance(one: np.ndarray, truth: np.ndarray) -> str:
-    """Return the largest difference, relative to the range; nothing for the truth itself."""
-    return "" if one is truth else f"{abs(one - truth).max() / np.ptp(truth):.0e}"
+def _read() -> dict[tuple[str, str, str], dict[str, str]]:
+    """Return the rows that are known."""
+    if not _ROWS.exists():
+        return {}
+    with open(_ROWS, newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {(row.pop("cells"), row.pop("medium"), row.pop("by")): row for row in rows}
+
+
+def _publish() -> None:
+    """Write a table for each size."""
+    rows, parts = _read(), []
+    for cells in sorted({key[0] for key in rows}, key=int):
+        lines = []
+        for medium in _MEDIA:
+            here = {by: rows[cells, medium, by] for by in _BY if (cells, medium, by) in rows}
+            others = [
+                float(row["seconds"])
+                for by, row in here.items()
+                if by != _OURS and float(row["residual"]) <= 2 * _RTOL
+            ]
+            for by, row in here.items():
+                ratio = ""
+                if by == _OURS and others:
+                    ratio = f"{float(row['seconds']) / min(others):.2f}"
+                lines.append([medium, row["decades"], by, *(row[c] for c in _COLUMNS), ratio])
+        header = ["medium", "decades", "by", *_COLUMNS, "ratio"]
+        parts.append(f"## {cells} x {cells}\n\n{table(header, lines)}")
+    note = (
+        f"By `python scripts/bench_fields.py`; its head says what is measured. {petsc_described()}"
+    )
+    publish("fields", "Media", "\n\n".join([note, *parts]))
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(int(given[0]) if given else 1024, Path(given[1]) if len(given) > 1 else None)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cells", type=int)
+    parser.add_argument("--spe10", type=Path)
+    parser.add_argument("--media", default=",".join(_MEDIA))
+    parser.add_argument("--by", default=",".join(_BY))
+    parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
+    main(parser.parse_args())

@@ -35,12 +35,15 @@ class PeerResult:
         Seconds.
     iterations
         None for a direct solver.
+    bytes
+        That it took beyond the system, where that is known.
     """
 
     solution: np.ndarray
     setup: float
     solve: float
     iterations: int | None
+    bytes: float = float("nan")
 
     @property
     def seconds(self) -> float:
@@ -105,7 +108,8 @@ def by_petsc(
         facts = json.loads(ended.stdout.strip().splitlines()[-1])
         solution = np.load(f"{path}.solution.npy")
     iterations = facts["iterations"] if method == "hypre" else None
-    return PeerResult(solution, facts["setup"], facts["solve"], iterations)
+    memory = facts["megabytes"] * 2**20
+    return PeerResult(solution, facts["setup"], facts["solve"], iterations, memory)
 
 
 def by_pyamg(matrix: scipy.sparse.csr_array, b: np.ndarray, rtol: float = 1e-10) -> PeerResult:

@@ -150,8 +150,9 @@ class Stars:
         solved = rows_times(torch.bmm(given, rest.mT), other)
         inner = solved[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2)
         inner += arms.unflatten(0, (-1, 2))
-        total = torch.zeros_like(r)
-        return total.index_add_(1, self._flat_places, solved.transpose(0, 1).reshape(n, -1).to(r))
+        total = solved.new_zeros(r.shape)
+        total.index_add_(1, self._flat_places, solved.transpose(0, 1).reshape(n, -1))
+        return total.to(r.dtype)
 
 
 def _factors(
