@@ -72,7 +72,7 @@ class Squares:
     def _cut(self, values: np.ndarray, rows: int, columns: int) -> torch.Tensor:
         """Cut values into squares, ``(rows, columns, B)``."""
         k = self._halvings
-        cut = torch.from_numpy(values).to(**self._tensors)
+        cut = torch.from_numpy(np.ascontiguousarray(values)).to(**self._tensors)
         cut = cut.unfold(0, rows, self._side).unfold(1, columns, self._side)
         cut = cut.unflatten(1, (-1, *[2] * k)).unflatten(0, (-1, *[2] * k))
         pairs = (axis for j in range(k + 1) for axis in (j, k + 1 + j))

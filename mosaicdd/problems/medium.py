@@ -207,6 +207,8 @@ class Medium:
         c = require_sign(self._c.sample(grid, part)[0], self._c, part, positive=False)
         up, right = self._diffusion(grid, part)
         reaction = grid.spacing**2 * c
+        if self._c.number is not None:  # of one value, which takes no memory
+            reaction = np.broadcast_to(reaction[:1, :1].copy(), reaction.shape)
         if self.self_adjoint:
             return Conductances(up, right, reaction)
         by, bx = (grid.spacing * b.sample(grid, part)[0] for b in self._velocity)

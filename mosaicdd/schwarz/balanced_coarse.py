@@ -88,6 +88,8 @@ class BalancedCoarse:
         What an outline makes of the lines, per axis; None where it is the edge of the lattice.
     nodes
         Which of the region's lattice nodes are active, ``(rows, columns)``; None for all.
+    keep
+        ``S P``, which takes a tenth of the memory and spares a product with ``S`` in each iteration.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class BalancedCoarse:
         symmetric: bool,
         cut: Sequence[CutLines | None] = (None, None),
         nodes: torch.Tensor | None = None,
+        keep: bool = True,
     ):
         device = schur.device
         self._block, self._operator = block, operator
@@ -123,15 +126,16 @@ class BalancedCoarse:
         # (S P)^T and P^T S P of each element, (E, 4 + 4 M, P) and (E, 4 + 4 M, 4 + 4 M)
         rows, columns = element_shape(block)
         values = 4 + 4 * most
-        self._swept = schur.new_empty(len(schur), values, schur.shape[2])
         products = schur.new_empty(len(schur), values, values)
+        self._swept = schur.new_empty(len(schur) if keep else 0, values, schur.shape[2])
         for strip, _ in strips((rows, columns), _ELEMENTS[device.type]):
             along, across = self._bases
             prolongation = _on_elements(along[strip.start : strip.stop + 1], across[:, strip])
             part = slice(strip.start * columns, strip.stop * columns)
-            swept = self._swept[part]
-            torch.bmm(prolongation.mT, schur[part].mT, out=swept)
+            swept = torch.bmm(prolongation.mT, schur[part].mT)
             torch.bmm(prolongation.mT, swept.mT, out=products[part])
+            if keep:
+                self._swept[part] = swept
         self._solve = _factorised(_assembled(ranks, blocks, products, numbering))
         self._region = [
             torch.from_numpy(part[place].copy()).to(device)
@@ -196,6 +200,8 @@ class BalancedCoarse:
 
     def sweep(self, c: torch.Tensor) -> torch.Tensor:
         """Return ``S P c`` inside the region, ``(n, L)``."""
+        if not len(self._swept):
+            return self._operator(self.prolong(c))
         return self._operator.scatter(rows_times(c[:, self._columns].transpose(0, 1), self._swept))
 
     def _lines(self, flat: torch.Tensor) -> list[torch.Tensor]:

@@ -92,6 +92,7 @@ class CondensedSystem:
                 symmetric=symmetric,
                 cut=cut,
                 nodes=nodes,
+                keep=keep,
             )
 
     def _condense(

@@ -163,6 +163,17 @@ def test_new_sources_and_sides_need_no_new_elements(monkeypatch):
     assert len(planned) == 1
 
 
+def test_where_memory_is_short_elements_are_eliminated_again(monkeypatch):
+    problem = random_problem("channels", several=(2,))
+    expected = solve(problem, settings=TIGHT)
+    monkeypatch.setattr(condensed_system, "_MOST", 0.0)
+    with Solver(problem, settings=TIGHT) as solver:
+        found = solver()
+        assert abs(found.iterations - expected.iterations) <= 1
+        assert distance(found.field, expected.field) < 1e-9
+        assert solver(problem, start=found).iterations <= 2
+
+
 def test_a_solution_is_the_start_of_the_next():
     problem = random_problem("noise")
     with Solver(problem, settings=TIGHT) as solver:

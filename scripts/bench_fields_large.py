@@ -1,0 +1,53 @@
+"""The mosaic of SPE10's layers on a large grid, from a file, on one and two ranks: seconds and memory.
+
+``mosaicdd solve`` as a user starts it, with a constant source and to a relative residual of 1e-8; the
+field streams to a file. The memory is the peak of all ranks, whole processes.
+
+Usage: bench_fields_large.py SPE10.npz [CELLS [RANKS ..]] (by default 8192 on 2 ranks).
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from media import spe10
+from ranks import mosaicdd
+from tables import publish, table
+
+
+def main(path: Path, cells: int, counts: list[int]) -> None:
+    """Solve on each number of ranks, print the table and write it to ``benchmarks/``."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        medium, output = Path(folder) / "a.npy", Path(folder) / "out.h5"
+        np.save(medium, spe10((cells + 1, cells + 1), path))
+        for ranks in counts:
+            start = time.perf_counter()
+            options = ["--pde", "diffusion", "--field", f"a={medium}", "--field", "f=1"]
+            shape = ["--cells", f"{cells}x{cells}", "--rtol", "1e-8"]
+            report = mosaicdd(ranks, "solve", "-o", str(output), *shape, *options)
+            seconds = time.perf_counter() - start
+            output.unlink()
+            spent, peak = report["seconds"], report["peak_memory_bytes"]
+            rows.append(
+                [
+                    str(ranks),
+                    str(report["iterations"]),
+                    f"{report['discrete_residual']:.1e}",
+                    *(f"{spent[part]:.1f}" for part in ("setup", "iterate", "assemble", "write")),
+                    f"{seconds:.1f}",
+                    f"{peak / 1e9:.2f}",
+                    f"{peak / (cells + 1) ** 2:.0f}",
+                ]
+            )
+    header = ["ranks", "iterations", "residual", "set-up", "iterate", "fill", "write"]
+    text = table([*header, "whole command, s", "GB", "B per node"], rows)
+    note = "By `python scripts/bench_fields_large.py`; its head says what is measured."
+    publish(f"fields_{cells}", f"SPE10 mosaic, {cells} x {cells}", f"{note}\n\n{text}")
+
+
+if __name__ == "__main__":
+    given = sys.argv[2:]
+    main(Path(sys.argv[1]), int((given or ["8192"])[0]), [int(n) for n in given[1:] or ["2"]])
