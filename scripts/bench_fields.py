@@ -2,7 +2,7 @@
 
 Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..]. One thread, float64, a
 random source, zero sides; every row is a process of its own. Seconds are wall time from the problem to
-the field, set-up included, to a true relative residual of 1e-8; *again* is a second source in the same
+the field, set-up included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the same
 medium, for CHOLMOD a solve with its factor, and *16 more* are solved at once. Bytes per node are those
 that the process had at its peak of the first solve beyond what it had with the problem in memory. The
 ratio is to the fastest of the others. Rows are kept in ``benchmarks/fields.csv``, where those that are
@@ -28,6 +28,7 @@ import mosaicdd as m
 from mosaicdd.problems.medium import MediumSystem
 
 _RTOL = 1e-8
+_REACHED = 1e-7  # of a true residual, as rounding leaves more than 1e-8 at the largest contrasts
 _MORE = 16
 _WARM = 64  # cells of a first solve, which pays for what is loaded once per process
 _OURS = "mosaicdd"
@@ -151,7 +152,7 @@ def _publish() -> None:
             others = [
                 float(row["seconds"])
                 for by, row in here.items()
-                if by != _OURS and float(row["residual"]) <= 2 * _RTOL
+                if by != _OURS and float(row["residual"]) <= _REACHED
             ]
             for by, row in here.items():
                 ratio = ""
