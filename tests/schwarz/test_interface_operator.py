@@ -28,7 +28,7 @@ def case(request):
     a = MEDIA[request.param](grid.nodes, np.random.default_rng(0))
     medium = Medium({"a": Field("a", a), "c": Field("c", 50.0)})
     kind = {"device": torch.device("cpu"), "dtype": torch.float64}
-    system = CondensedSystem(Ranks.alone(), block, medium, Stopwatch(), **kind)
+    system = CondensedSystem(Ranks.alone(), block, medium, None, Stopwatch(), **kind)
     matrix = MediumSystem(medium, grid).matrix.toarray()
     y, x = np.divmod(np.arange(len(matrix)), CELLS[1] - 1) + np.array([[1], [1]])
     lines = (y % 8 == 0) | (x % 8 == 0)
