@@ -119,6 +119,11 @@ class UpscaledEngine:
         wide = Layout(self._lattice.grid.nodes, self._ranks.dims, tuple(placements))
         return Redistribution(owned, wide, self._ranks, np.dtype(float))
 
+    @property
+    def unknowns(self) -> int:
+        """Values on the lines of the coarse grid's lattice that are solved for."""
+        return self._coarse.unknowns
+
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
         """Hand every rank its part of the coarse grid's lines, as for `CondensedEngine`."""
         return self._coarse.interface_of_lines(lines)
