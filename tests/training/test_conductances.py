@@ -1,0 +1,92 @@
+"""Networks of conductances: their media, their gradient, and that they learn."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from mosaicdd.cli.generate import generate
+from mosaicdd.cli.train import train
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.local_solvers.loading import find_network
+from mosaicdd.local_solvers.networks.conductances import (
+    ConductanceNetwork,
+    ConductanceSettings,
+    LearnedRule,
+)
+from mosaicdd.local_solvers.upscaling import MARGIN
+from mosaicdd.problems.fields import Field
+from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.random_media import KINDS, draw
+from mosaicdd.storage.media_file import read_media
+from mosaicdd.training.conductances import CoarseSolve, ConductanceTraining, coarse_conductances
+from mosaicdd.training.media import generate_media
+from mosaicdd.training.settings import MediaSettings, TrainingSettings
+
+
+@pytest.fixture(scope="module")
+def media(tmp_path_factory):
+    path = tmp_path_factory.mktemp("media") / "media.h5"
+    generate_media(path, MediaSettings(samples=40, validation=0.25))
+    return path
+
+
+def test_media_of_all_kinds_are_finite_and_depend_on_the_seed_alone():
+    for kind in KINDS.values():
+        values = [kind(np.random.default_rng(seed), 49) for seed in (1, 1, 2)]
+        assert np.isfinite(values).all()
+        np.testing.assert_array_equal(values[0], values[1])
+        assert abs(values[0] - values[2]).max() > 0
+    assert {draw(np.random.default_rng(seed), 20)[0] for seed in range(300)} == set(KINDS)
+
+
+def test_the_training_sees_what_the_rule_makes(media):
+    network = ConductanceNetwork(ConductanceSettings(filters=4, width=8))
+    for part in (network.edges, network.cells):
+        torch.nn.init.normal_(part.rest[-1].weight)
+    logarithm = read_media(media).logarithm[:1]
+    a = np.exp(logarithm[0, MARGIN:-MARGIN, MARGIN:-MARGIN].astype(float))
+    nodes = slice(0, len(a))
+    grid = Grid((len(a) - 1, len(a) - 1), 1.0)
+    fine = Medium({"a": Field("a", a)}).conductances(grid, (nodes, nodes))
+    made = LearnedRule(network, 1e30)(fine)
+    values, _ = coarse_conductances(network, torch.from_numpy(logarithm))
+    expected = np.concatenate([one.ravel() for one in (made.right, made.up, made.across)])
+    # Two ways through logarithms in float32.
+    np.testing.assert_allclose(values[0].detach().exp().numpy(), expected, rtol=1e-4)
+
+
+def test_the_gradient_of_coarse_solutions_is_that_of_differences():
+    torch.manual_seed(0)
+    nodes = torch.arange(16).view(4, 4)
+    pairs = (nodes[:, :-1], nodes[:, 1:]), (nodes[:-1], nodes[1:]), (nodes[:-1, :-1], nodes[1:, 1:])
+    ends = torch.cat([torch.stack(pair).flatten(1) for pair in pairs], dim=1)
+    u, b = torch.randn(2, 2, 3, 16, dtype=torch.float64)
+    k = torch.rand(2, ends.shape[1], dtype=torch.float64) + 0.5
+    assert torch.autograd.gradcheck(lambda k: CoarseSolve.apply(k, ends, u, b), k.requires_grad_())
+
+
+def test_a_network_learns_and_is_found_again(media, tmp_path):
+    path = tmp_path / "model.h5"
+    settings = TrainingSettings(epochs=20, batch_size=10, validations=4, clip=10.0)
+    best = ConductanceTraining(media, path, settings, {"filters": 4, "width": 8}).run()
+    assert best.error < 0.95 * best.averaged
+    model = find_network(str(path))
+    assert model.card.validation["error"] == best.error
+    with pytest.raises(ValueError, match="has no operator of its own"):
+        model.as_trained()
+
+
+def test_the_commands_do_the_same(tmp_path):
+    run, data, model = CliRunner(), str(tmp_path / "m.h5"), str(tmp_path / "model.h5")
+    given = ["--media", "--pde", "diffusion", "--samples", "10", "--validation", "0.2", "--json"]
+    made = run.invoke(generate, [data, *given])
+    assert json.loads(made.output)["media"] == 10
+    options = ["--network", "conductances", "--epochs", "1", "--batch-size", "4", "--json"]
+    trained = run.invoke(train, [data, "-o", model, *options])
+    assert json.loads(trained.output)["model"] == model
+    refused = run.invoke(generate, [str(tmp_path / "n.h5"), "--media"])
+    assert refused.exit_code == 2
+    assert "add --pde diffusion" in refused.output
