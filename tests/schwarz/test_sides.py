@@ -207,6 +207,14 @@ def test_fluxes_that_cannot_be_are_refused_on_all_ranks(comm):
         solve(problem, ranks=comm)
 
 
+@pytest.mark.parametrize("name", ["averaged", "diffusion", "laplace"])
+def test_networks_and_averages_are_refused(name):
+    pde, fields = ("laplace", {}) if name == "laplace" else ("diffusion", {"a": "1 + x"})
+    problem = Problem((128, 128), pde, fields, {"left": Neumann()})
+    with pytest.raises(ValueError, match="a side is natural here: take 'exact'"):
+        solve(problem, name)
+
+
 @pytest.mark.parametrize(
     ("pde", "fields"),
     [("advection-diffusion", {"bx": 1.0}), ("anisotropic-diffusion", {"axy": 0.5})],
