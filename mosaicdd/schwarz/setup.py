@@ -110,7 +110,7 @@ class Setup:
         """Bind the local solver; a network is tested, if nothing certifies it, and guarded."""
         bound = self._world.agree(lambda: self._unbound.bind(problem, self.grid))
         if isinstance(bound, UpscaledSolver) and self.settings.certify is not None:
-            # Its answer as a start saves fewer seconds than it takes (benchmarks/field_networks.md).
+            # The exact operators solve alone: their own answer takes little longer.
             return self._world.agree(lambda: Exact().bind(problem, self.grid))
         if not isinstance(bound, NetworkSolver):
             return bound
