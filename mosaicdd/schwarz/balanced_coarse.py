@@ -319,7 +319,7 @@ def _modes(
     """
     k, d = (one.flatten(0, 1).t().contiguous() for one in (conductances, diagonal))
     modes = k.new_zeros(k.shape[1], len(d), most)
-    if len(d):
+    if len(d) and most:
         modes[..., 0] = _lowest(k, d).t()
         several = counts.flatten() > 1
         several = torch.nonzero(several if cut is None else several | cut.edges.flatten())[:, 0]

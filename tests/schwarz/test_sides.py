@@ -222,3 +222,16 @@ def test_networks_and_averages_are_refused(name):
 def test_equations_without_such_a_flux_are_refused(pde, fields):
     with pytest.raises(NotImplementedError, match="without velocity"):
         Problem((64, 64), pde, fields, {"left": Neumann()})
+
+
+@pytest.mark.parametrize("cells", [(2, 2), (2, 31), (3, 14), (15, 16), (17, 5)])
+def test_domains_smaller_than_a_subdomain(cells):
+    problem = Problem(Domain(cells), "laplace", {}, Dirichlet("x*x - y*y"))
+    solution = solve(problem, "exact")
+    y, x = solution.y[:, None], solution.x
+    np.testing.assert_allclose(solution.field, x * x - y * y, rtol=0, atol=1e-7)
+
+
+def test_a_domain_without_a_node_to_solve_for():
+    with pytest.raises(ValueError, match="take 2 cells or more per axis"):
+        solve(Problem(Domain((1, 40)), "laplace"), "exact")
