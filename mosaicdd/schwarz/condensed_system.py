@@ -80,7 +80,9 @@ class CondensedSystem:
             here = float((owned * self.active).sum())
             self.unknowns = int(ranks.sum(np.array([here]))[0])
             if not self.unknowns:
-                raise ValueError("the sides give the values of all nodes; take 2 cells or more per axis")
+                raise ValueError(
+                    "the sides give the values of all nodes; take 2 cells or more per axis"
+                )
         with clock.part("coarse"):
             schur = self.elements.schur
             symmetric = self.elements.symmetric
