@@ -61,8 +61,12 @@ class NodeGather:
             torch.from_numpy(np.concatenate(one).astype(np.int32)) for one in (targets, sources)
         )
         # Where every node is of one rank they are taken in their order, else added up.
-        each_once = len(target) == problems * size == len(target.unique())
-        self._sources = source[target.argsort()] if each_once else source
+        each_once = len(target) == problems * size and bool((target.bincount() == 1).all())
+        self._sources = (
+            source.new_empty(len(target)).index_copy_(0, target.long(), source)
+            if each_once
+            else source
+        )
         self._targets = None if each_once else target
         ends = starts + lengths
         self._sums = np.stack([np.arange(end - sums, end) for end in ends])  # (ranks, sums)
