@@ -154,7 +154,8 @@ class NewtonEngine:
     def begin_with(self, fields: torch.Tensor | None) -> None:
         """Begin the next solve with this rank's part of some fields, ``(n, rows, columns)``.
 
-        They say what the interface that it starts from leaves open; without them a first step does.
+        They say what the interface that it starts from leaves open; without them it is what the lines
+        around each element span.
         """
         self._begin = fields
 
@@ -180,7 +181,7 @@ class NewtonEngine:
             source = None if f is None else f[i % len(f)]
             solve = _Newton(self, boundary, source, progress, watch)
             if history is not None:
-                solve.history = history
+                solve.history = history.followed_by(History())
             field = None if self._begin is None else self._begin[i]
             solve.run(None if start is None else _of_problem(start, i), field)
             solves.append(solve)
@@ -336,17 +337,15 @@ class _Newton:
         return ErrorEstimate(math.inf, math.inf, nodes, place)
 
     def _begin(self, start: Interface, field: torch.Tensor | None) -> None:
-        """Take a field over; or the values on the lattice lines, and a first step's between them."""
+        """Take a field over; or the values on the lattice lines, and what these span between them."""
         engine, block, s = self._engine, self._engine.block, self._engine._lattice.spacing
         if field is not None:
             self.u = engine.imposed(self._boundary, self._widened(field.double().cpu().numpy()))
             self._evaluate()
             return
-        self.u = self._moved(self._solved(_ESTIMATE).field, 1.0)
         region = pair(slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True))
-        nodes = self.u[_within(region, engine._wide)]
-        nodes[::s] = start.lines[0][0].cpu().numpy()
-        nodes[:, ::s] = start.lines[1][0].cpu().numpy().T
+        rows, columns = (lines[0].cpu().numpy() for lines in start.lines)
+        self.u[_within(region, engine._wide)] = _spanned(rows, columns, s)
         engine.imposed(self._boundary, self.u)
         self.u = self._widened(engine._owned(self.u))
         self._evaluate()
@@ -375,14 +374,15 @@ class _Newton:
             self._evaluate()
         self._enter(length * outcome.size)
         nodes = engine._owned(self.u)
-        total, count, called = engine._ranks.sum(
-            np.array([np.square(nodes).sum(), nodes.size, float(self._watch.interrupted)])
+        total, count, *calls = engine._ranks.sum(
+            np.array([np.square(nodes).sum(), nodes.size, *self._watch.calls()])
         )
         self.size = math.sqrt(total / count)
         if self._progress is not None:
             updates = self.history.update
             self._progress(len(updates), updates[-1], self.size, math.nan)
-        self._judge(outcome, improved=improved, called=called > 0)
+        self._judge(outcome, improved=improved)
+        self._answer(*(call > 0 for call in calls))
 
     def _enter(self, update: float) -> None:
         """Enter a step into the history."""
@@ -391,7 +391,7 @@ class _Newton:
         self.history.mae.append(math.nan)
         self.history.seconds.append(time.perf_counter() - self._begun)
 
-    def _judge(self, outcome: Outcome, *, improved: bool, called: bool) -> None:
+    def _judge(self, outcome: Outcome, *, improved: bool) -> None:
         """Decide how it ended, if it did."""
         settings = self._engine.settings
         if not math.isfinite(self.relative):
@@ -404,10 +404,16 @@ class _Newton:
             self.status = "stagnated"
         elif outcome.status in ("diverged_nan", "diverged_tolerance"):
             self.status = outcome.status
-        elif called:
-            self.status = "interrupted"
         elif len(self.history.update) >= settings.max_iterations:
             self.status = "diverged_max_iterations"
+
+    def _answer(self, interrupted: bool, due: bool) -> None:
+        """Keep a checkpoint, and stop, if any rank was called to."""
+        if self._watch.save is not None and (interrupted or due):
+            self._watch.save(self._engine._interface([self.u]), self.history)
+            self._watch.saved()
+        if interrupted:
+            self.status = self.status or "interrupted"
 
     def _evaluate(self) -> None:
         """Evaluate the residual, and its 2-norm over the nodes of all ranks."""
@@ -459,6 +465,27 @@ def _within(part: Slices, whole: Slices) -> Slices:
     return pair(
         slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
     )
+
+
+def _spanned(rows: np.ndarray, columns: np.ndarray, s: int) -> np.ndarray:
+    """Return smooth surfaces between lattice lines with their values on these (Coons, 1967).
+
+    Parameters
+    ----------
+    rows, columns
+        Values on the lines of a region constant in y, ``(lines, nodes)``, and in x.
+    """
+    t = np.arange(s) / s
+    along = _between(rows.T, t).T  # everywhere, from the lines constant in y
+    across = _between(columns.T, t)
+    corners = _between(_between(rows[:, ::s], t).T, t).T
+    return along + across - corners
+
+
+def _between(values: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Interpolate linearly between values along the last axis; ``t`` holds places between two."""
+    inside = values[..., :-1, None] * (1 - t) + values[..., 1:, None] * t
+    return np.concatenate([inside.reshape(*values.shape[:-1], -1), values[..., -1:]], axis=-1)
 
 
 def _edges(place: Slices, nodes: tuple[int, int]) -> list[tuple[str, Any]]:

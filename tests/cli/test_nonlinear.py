@@ -1,5 +1,12 @@
 """Nonlinear equations on the command line: solved, compared, and refused where they are not sound."""
 
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
 import numpy as np
 import pytest
 
@@ -52,3 +59,26 @@ def test_no_data_are_generated_for_networks_yet(mosaicdd, tmp_path):
     done = mosaicdd("generate", tmp_path / "d.h5", "--pde", "poisson-boltzmann", "--samples", "9")
     assert done.code == 2
     assert "poisson-boltzmann is not linear" in done.err
+
+
+def test_a_signal_keeps_a_checkpoint_and_resume_goes_on(tmp_path):
+    output = tmp_path / "out.h5"
+    command = [sys.executable, "-m", "mosaicdd.cli.main", *SOLVE, "-o", output, "--cells", "512x512"]
+    command += ["--field", "f=30", "--rtol", "1e-11", "--json"]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    job = subprocess.Popen([*command, "--checkpoint-minutes", "0.0001"], **options)
+    checkpoint = output.with_suffix(".h5.checkpoint")
+    while not checkpoint.exists() and job.poll() is None:
+        time.sleep(0.01)
+    job.send_signal(signal.SIGTERM)
+    out, err = job.communicate(timeout=60)
+    part = json.loads(out)
+    assert (job.returncode, part["status"]) == (1, "interrupted"), err
+    assert checkpoint.exists()
+    done = subprocess.run([*command, "--resume"], **options, timeout=100, check=False)
+    rest = json.loads(done.stdout)
+    assert (done.returncode, rest["status"]) == (0, "converged_rtol"), done.stderr
+    assert rest["iterations"] > part["iterations"]
+    assert not checkpoint.exists()
+    with h5py.File(output) as file:
+        assert np.isfinite(file["solution"][()]).all()

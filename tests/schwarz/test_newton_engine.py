@@ -140,3 +140,35 @@ def test_what_newtons_method_cannot_begin_with_is_refused(fields, sides, message
 def test_networks_of_linear_equations_are_refused():
     with pytest.raises(ValueError, match="poisson-boltzmann is not linear; take 'exact'"):
         Solver(problem("poisson-boltzmann"), "laplace")
+
+
+@pytest.mark.ranks(1, 3)
+def test_an_interrupted_solve_leaves_a_checkpoint_from_which_another_goes_on(comm, common_path):
+    one, path = problem("quasilinear-diffusion"), common_path / "out.h5"
+    whole = solve(one, settings=TIGHT)
+    with Solver(one, ranks=comm, settings=TIGHT, output=Output(path)) as solver:
+
+        def stop(fraction, note):
+            if comm.rank == comm.size - 1:
+                solver.interrupt()
+
+        part = solver(progress=stop)
+    assert part.status == "interrupted"
+    assert part.checkpoint.exists()
+    comm.Barrier()
+    if comm.rank == 0:
+        rest = solve(one, settings=TIGHT, output=Output(path, resume=True))
+        assert rest.status == "converged_rtol"
+        assert part.iterations < rest.iterations <= whole.iterations + 1
+        np.testing.assert_allclose(read_solution(path).field, whole.field, rtol=0, atol=1e-9)
+        assert not part.checkpoint.exists()
+    comm.Barrier()
+
+
+def test_checkpoints_are_kept_by_the_clock(tmp_path):
+    one, path = problem("quasilinear-diffusion"), tmp_path / "out.h5"
+    with Solver(one, settings=TIGHT, output=Output(path, checkpoint_minutes=0)) as solver:
+        seen = []
+        solver(progress=lambda fraction, note: seen.append(solver.checkpoint.exists()))
+    assert not seen[0]
+    assert all(seen[1:])
