@@ -227,3 +227,27 @@ class Some:
         """Return ``[..., rows, columns]`` of them."""
         which = slice(self.first, self.first + self.shape[0])
         return self.values[which, *place[1:]]
+
+
+class LocalPart:
+    """Node values of the domain of which a rank holds a part; a `Field` reads it as an array.
+
+    Parameters
+    ----------
+    values
+        At the nodes of ``part``.
+    """
+
+    def __init__(self, grid: Grid, values: np.ndarray, part: Part):
+        self.shape = grid.nodes
+        self._values, self._part = values, part
+
+    def __getitem__(self, place: tuple) -> np.ndarray:
+        """Return ``[..., rows, columns]`` of the domain."""
+        wanted: Part = place[-2:]
+        return self._values[
+            *(
+                slice(w.start - p.start, w.stop - p.start)
+                for w, p in zip(wanted, self._part, strict=True)
+            )
+        ]

@@ -1,14 +1,14 @@
-r"""Equations that are not linear: the residual at a node, and its derivatives by the nodes around it.
+r"""Equations that are not linear: the residual at a node, from the values at the nodes around it.
 
-An equation says what its residual is at a node from the values on a *patch*, the node and its four
-neighbours. The derivatives come by automatic differentiation; they make a linear operator between
+Automatic differentiation gives the residual's derivatives by these, which make a linear operator between
 neighbours, so that Newton's steps are problems in a medium, as `medium` has them:
 
 $$J \delta = -F(u), \qquad J_{ij} = \partial F_i / \partial u_j.$$
+
+What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `NonlinearPart`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,36 +19,12 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Field, Part
 from mosaicdd.problems.medium import Conductances, require_sign
+from mosaicdd.problems.patch import OFFSETS, Offset, Patch
 
-_STRIP = 2**17  # nodes whose patches are differentiated at a time: they stay in the cache
+_STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 """A coefficient that depends on the solution."""
-
-
-@dataclass(frozen=True)
-class Patch:
-    """Values at nodes and at their neighbours, tensors of one shape; ``up`` is where y is larger."""
-
-    centre: torch.Tensor
-    up: torch.Tensor
-    down: torch.Tensor
-    left: torch.Tensor
-    right: torch.Tensor
-
-    @classmethod
-    def of(cls, values: torch.Tensor) -> "Patch":
-        """Cut the patches around the nodes inside an array ``(rows, columns)``."""
-        middle = values[1:-1]
-        return cls(
-            middle[:, 1:-1], values[2:, 1:-1], values[:-2, 1:-1], middle[:, :-2], middle[:, 2:]
-        )
-
-    @property
-    def neighbours(self) -> tuple[torch.Tensor, ...]:
-        """All but the centre: up, down, left, right."""
-        return self.up, self.down, self.left, self.right
-
 
 Residual = Callable[..., torch.Tensor]
 """``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
@@ -86,8 +62,8 @@ class Nonlinear:
         self_adjoint: bool,
     ):
         self.fields = dict(fields)
-        self._signs = signs
         self.self_adjoint = self_adjoint
+        self._signs = signs
         self._residual = residual
         self._given = dict(functions)
         self._functions = {name: _function(name, value) for name, value in functions.items()}
@@ -122,80 +98,108 @@ class Nonlinear:
                     "at once share their coefficients: solve them one by one"
                 )
 
-    def residual(self, grid: Grid, part: Part, u: np.ndarray) -> np.ndarray:
-        """Return the residual at the nodes inside a part, times the squared spacing.
-
-        Parameters
-        ----------
-        part
-            The nodes of ``u``, ``(rows, columns)``; the outermost ones count as neighbours only.
-        """
-        rows, columns = u.shape
-        values = np.empty((rows - 2, columns - 2))
-        with torch.no_grad():
-            for strip, patches in self._patches(grid, part, u):
-                values[strip] = self._at(patches, grid).numpy()
-        return values
-
-    def derivative(self, grid: Grid, part: Part, u: np.ndarray) -> Conductances:
-        """Return the derivative between the nodes of a part.
-
-        Conductances of the outermost nodes, whose residuals are unknown, are those of the nodes beside
-        them: on the edge of the domain, where there is no equation, nobody asks.
+    def on(self, grid: Grid, part: Part) -> "NonlinearPart":
+        """Sample the fields at the nodes of a part, once for all values of ``u`` there.
 
         Raises
         ------
         ValueError
-            If it does not fall with every neighbour's value, so that there is no discrete maximum
-            principle and no conductance.
+            If they are not finite, or have the wrong sign, with the first one's place.
         """
-        rows, columns = u.shape
-        partial = np.empty((5, rows, columns))  # by the centre, up, down, left, right
-        inner = partial[:, 1:-1, 1:-1]
-        for strip, patches in self._patches(grid, part, u):
-            leaves = [value.clone().requires_grad_() for value in _parts(patches["u"])]
-            given = patches | {"u": Patch(*leaves)}
-            total = self._at(given, grid).sum()
-            found = torch.autograd.grad(total, leaves, allow_unused=True)
-            for one, gradient in zip(inner, found, strict=True):
-                one[strip] = 0.0 if gradient is None else gradient.numpy()
-        _require_monotone(inner[1:])
-        for axis in (1, 2):
-            ends = np.moveaxis(partial, axis, 0)
-            ends[0], ends[-1] = ends[1], ends[-2]
-        _, up, down, left, right = partial
-        up[0], down[-1], right[:, 0], left[:, -1] = down[1], up[-2], left[:, 1], right[:, -2]
-        reaction = np.zeros((rows, columns))
-        reaction[1:-1, 1:-1] = inner.sum(axis=0)
-        along = -up[:-1], -right[:, :-1]
-        against = -down[1:], -left[:, 1:]
-        if self.self_adjoint:
-            along = pair((one + other) / 2 for one, other in zip(along, against, strict=True))
-            return Conductances(*along, reaction)
-        return Conductances(*along, reaction, *against)
+        return NonlinearPart(self, grid, part)
 
-    def _patches(
-        self, grid: Grid, part: Part, u: np.ndarray
-    ) -> Iterator[tuple[slice, dict[str, Patch]]]:
-        """Yield strips of the nodes inside a part, and the patches there of all that varies."""
-        rows, columns = part
+    def sampled(self, grid: Grid, part: Part) -> dict[str, torch.Tensor]:
+        """Return the fields at the nodes of a part, as `on`; a number takes no memory."""
+        shape = tuple(p.stop - p.start for p in part)
+        samples = {}
+        for name, field in self.fields.items():
+            varies = field.number is None
+            nodes = part if varies else pair(slice(p.start, p.start + 1) for p in part)
+            values = field.sample(grid, nodes)[0]
+            if name in self._signs:
+                values = require_sign(values, field, nodes, positive=self._signs[name])
+            samples[name] = torch.from_numpy(np.ascontiguousarray(values)).expand(shape)
+        return samples
+
+    def at(self, u: Patch, fields: Mapping[str, Patch], h: float) -> torch.Tensor:
+        """Return the residual at the centres of patches."""
+        return self._residual(u, h, **fields, **self._functions)
+
+
+class NonlinearPart:
+    """A nonlinear operator at the nodes of a part of a grid.
+
+    Attributes
+    ----------
+    grid, part
+        The outermost nodes of the part count as neighbours only.
+    self_adjoint
+        As that of the operator.
+    """
+
+    def __init__(self, operator: Nonlinear, grid: Grid, part: Part):
+        self.grid, self.part = grid, part
+        self.self_adjoint = operator.self_adjoint
+        self._operator = operator
+        self._fields = operator.sampled(grid, part)
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return the residual at the nodes inside, times the squared spacing.
+
+        Parameters
+        ----------
+        u
+            At the nodes of the part, ``(rows, columns)``.
+        """
+        values = np.empty([n - 2 for n in u.shape])
+        with torch.no_grad():
+            for strip, there in self._strips(self.part):
+                patch = Patch.of(torch.from_numpy(u[there]))
+                values[strip] = self._at(patch, there).numpy()
+        return values
+
+    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
+        """Return the derivative between the nodes of a part within this one.
+
+        Where a node's residual is not known, as on the edge of ``part``, what its neighbour has of their
+        edge counts; along the edge of the domain, where there is no equation, what lies beside it.
+
+        Raises
+        ------
+        ValueError
+            If it is that of no elliptic equation, so that there are no conductances.
+        """
+        partial: dict[Offset, np.ndarray] = {}
+        shape = tuple(p.stop - p.start - 2 for p in part)
+        for strip, there in self._strips(part):
+            patch = Patch.of(torch.from_numpy(u[there]))
+            leaves = [one.detach().requires_grad_() for one in patch.values]
+            total = self._at(Patch(*leaves), there).sum()
+            found = torch.autograd.grad(total, leaves, allow_unused=True)
+            for offset, gradient in zip(OFFSETS, found, strict=True):
+                if gradient is not None:
+                    partial.setdefault(offset, np.zeros(shape))[strip] = gradient.numpy()
+        return _conductances(partial, symmetric=self.self_adjoint)
+
+    def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
+        """Yield strips of the nodes inside a part, and where in this one these and those around are."""
+        rows, columns = (
+            slice(p.start - own.start, p.stop - own.start)
+            for p, own in zip(part, self.part, strict=True)
+        )
         height = rows.stop - rows.start - 2
         step = max(1, _STRIP // (columns.stop - columns.start))
         for start in range(0, height, step):
             stop = min(start + step, height)
-            nodes = slice(rows.start + start, rows.start + stop + 2), columns
-            patches = {"u": Patch.of(torch.from_numpy(u[start : stop + 2]))}
-            for name, field in self.fields.items():
-                values = field.sample(grid, nodes)[0]
-                if name in self._signs:
-                    values = require_sign(values, field, nodes, positive=self._signs[name])
-                patches[name] = Patch.of(torch.from_numpy(np.ascontiguousarray(values)))
-            yield slice(start, stop), patches
+            yield (
+                slice(start, stop),
+                (slice(rows.start + start, rows.start + stop + 2), columns),
+            )
 
-    def _at(self, patches: dict[str, Patch], grid: Grid) -> torch.Tensor:
-        given = {name: patch for name, patch in patches.items() if name != "u"}
-        value = self._residual(patches["u"], grid.spacing, **given, **self._functions)
-        return value * grid.spacing**2
+    def _at(self, u: Patch, there: Slices) -> torch.Tensor:
+        fields = {name: Patch.of(values[there]) for name, values in self._fields.items()}
+        h = self.grid.spacing
+        return self._operator.at(u, fields, h) * h**2
 
 
 class Linearised:
@@ -204,14 +208,14 @@ class Linearised:
     Parameters
     ----------
     u
-        Values at the nodes of ``part``.
+        Values at the nodes of the operator's part.
     """
 
     reflective = False
 
-    def __init__(self, operator: Nonlinear, u: np.ndarray, part: Part):
+    def __init__(self, operator: NonlinearPart, u: np.ndarray):
         self.self_adjoint = operator.self_adjoint
-        self._operator, self._u, self._part = operator, u, part
+        self._operator, self._u = operator, u
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part, which ``u`` must surround."""
@@ -219,11 +223,7 @@ class Linearised:
             slice(max(p.start - 1, 0), min(p.stop + 1, nodes))
             for p, nodes in zip(part, grid.nodes, strict=True)
         )
-        there = pair(
-            slice(w.start - own.start, w.stop - own.start)
-            for w, own in zip(wide, self._part, strict=True)
-        )
-        found = self._operator.derivative(grid, wide, self._u[there])
+        found = self._operator.derivative(self._u, wide)
         return found.part(
             *pair(
                 slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, wide, strict=True)
@@ -231,41 +231,66 @@ class Linearised:
         )
 
 
-class LocalPart:
-    """Node values of the domain of which a rank holds a part; a `Field` reads it as an array.
+def _conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
+    """Return conductances from the derivatives at the nodes inside by those at offsets from them."""
+    zero = np.zeros_like(partial[0, 0])
+    crossed = any(y and x for y, x in partial)
+    if crossed and not symmetric:
+        raise ValueError(
+            "a residual that depends on the corners of its patches must be self-adjoint, as that of an "
+            "energy is"
+        )
+    _require_elliptic(partial, crossed=crossed)
+    between = [
+        _couplings(-partial.get((y, x), zero), -partial.get((-y, -x), zero), (y, x))
+        for y, x in ((1, 0), (0, 1), (1, 1), (1, -1))[: 4 if crossed else 2]
+    ]
+    reaction = np.pad(sum(partial.values(), zero), 1)
+    if not symmetric:
+        (up, down), (right, left) = between
+        return Conductances(up, right, reaction, down, left)
+    up, right, *across = ((one + other) / 2 for one, other in between)
+    return Conductances(up, right, reaction, across=np.stack(across) if across else None)
+
+
+def _couplings(one: np.ndarray, other: np.ndarray, offset: Offset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the couplings along an offset in the equations of its first and of its last nodes.
 
     Parameters
     ----------
-    values
-        At the nodes of ``part``.
+    one, other
+        In the equations of all nodes inside: along the offset, and against it.
     """
+    y, x = offset
+    first = slice(None, -1 if y else None), slice(1, None) if x < 0 else slice(None, -x or None)
+    last = slice(y, None), slice(None, -1) if x < 0 else slice(x, None)
+    inside = np.pad(np.ones_like(one, bool), 1)
+    low, high = np.pad(one, 1, mode="edge")[first], np.pad(other, 1, mode="edge")[last]
+    known = inside[first], inside[last]
+    return np.where(known[0] | ~known[1], low, high), np.where(known[1] | ~known[0], high, low)
 
-    def __init__(self, grid: Grid, values: np.ndarray, part: Part):
-        self.shape = grid.nodes
-        self._values, self._part = values, part
 
-    def __getitem__(self, place: tuple) -> np.ndarray:
-        """Return ``[..., rows, columns]`` of the domain."""
-        wanted: Slices = place[-2:]
-        return self._values[
-            *(
-                slice(w.start - p.start, w.stop - p.start)
-                for w, p in zip(wanted, self._part, strict=True)
+def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) -> None:
+    """Check derivatives; NaN passes, as an iteration's end.
+
+    Where only neighbours count, one by one; else what the elimination needs shows whether they are
+    positive definite, and here only that they may be.
+    """
+    if crossed:
+        wrong = partial[0, 0] <= 0
+        if wrong.any():
+            raise ValueError(
+                f"the equation's derivative by a node's own value is not positive at {int(wrong.sum())} of "
+                f"{wrong.size} nodes: it is not elliptic there"
             )
-        ]
-
-
-def _parts(patch: Patch) -> tuple[torch.Tensor, ...]:
-    return patch.centre, *patch.neighbours
-
-
-def _require_monotone(partial: np.ndarray) -> None:
-    """Check derivatives by neighbours, ``(4, rows, columns)``; NaN passes, as an iteration's end."""
-    wrong = partial >= 0
+        return
+    zero = np.zeros_like(partial[0, 0])
+    beside = np.stack([partial.get(offset, zero) for offset in OFFSETS[1:5]])
+    wrong = beside >= 0
     if wrong.any():
         raise ValueError(
             f"the equation's derivative by a neighbour is not negative at {int(wrong.sum())} of "
-            f"{wrong.size} places (largest {np.nanmax(partial):.3g}): the grid is too coarse for it, or "
+            f"{wrong.size} places (largest {np.nanmax(beside):.3g}): the grid is too coarse for it, or "
             "a coefficient that depends on the solution is not positive there"
         )
 

@@ -11,7 +11,7 @@ from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.discretisation import OutlineSystem
 from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.multigrid import MultigridSolver
-from mosaicdd.problems.nonlinear import Linearised, Nonlinear
+from mosaicdd.problems.nonlinear import Linearised, Nonlinear, NonlinearPart
 from mosaicdd.problems.problem import Problem
 
 System = DirichletSystem | MediumSystem | OutlineSystem
@@ -118,7 +118,7 @@ def _solved(
     if isinstance(operator, Nonlinear):
         whole = pair(slice(0, nodes) for nodes in grid.nodes)
         begin = problem.boundaries(grid)[number].spanned(*whole)
-        return _by_newton(operator, grid, begin, f, solve, bare=field)
+        return _by_newton(operator.on(grid, whole), begin, f, solve, bare=field)
     system: System
     if isinstance(operator, Medium):
         system = MediumSystem(operator, grid)
@@ -134,8 +134,7 @@ _RTOL = 1e-11  # of the residual, relative to that of zero inside
 
 
 def _by_newton(
-    operator: Nonlinear,
-    grid: Grid,
+    operator: NonlinearPart,
     field: np.ndarray,
     f: np.ndarray | None,
     solve: Callable[[System, np.ndarray], np.ndarray],
@@ -154,11 +153,11 @@ def _by_newton(
     RuntimeError
         If it does not converge.
     """
-    whole = pair(slice(0, nodes) for nodes in grid.nodes)
+    grid = operator.grid
     source = 0.0 if f is None else grid.spacing**2 * f[1:-1, 1:-1]
 
     def residual(u: np.ndarray) -> np.ndarray:
-        return operator.residual(grid, whole, u) - source
+        return operator.residual(u) - source
 
     first = np.linalg.norm(residual(bare))
     r = residual(field)
@@ -166,7 +165,7 @@ def _by_newton(
     for _ in range(_STEPS):
         if norm <= _RTOL * first:
             return field
-        step = solve(MediumSystem(Linearised(operator, field, whole), grid), -r.ravel())
+        step = solve(MediumSystem(Linearised(operator, field), grid), -r.ravel())
         length, before = 1.0, norm
         while True:
             tried = field.copy()

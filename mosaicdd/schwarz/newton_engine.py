@@ -29,7 +29,8 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.nonlinear import Linearised, LocalPart, Nonlinear
+from mosaicdd.problems.fields import LocalPart
+from mosaicdd.problems.nonlinear import Linearised, Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_engine import CondensedEngine, require_method
@@ -92,7 +93,6 @@ class NewtonEngine:
         self.layout = field_layout(ranks, lattice)
         self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
         self._ranks, self._lattice, self._grid = ranks, lattice, lattice.grid
-        self._operator = local_solver.operator
         self._wanted, self._window = fill, window
         self._begin: torch.Tensor | None = None
         self._own = self.block.owned_nodes()[1]
@@ -105,6 +105,9 @@ class NewtonEngine:
             slice(max(p.start - halo, 0), min(p.stop + halo, nodes))
             for p, nodes in zip(self._own, self._grid.nodes, strict=True)
         )
+        with self.clock.part("sample"):
+            operator = local_solver.operator
+            self._operator = ranks.agree(lambda: operator.on(self._grid, self._wide))
 
     @property
     def unknowns(self) -> int:
@@ -137,11 +140,11 @@ class NewtonEngine:
         """
         for boundary in boundaries:
             u = boundary.spanned(*self._wide)
-            if not np.isfinite(self._operator.residual(self._grid, self._wide, u)).all():
+            if not np.isfinite(self._operator.residual(u)).all():
                 raise ValueError(
                     "the equation's residual is not finite for values between those on the sides"
                 )
-            self._operator.derivative(self._grid, self._wide, u)
+            self._operator.derivative(u, self._wide)
 
     def imposed(self, boundary: Boundary, u: np.ndarray | None = None) -> np.ndarray:
         """Write boundary data to the edge of values at the wide part's nodes, by default zeros."""
@@ -419,7 +422,7 @@ class _Newton:
         """Evaluate the residual, and its 2-norm over the nodes of all ranks."""
         engine = self._engine
         with engine.clock.part("residual"):
-            inner = engine._operator.residual(engine._grid, engine._wide, self.u)
+            inner = engine._operator.residual(self.u)
             self._residual = np.zeros_like(self.u)
             self._residual[1:-1, 1:-1] = inner
             if self._f is not None:
@@ -436,7 +439,7 @@ class _Newton:
         force = LocalPart(grid, -self._residual / grid.spacing**2, engine._wide)
         problem = Problem(Domain(grid.shape, grid.spacing), "poisson", {"f": force})
         if self._linear is None:
-            operator = Linearised(engine._operator, self.u, engine._wide)
+            operator = Linearised(engine._operator, self.u)
             self._linear = CondensedSolver(operator, subdomain, Source(problem, grid, subdomain))
         else:
             self._linear.source.update(problem)

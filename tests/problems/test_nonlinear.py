@@ -30,10 +30,10 @@ def test_the_derivative_is_that_of_the_residual(name):
     one = operator(name, **fields)
     u, change = rng.standard_normal((2, *GRID.nodes))
     change[[0, -1]] = change[:, [0, -1]] = 0.0
-    system = MediumSystem(Linearised(one, u, WHOLE), GRID)
+    system = MediumSystem(Linearised(one.on(GRID, WHOLE), u), GRID)
     found = system.apply(change)
     step = 1e-6
-    higher, lower = (one.residual(GRID, WHOLE, u + t * change) for t in (step, -step))
+    higher, lower = (one.on(GRID, WHOLE).residual(u + t * change) for t in (step, -step))
     np.testing.assert_allclose(found, (higher - lower) / (2 * step), rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(
         system.matrix @ change[1:-1, 1:-1].ravel(), found.ravel(), atol=1e-12
@@ -45,11 +45,11 @@ def test_a_part_has_the_residual_and_the_derivative_of_the_whole(name):
     u = np.random.default_rng(0).standard_normal(GRID.nodes)
     one = operator(name)
     rows, columns = slice(2, 8), slice(1, 9)
-    part = one.residual(GRID, (rows, columns), u[rows, columns])
-    np.testing.assert_array_equal(part, one.residual(GRID, WHOLE, u)[2:6, 1:7])
+    part = one.on(GRID, (rows, columns)).residual(u[rows, columns])
+    np.testing.assert_array_equal(part, one.on(GRID, WHOLE).residual(u)[2:6, 1:7])
     wide = slice(1, 9), slice(0, 10)
-    found = Linearised(one, u[wide], wide).conductances(GRID, (rows, columns))
-    whole = Linearised(one, u, WHOLE).conductances(GRID, WHOLE).part(rows, columns)
+    found = Linearised(one.on(GRID, wide), u[wide]).conductances(GRID, (rows, columns))
+    whole = Linearised(one.on(GRID, WHOLE), u).conductances(GRID, WHOLE).part(rows, columns)
     for key in ("up", "down", "left", "right", "reaction"):
         np.testing.assert_array_equal(getattr(found, key), getattr(whole, key))
 
@@ -129,7 +129,7 @@ def test_an_equation_of_the_users_own():
     system = own.operator({"c": 2.0})
     whole = tuple(slice(0, nodes) for nodes in u.shape)
     grid = problem.domain.grid()
-    found = system.residual(grid, whole, u) / grid.spacing**2
+    found = system.on(grid, whole).residual(u) / grid.spacing**2
     np.testing.assert_allclose(found, 1.0, atol=1e-6)
 
 

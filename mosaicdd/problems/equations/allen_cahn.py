@@ -7,7 +7,7 @@ values times ``c``.
 import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.nonlinear import Patch
+from mosaicdd.problems.patch import Patch
 
 
 def _residual(u: Patch, h: float, eps: Patch, c: Patch) -> torch.Tensor:

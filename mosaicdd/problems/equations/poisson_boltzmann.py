@@ -7,7 +7,7 @@ length.
 import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.nonlinear import Patch
+from mosaicdd.problems.patch import Patch
 
 
 def _residual(u: Patch, h: float, c: Patch) -> torch.Tensor:

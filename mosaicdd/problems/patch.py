@@ -1,0 +1,55 @@
+"""Patches: values at nodes and at all that surround them, from which nonlinear equations are made."""
+
+from dataclasses import dataclass
+
+import torch
+
+Offset = tuple[int, int]
+"""From a node to another, (y, x), in cells."""
+
+OFFSETS: tuple[Offset, ...] = (
+    *((0, 0), (1, 0), (-1, 0), (0, -1), (0, 1)),
+    *((1, -1), (1, 1), (-1, -1), (-1, 1)),
+)
+"""From the centre to the nodes of a patch, in the order of its members."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Values at nodes and at those around them, tensors of one shape; ``up`` is where y is larger."""
+
+    centre: torch.Tensor
+    up: torch.Tensor
+    down: torch.Tensor
+    left: torch.Tensor
+    right: torch.Tensor
+    up_left: torch.Tensor
+    up_right: torch.Tensor
+    down_left: torch.Tensor
+    down_right: torch.Tensor
+
+    @classmethod
+    def of(cls, values: torch.Tensor) -> "Patch":
+        """Cut the patches around the nodes inside an array ``(rows, columns)``."""
+        rows, columns = (n - 2 for n in values.shape)
+        return cls(*(values[1 + y :, 1 + x :][:rows, :columns] for y, x in OFFSETS))
+
+    @property
+    def values(self) -> tuple[torch.Tensor, ...]:
+        """All, in the order of the members."""
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    @property
+    def neighbours(self) -> tuple[torch.Tensor, ...]:
+        """Those beside the centre: up, down, left, right."""
+        return self.up, self.down, self.left, self.right
+
+    @property
+    def quarters(self) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], ...]:
+        """Of each cell around the centre, its other corners: beside, above or below, and across."""
+        return (
+            (self.left, self.down, self.down_left),
+            (self.right, self.down, self.down_right),
+            (self.right, self.up, self.up_right),
+            (self.left, self.up, self.up_left),
+        )
