@@ -20,6 +20,8 @@ Batch = Slices
 # in lattice lines from the lower-left corner, and whether it is run through backwards.
 _SIDES = ((0, 0, False), (1, 2, False), (0, 2, True), (1, 0, True))
 
+_AROUND = ((0, 0), (0, 1), (0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, 0))  # the perimeter if m = 2
+
 
 def length(part: slice) -> int:
     """Count the elements of a slice with explicit bounds."""
@@ -71,6 +73,9 @@ class Transfer:
 
     def restrict(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:
         """Gather the perimeters of a batch into ``out``, ``(B, P)``."""
+        if self.m == 2:
+            self._restrict_nodes(interface, batch, out)
+            return
         perimeters = out.view(-1, *batch_shape(batch), 4, self.m)
         for side, (axis, distance, backwards) in enumerate(_SIDES):
             lines = interface.lines[axis][..., 1:] if backwards else interface.lines[axis]
@@ -86,6 +91,16 @@ class Transfer:
                 target.copy_(values.flip(-1))
             else:  # without a copy on the way: torch knows no negative strides, numpy does
                 np.copyto(target.numpy(), values.numpy()[..., ::-1])
+
+    def _restrict_nodes(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:
+        """Gather where all nodes are lattice nodes: the eight around each, in one pass."""
+        y, x = batch
+        nodes = interface.lines[0]
+        around = [
+            nodes[:, y.start + dy : y.stop + dy : y.step, x.start + dx : x.stop + dx : x.step]
+            for dy, dx in _AROUND
+        ]
+        torch.stack(around, dim=-1, out=out.view(*around[0].shape, len(around)))
 
     def weigh(self, values: torch.Tensor, batch: Batch) -> None:
         """Multiply centre lines ``(B, 2 (m - 1))`` by the partition of unity, in place."""
