@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     type=FIELD,
     callback=once_each,
     multiple=True,
-    help="A parameter of the equation, or its source f: a number, 'expr:...' in x and y, or node values "
-    "in FILE.npy or FILE.h5:/dataset. Repeat for others.",
+    help="A parameter of the equation, or its source f: a number, 'expr:...' in x and y, node values in "
+    "FILE.npy or FILE.h5:/dataset, or a random medium, 'lognormal:seed=0,length=L,contrast=C' (L in "
+    "domain units, 0 for independent nodes). Repeat for others.",
 )
 @click.option(
     "--boundary",
@@ -203,7 +204,7 @@ def _problem(
         try:
             return float(spec)
         except ValueError:
-            return spec if spec.startswith("expr:") else FieldFile(spec)
+            return spec if spec.startswith(("expr:", "lognormal:")) else FieldFile(spec)
 
     with argument("field"):
         fields = {name: field(spec) for name, spec in given_fields}

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.settings_text import read_settings
 
 _SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
 _MOST_SEEDS = 10**6
-_GP_SETTINGS = {"seed": int, "length": float, "amplitude": float, "noise": float}
+_GP_SETTINGS = {
+    "seed": (int, 0.0),
+    "length": (float, 1e-12),
+    "amplitude": (float, 0.0),
+    "noise": (float, 0.0),
+}
 
 
 def is_file(spec: str) -> bool:
@@ -64,9 +70,9 @@ def _gp(text: str) -> tuple[dict[str, float], Sequence[int]]:
     """Return the settings of a Gaussian process, and its seeds."""
     seeds = _SEEDS.search(text)
     if seeds is None:
-        settings = _gp_settings(text)
+        settings = read_settings("gp", text, _GP_SETTINGS)
         return settings, [int(settings.pop("seed", 0))]
-    settings = _gp_settings(text[: seeds.start()] + text[seeds.end() :])
+    settings = read_settings("gp", text[: seeds.start()] + text[seeds.end() :], _GP_SETTINGS)
     if "seed" in settings:
         raise ValueError("gp:seed is given twice")
     return settings, _range_of_seeds(*seeds.groups())
@@ -81,21 +87,3 @@ def _range_of_seeds(first: str, last: str) -> range:
     if seeds.stop > _MOST_SEEDS:
         raise ValueError(f"gp:seed={first}..{last}: at most {_MOST_SEEDS} in a range")
     return seeds
-
-
-def _gp_settings(text: str) -> dict[str, float]:
-    settings = {}
-    for item in filter(None, text.split(",")):
-        name, _, value = item.partition("=")
-        if name not in _GP_SETTINGS:
-            raise ValueError(f"gp: has no setting {name!r}; known: {', '.join(_GP_SETTINGS)}")
-        if name in settings:
-            raise ValueError(f"gp:{name} is given twice")
-        try:
-            settings[name] = _GP_SETTINGS[name](value)
-        except ValueError:
-            raise ValueError(f"gp:{name} must be a number, got {value!r}") from None
-        low = 1e-12 if name == "length" else 0
-        if not low <= settings[name] < 1e12:
-            raise ValueError(f"gp:{name} must be in [{low:g}, 1e12), got {value}")
-    return settings

@@ -7,6 +7,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.expressions import Expression
+from mosaicdd.problems.lognormal import PREFIX, Lognormal
 
 Part = tuple[slice, slice]
 """Nodes of the grid: a slice with bounds per axis, (y, x)."""
@@ -107,14 +108,15 @@ class Field:
         For messages.
     values
         A number; a function ``f(x, y)`` of arrays of coordinates in units of domain length; the text
-        of an expression in ``x`` and ``y``; or node values ``(ny + 1, nx + 1)``, of several problems
+        of an expression in ``x`` and ``y``, or ``lognormal:seed=0,length=L,contrast=C`` for random
+        values (`Lognormal`); or node values ``(ny + 1, nx + 1)``, of several problems
         ``(n, ny + 1, nx + 1)``: an array, a tensor, or anything with a shape that gives an array when
         it is sliced, as a file that need not be read whole.
 
     Raises
     ------
     ValueError
-        If they are complex.
+        If they are complex, or a setting of random values is not allowed.
     TypeError
         If they are none of these.
     """
@@ -132,6 +134,9 @@ class Field:
             )
         self.name = name
         self.values = values
+        self._random = None
+        if isinstance(values, str) and values.startswith(PREFIX):
+            self._random = Lognormal.of_text(values)
         self._shape = tuple(getattr(values, "shape", ()))
 
     @property
@@ -160,8 +165,10 @@ class Field:
         Raises
         ------
         ValueError
-            If they do not, with both shapes.
+            If they do not, with both shapes, or random values vary below the grid's spacing.
         """
+        if self._random is not None:
+            self._random.require_grid(grid)
         if self._shape and (len(self._shape) > 3 or self._shape[-2:] != grid.nodes):
             rows, columns = grid.nodes
             raise ValueError(
@@ -208,6 +215,8 @@ class Field:
         if self._shape:
             self.require_shape(grid)
             values = real_array(self.values[..., part[0], part[1]], what)
+        elif self._random is not None:
+            values = self._random.sample(grid, part)
         else:
             y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
             values = evaluate(self.values, y[:, None], x, what)

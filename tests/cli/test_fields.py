@@ -4,6 +4,9 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.lognormal import Lognormal
+
 CELLS = (128, 160)
 SOLVE = ("solve", "--cells", "160x128", "--pde", "diffusion", "--rtol", "1e-10")
 
@@ -44,6 +47,27 @@ def test_a_file_of_coefficients_is_solved_and_kept(
             np.testing.assert_array_equal(file["fields/a"], a)
             np.testing.assert_array_equal(file["fields/f"], f)
             assert file["fields/c"].shape == f.shape
+
+
+@pytest.mark.ranks(1, 3, 4)
+def test_a_random_medium_is_the_same_on_any_ranks(comm, mosaicdd, common_path):
+    output = common_path / "out.h5"
+    a = "lognormal:seed=5,length=0.1,contrast=1e3"
+    done = mosaicdd(*SOLVE, "-o", output, "--field", f"a={a}", "--field", "f=1")
+    assert done.code == 0, done.err
+    if comm.rank == 0:
+        whole = tuple(slice(0, n + 1) for n in CELLS)
+        expected = Lognormal(5, 0.1, 1e3).sample(Grid(CELLS, 1 / 64), whole)
+        with h5py.File(output) as file:
+            np.testing.assert_array_equal(file["fields/a"], expected)
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_random_medium_of_a_wrong_setting_is_refused_in_one_line(mosaicdd, common_path):
+    done = mosaicdd(*SOLVE, "-o", common_path / "o.h5", "--field", "a=lognormal:contrast=0")
+    assert done.code == 2
+    assert "lognormal:contrast must be in [1, 1e+12), got 0" in done.err
+    assert len(done.err.strip().splitlines()) == 1
 
 
 def test_compare_takes_the_medium_from_the_file(mosaicdd, write, tmp_path, strict_json):
