@@ -33,6 +33,7 @@ ALLOWED = {
 HOMES = {
     "mpi4py": {"parallel"},
     "pyamg": {"problems"},
+    "petsc4py": {"problems.petsc_solve"},  # a script that another Python may run
     "h5py": {"storage"},
     "click": {"cli"},
     "rich": {"cli"},

@@ -14,6 +14,7 @@ import torch
 import mosaicdd
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
+from mosaicdd.problems.petsc import petsc_described, petsc_python
 from mosaicdd.storage.hdf5 import built_with_mpi
 
 _GIB = 2**30
@@ -168,6 +169,15 @@ def network_library() -> Finding:
     """Say what torch was built for."""
     built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "for processors only"
     return Finding("torch", f"{torch.__version__}, {built}")
+
+
+def peers() -> Finding:
+    """Say by what ``compare`` asks CHOLMOD and hypre."""
+    described = petsc_described()
+    if described is None:
+        advice = "pip install petsc4py, or name a Python that has it in PETSC_PYTHON, to compare with them"
+        return Finding("peers", "no petsc4py: SuperLU and pyAMG for cholmod and hypre", advice)
+    return Finding("peers", f"cholmod and hypre by {described} of {petsc_python()}")
 
 
 def slurm(pmi: str | None) -> Finding:

@@ -1,4 +1,4 @@
-"""Solve a system by PETSc, for `peers`: run by a Python that has petsc4py, Debian's for instance.
+"""Solve a system by PETSc, for `petsc`: run by a Python that has petsc4py, which may be another.
 
 Usage: petsc_solve.py SYSTEM.npz METHOD RTOL [RIGHT_HAND_SIDES], with METHOD ``cholmod`` (a Cholesky
 factorisation), ``lu`` (SuperLU or PETSc's own) or ``hypre`` (conjugate gradients or GMRES with
@@ -59,23 +59,20 @@ def main(path: str, method: str, rtol: float, times: int) -> None:
     matrix.mult(x, residual)
     residual.aypx(-1.0, b)
     np.save(f"{path}.solution.npy", x.getArray())
-    print(
-        json.dumps(
-            {
-                "setup": setup,
-                "solve": seconds[0],
-                "again": seconds[-1],
-                "iterations": solver.getIterationNumber(),
-                "residual": residual.norm() / b.norm(),
-                "megabytes": (peak() - before) / 1024,
-            }
-        )
-    )
+    facts = {
+        "setup": setup,
+        "solve": seconds[0],
+        "again": seconds[-1],
+        "iterations": solver.getIterationNumber(),
+        "residual": residual.norm() / b.norm(),
+        "megabytes": (peak() - before) / 1024,
+    }
+    sys.stdout.write(json.dumps(facts) + "\n")
 
 
 def peak() -> int:
     """Return the most kB that this process has held, without what its parent had."""
-    return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])
+    return int(re.findall(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[0])
 
 
 def described() -> str:
@@ -88,6 +85,6 @@ def described() -> str:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--described":
-        print(described())
+        sys.stdout.write(described() + "\n")
     else:
         main(sys.argv[1], sys.argv[2], float(sys.argv[3]), int((sys.argv[4:] or ["1"])[0]))

@@ -1,5 +1,6 @@
 """Reference solutions of the whole discrete problem, each by a method of its own."""
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,7 @@ from mosaicdd.problems.discretisation import OutlineSystem
 from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.problems.nonlinear import Linearised, Nonlinear, NonlinearPart
+from mosaicdd.problems.petsc import solve_by_petsc
 from mosaicdd.problems.problem import Problem
 
 System = DirichletSystem | MediumSystem | OutlineSystem
@@ -98,6 +100,61 @@ def solve_by_sine_transform(
         return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
 
     return _solved(problem, grid, number, solve)
+
+
+PEERS = {"cholmod": "direct", "hypre": "pyamg"}
+"""Solvers of PETSc, and what is of the same kind where there is no petsc4py."""
+
+_REACHED = 1e-8  # relative residual that rounding allows hypre at the largest contrasts
+
+
+def solve_by_peer(
+    method: str, problem: Problem, grid: Grid | None = None, number: int = 0
+) -> tuple[np.ndarray, float]:
+    """Solve by CHOLMOD or hypre.
+
+    Parameters
+    ----------
+    method
+        A name in `PEERS`.
+
+    Returns
+    -------
+    field : ndarray
+        ``(ny + 1, nx + 1)``.
+    seconds : float
+        From the problem to the field, without those for handing the system over to PETSc.
+
+    Raises
+    ------
+    ValueError
+        If CHOLMOD is to factorise what is not symmetric.
+    RuntimeError
+        If there is no petsc4py, PETSc fails, or the residual is not reached.
+    """
+    start, aside = time.perf_counter(), 0.0
+
+    def solve(system: System, b: np.ndarray) -> np.ndarray:
+        nonlocal aside
+        symmetric, matrix = system.operator.self_adjoint, system.matrix
+        if method == "cholmod" and not symmetric:
+            raise ValueError(
+                f"cholmod factorises symmetric matrices, that of {problem.equation.name} with these "
+                "fields is not; take the reference hypre or direct"
+            )
+        begun = time.perf_counter()
+        found = solve_by_petsc(matrix, b, method, symmetric=symmetric)
+        aside += time.perf_counter() - begun - found.seconds
+        residual = np.linalg.norm(b - matrix @ found.solution)
+        if not residual <= _REACHED * np.linalg.norm(b):
+            raise RuntimeError(
+                f"{method} stopped at a relative residual of {residual / np.linalg.norm(b):.1e} where "
+                f"{_REACHED:.0e} was asked for"
+            )
+        return found.solution
+
+    field = _solved(problem, grid, number, solve)
+    return field, time.perf_counter() - start - aside
 
 
 def _solved(

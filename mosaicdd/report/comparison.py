@@ -1,7 +1,7 @@
 """Solutions against references: errors, and what the reference cost.
 
 A reference is the name of a method (`mosaicdd.problems.references`), ``auto`` for the fastest one,
-``expr:...`` in x and y, a solution file on the same grid, another solution, or an array or tensor at
+``cholmod`` or ``hypre``, for which SuperLU and pyAMG stand in where there is no petsc4py, ``expr:...`` in x and y, a solution file on the same grid, another solution, or an array or tensor at
 the nodes of the solution's field.
 """
 
@@ -17,7 +17,8 @@ import torch
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.nonlinear import Nonlinear
-from mosaicdd.problems.references import REFERENCES
+from mosaicdd.problems.petsc import petsc_python
+from mosaicdd.problems.references import PEERS, REFERENCES, solve_by_peer
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
 
@@ -45,7 +46,8 @@ class Comparison:
     difference_norm, reference_norm
         2-norms of the difference and of the reference, over the nodes.
     seconds
-        That it took to compute or read the reference.
+        That it took to compute or read the reference; of CHOLMOD and hypre, which PETSc runs in a
+        process of its own, without those for handing over.
     solution_seconds
         That the solve took, without start-up and writing.
     problems
@@ -80,9 +82,7 @@ def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Compari
     ValueError
         As `reference_field`.
     """
-    start = time.perf_counter()
-    truth, name = reference_field(reference, solution)
-    seconds = time.perf_counter() - start
+    truth, name, seconds = _timed(reference, solution)
     difference = np.abs(np.asarray(solution.field) - truth)
     return Comparison(
         reference=name,
@@ -131,6 +131,23 @@ def reference_field(reference: Reference, solution: StoredSolution) -> tuple[np.
         If an expression is not allowed, it or an array is not finite on the grid, an array is of
         another shape, the grids differ, or the other solution does not hold all of the nodes.
     """
+    return _timed(reference, solution)[:2]
+
+
+def _timed(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, str, float]:
+    """Return a reference, its name, and the seconds that it took."""
+    if isinstance(reference, (str, PathLike)):
+        reference = available(str(reference), solution)
+        if reference in PEERS:
+            field, seconds = solve_by_peer(reference, solution.problem)
+            return field[solution.window.place], reference, seconds
+    start = time.perf_counter()
+    field, name = _found(reference, solution)
+    return field, name, time.perf_counter() - start
+
+
+def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, str]:
+    """Return a reference, and its name."""
     if isinstance(reference, torch.Tensor):
         reference = reference.detach().cpu().numpy()
     if isinstance(reference, np.ndarray):
@@ -139,19 +156,26 @@ def reference_field(reference: Reference, solution: StoredSolution) -> tuple[np.
         reference = reference.each()
     if isinstance(reference, list) and all(isinstance(one, StoredSolution) for one in reference):
         return _of_several(reference, solution)
-    if not isinstance(reference, (str, PathLike)):
+    if not isinstance(reference, str):
         raise TypeError(
             "a reference is a method's name, 'expr:...', a path, a solution or an array, got "
             f"{type(reference).__name__}"
         )
-    spec = str(reference)
-    if spec == "auto":
-        spec = fastest_reference(solution)
-    if spec in REFERENCES:
-        return REFERENCES[spec](solution.problem)[solution.window.place], spec
-    if spec.startswith("expr:"):
-        return _evaluated(spec.removeprefix("expr:"), solution), spec.removeprefix("expr:")
-    return _read(spec, solution)
+    if reference in REFERENCES:
+        return REFERENCES[reference](solution.problem)[solution.window.place], reference
+    if reference.startswith("expr:"):
+        text = reference.removeprefix("expr:")
+        return _evaluated(text, solution), text
+    return _read(reference, solution)
+
+
+def available(reference: str, solution: StoredSolution) -> str:
+    """Return the method that a name stands for, here and for a solution; what is no name as it is."""
+    if reference == "auto":
+        return fastest_reference(solution)
+    if reference in PEERS and petsc_python() is None:
+        return PEERS[reference]
+    return reference
 
 
 def fastest_reference(solution: StoredSolution) -> str:

@@ -23,6 +23,7 @@ SUBJECTS = [
     "buffers",
     "h5py",
     "torch",
+    "peers",
     "Slurm",
     "versions",
 ]

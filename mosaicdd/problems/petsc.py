@@ -1,0 +1,136 @@
+"""CHOLMOD and hypre through petsc4py: the solvers that one would otherwise take, as references.
+
+PETSc is run as a process of its own, with one thread, which tells its own seconds: by this Python where
+it has petsc4py, by the one that ``PETSC_PYTHON`` names, or by the system's (Debian's
+``python3-petsc4py``).
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+_SCRIPT = Path(__file__).with_name("petsc_solve.py")
+_SYSTEM = ("/usr/bin/python3", "python3")
+# Set by launchers for their own ranks, of which PETSc's MPI must not take itself for one.
+_OF_LAUNCHERS = ("PMI_", "PMI2_", "PMIX_", "OMPI_", "PRTE_", "HYDRA_", "MPI_", "SLURM_")
+
+
+@dataclass(frozen=True)
+class PeerResult:
+    """What another solver found, and what it needed.
+
+    Parameters
+    ----------
+    solution
+        ``(size,)``.
+    setup, solve
+        Seconds, without those for handing the system over.
+    iterations
+        None for a direct solver.
+    bytes
+        That it took beyond the system, where that is known.
+    """
+
+    solution: np.ndarray
+    setup: float
+    solve: float
+    iterations: int | None
+    bytes: float = float("nan")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in all."""
+        return self.setup + self.solve
+
+
+@functools.cache
+def petsc_python() -> str | None:
+    """Return a Python that has petsc4py, None if there is none."""
+    for python in (sys.executable, os.environ.get("PETSC_PYTHON"), *_SYSTEM):
+        if python and _run(python, "-c", "import petsc4py"):
+            return python
+    return None
+
+
+@functools.cache
+def petsc_described() -> str | None:
+    """Name the versions of PETSc and of its BLAS; None if there is none.
+
+    With the reference BLAS, CHOLMOD is several times slower than with a good one.
+    """
+    python = petsc_python()
+    done = python and _run(python, str(_SCRIPT), "--described")
+    return done.stdout.strip() if done else None
+
+
+def solve_by_petsc(
+    matrix: scipy.sparse.csr_array,
+    b: np.ndarray,
+    method: str,
+    *,
+    symmetric: bool,
+    rtol: float = 1e-10,
+) -> PeerResult:
+    """Solve ``A x = b``.
+
+    Parameters
+    ----------
+    method
+        ``"cholmod"`` (a Cholesky factorisation, of symmetric matrices), ``"lu"``, or ``"hypre"``:
+        conjugate gradients, GMRES where not ``symmetric``, with BoomerAMG's defaults.
+    rtol
+        Relative residual at which the iterations end.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no petsc4py, or PETSc fails, as where a matrix is too large for the memory.
+    """
+    python = petsc_python()
+    if python is None:
+        raise RuntimeError(f"{method} needs petsc4py, which no Python here has")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "system.npz"
+        arrays = {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
+        np.savez(path, b=b, symmetric=symmetric, **arrays)
+        command = [python, str(_SCRIPT), str(path), method, str(rtol)]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, env=_environment(python), check=False
+        )
+        if ended.returncode:
+            lines = ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"]
+            raise RuntimeError(f"{method}: {lines[-1]}")
+        facts = json.loads(ended.stdout.strip().splitlines()[-1])
+        solution = np.load(f"{path}.solution.npy")
+    iterations = facts["iterations"] if method == "hypre" else None
+    memory = facts["megabytes"] * 2**20
+    return PeerResult(solution, facts["setup"], facts["solve"], iterations, memory)
+
+
+def _run(python: str, *arguments: str) -> subprocess.CompletedProcess | None:
+    """Run a Python; None if there is none, or it fails."""
+    command, environment = [python, *arguments], _environment(python)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    except OSError:
+        return None
+    return None if done.returncode else done
+
+
+def _environment(python: str) -> dict[str, str]:
+    """Return the environment of a Python: one thread, no launcher's, and where Debian has put PETSc."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(_OF_LAUNCHERS)}
+    if python != sys.executable:  # whose paths are of this one's packages
+        kept = {k: v for k, v in kept.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    debian = sorted(Path("/usr/lib/petscdir").glob("petsc*/*-real"))
+    if debian:
+        kept.setdefault("PETSC_DIR", str(debian[-1]))
+    return kept | {"OMP_NUM_THREADS": "1"}

@@ -1,0 +1,55 @@
+"""CHOLMOD and hypre as references: the same fields as by a direct solution, and what stands in for them."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from mosaicdd.problems import petsc
+from mosaicdd.problems.conditions import Dirichlet, Neumann
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import PEERS, solve_by_peer, solve_directly
+
+here = pytest.mark.skipif(petsc.petsc_python() is None, reason="no Python here has petsc4py")
+CELLS = (40, 56)
+MEDIUM = {"a": "lognormal:seed=1,length=0.05,contrast=1e6", "f": 1.0}
+FLOW = {"bx": "expr:50*(1-y)", "by": "expr:30*x", "f": 1.0}
+
+
+@here
+@pytest.mark.parametrize("method", PEERS)
+@pytest.mark.parametrize("sides", [Dirichlet("sin(x) + y"), {"left": Neumann(1.0)}])
+def test_both_agree_with_a_direct_solution(method, sides):
+    problem = Problem(CELLS, "diffusion", MEDIUM, sides)
+    field, seconds = solve_by_peer(method, problem)
+    expected = solve_directly(problem)
+    assert abs(field - expected).max() < 1e-7 * np.ptp(expected)
+    assert 0 < seconds < 60
+
+
+@here
+def test_hypre_takes_a_velocity_and_cholmod_refuses_it():
+    problem = Problem(CELLS, "advection-diffusion", FLOW)
+    field, _ = solve_by_peer("hypre", problem)
+    np.testing.assert_allclose(field, solve_directly(problem), rtol=0, atol=1e-7)
+    with pytest.raises(ValueError, match="cholmod factorises symmetric matrices"):
+        solve_by_peer("cholmod", problem)
+
+
+@here
+def test_newtons_method_asks_them_for_its_steps():
+    problem = Problem((24, 24), "quasilinear-diffusion", {"k": "1 + u**2", "f": 10.0})
+    field, _ = solve_by_peer("hypre", problem)
+    np.testing.assert_allclose(field, solve_directly(problem), rtol=0, atol=1e-8)
+
+
+@here
+def test_what_petsc_cannot_do_is_said_by_one_line():
+    matrix = scipy.sparse.csr_array(np.eye(2))
+    with pytest.raises(RuntimeError, match=r"^cholmod: .+$"):
+        petsc.solve_by_petsc(matrix, np.ones(3), "cholmod", symmetric=True)
+
+
+def test_without_petsc_there_is_none(monkeypatch):
+    monkeypatch.setattr(petsc, "petsc_python", lambda: None)
+    with pytest.raises(RuntimeError, match="hypre needs petsc4py, which no Python here has"):
+        petsc.solve_by_petsc(None, None, "hypre", symmetric=True)
