@@ -13,13 +13,10 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.condensed_engine import CondensedEngine
-from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.newton_engine import NewtonEngine
+from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.output import write_lines
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.upscaled_engine import UpscaledEngine
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
 
 _SAMPLES = 2**20  # values of a field that are read at once
@@ -40,7 +37,7 @@ class Checkpoints:
         self,
         output: str,
         ranks: Ranks,
-        engine: Engine | CondensedEngine | NewtonEngine | UpscaledEngine,
+        engine: BaseEngine,
         problem: Problem,
         local_solver: str,
         settings: SolveSettings,

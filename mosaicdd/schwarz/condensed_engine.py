@@ -17,17 +17,16 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discretisation import Equations
 from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.schwarz.base_engine import BaseEngine, Sink
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_fill import FieldResidual, fill_strips
 from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.conjugate_gradients import ConjugateGradients
 from mosaicdd.schwarz.conjugate_residuals import ConjugateResiduals
 from mosaicdd.schwarz.embedded import Embedded
-from mosaicdd.schwarz.engine import Sink
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.interface_krylov import InterfaceKrylov
-from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History
@@ -37,19 +36,8 @@ from mosaicdd.schwarz.sweep import interface_exchange
 _METHODS = {"cg": ConjugateGradients, "gcr": ConjugateResiduals}
 
 
-class CondensedEngine:
-    """Solves boundary value problems in one medium; the same interface as `Engine`.
-
-    What depends on the medium alone is planned once and kept by the local solver.
-
-    Parameters
-    ----------
-    problems
-        Problems that are solved at once.
-    fill
-        Whether the field is wanted, not the interface only.
-    window
-        Part of the field to fill; all of it by default.
+class CondensedEngine(BaseEngine):
+    """Solves in one medium; what depends on that alone is planned once and kept by the local solver.
 
     Raises
     ------
@@ -77,14 +65,11 @@ class CondensedEngine:
             raise TypeError(
                 "a nonlinear operator needs Newton's method, which solves in its derivative"
             )
-        self.block = block_of(ranks, lattice, ranks.rank)
-        self.settings = settings
-        self.problems = problems
-        self.clock = clock or Stopwatch()
-        self.filling = local_solver
+        super().__init__(
+            ranks, lattice, settings, problems=problems, fill=fill, window=window, clock=clock
+        )
+        self.filling = self._solver = local_solver
         self.acceleration = "cg" if operator.self_adjoint else "gcr"
-        self._ranks = ranks
-        self._tensors = settings.tensors
         self._exchange = interface_exchange(ranks, self.block, settings, problems)
         if self.block not in local_solver.planned:
             system = CondensedSystem(
@@ -97,31 +82,11 @@ class CondensedEngine:
             )
             local_solver.planned[self.block] = system
         self._system: CondensedSystem = local_solver.planned[self.block]
-        self._wanted, self._window = fill, window
-        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
-        self.movement = InterfaceMovement(ranks, lattice, 1)
-        self.layout = field_layout(ranks, lattice)
 
     @property
     def unknowns(self) -> int:
         """Interface nodes of the whole domain that have an unknown."""
         return self._system.unknowns
-
-    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
-        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
-        v = Interface(self.block, problems=self.problems, **self._tensors)
-        self.movement.scatter(lines, v)
-        return v
-
-    def plan_points(self, points: np.ndarray) -> None:
-        """Refuse: the exact solver has values at grid nodes only.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
-        raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
 
     def solve_many(
         self,
@@ -134,10 +99,10 @@ class CondensedEngine:
         watch: Watch | None = None,
         sink: Sink | None = None,
     ) -> list[Outcome]:
-        """Solve for the boundary data of each problem; see `Engine.solve_many`."""
+        """Solve for the boundary data of each problem; see `BaseEngine`."""
         equations = self._system.equations
-        if equations is None and len(boundaries) != self.problems:
-            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
+        if equations is None:
+            self._require_number(boundaries)
         clock = [time.perf_counter()]
         v = start
         if v is None:
@@ -208,7 +173,7 @@ class CondensedEngine:
 
     def _embedded(self, equations: Equations) -> Embedded:
         """Return the data of the problems that are solved now."""
-        solver = self.filling
+        solver = self._solver
         if solver.discretisation is None:
             raise RuntimeError("there are equations, so there is a discretisation")
         problem = solver.source.problem
@@ -223,10 +188,10 @@ class CondensedEngine:
 
     def _source(self) -> torch.Tensor | None:
         """Return the source at the region's nodes times the squared spacing, None if zero."""
-        if self.filling.source.problem.source is None:
+        if self._solver.source.problem.source is None:
             return None
         with self.clock.part("sample"):
-            f = self._ranks.agree(lambda: self.filling.source.on(self.block, **self._tensors))
+            f = self._ranks.agree(lambda: self._solver.source.on(self.block, **self._tensors))
             f = f * self.block.lattice.grid.spacing**2
         return f.expand(self.problems, -1, -1)
 
@@ -285,16 +250,6 @@ class CondensedEngine:
             with checking:
                 residual.add(strip)
             yield strip if data is None else data.completed(strip)
-
-    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
-        """Return this rank's part of the field."""
-        shape = [part.stop - part.start for part in self.place]
-        fields = torch.empty(self.problems, *shape, **self._tensors)
-        first = self.place[0].start
-        for strip in strips:
-            rows = strip.place[0]
-            fields[:, rows.start - first : rows.stop - first] = strip.owned
-        return fields
 
 
 def require_method(settings: SolveSettings) -> None:

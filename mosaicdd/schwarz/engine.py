@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +17,11 @@ from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, Sink
 from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
 from mosaicdd.schwarz.drivers import anderson, gmres, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
-from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.method import Method, WindowFill
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.point_values import PointValues
@@ -32,27 +31,9 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
-PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
-Sink = Callable[[Iterator[Strip]], None]
-"""Takes the strips of the field one after another, all of them, on every rank."""
-
-
-class Engine:
-    """Solves boundary value problems on one lattice.
-
-    Parameters
-    ----------
-    grid
-        The ranks; every rank constructs its own solver with the same arguments.
-    problems
-        Problems that are solved at once.
-    fill
-        Whether the field is wanted, not the interface only.
-    window
-        Part of the field to fill; all of it by default.
-    clock
-        Adds up where the time goes.
+class Engine(BaseEngine):
+    """Solves by one operator for all subdomains, or by a network.
 
     Raises
     ------
@@ -85,12 +66,9 @@ class Engine:
                 f"{problems} problems at once need an iteration without inner products, a "
                 "certificate or an aim for the MAE: use batch=1"
             )
-        self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
-        self.settings = settings
-        self.problems = problems
-        self.clock = clock or Stopwatch()
-        self._ranks = ranks
-        self._tensors = settings.tensors
+        super().__init__(
+            ranks, lattice, settings, problems=problems, fill=fill, window=window, clock=clock
+        )
         self._scheme = scheme_of(
             local_solver.operator, local_solver.subdomain, settings.coarse_points
         )
@@ -99,27 +77,19 @@ class Engine:
         self.method = self._plan(local_solver, settings)
         self._exact = self._exact_method(local_solver)
         self._filling = self._exact if settings.certify is not None else self.method
+        self.filling = self._filling.local_solver
         self._fill: Fill | None = None
         self._window_fill: WindowFill | None = None
         if settings.certify is not None or (fill and window is None):
             self._fill = self._filling.plan_fill()
         if fill and window is not None:
             self._window_fill = WindowFill(self._filling, window)
-        self._wanted = fill
-        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
-        self.movement = InterfaceMovement(ranks, lattice, settings.halo_depth)
-        self.layout = field_layout(ranks, lattice)
         self._discrete_residual = DiscreteResidual(
             ranks, lattice.grid, local_solver.operator, local_solver.source, problems
         )
         self._edge_error = EdgeError(
             ranks, self.block, self._filling.local_solver, self._exact.local_solver, **self._tensors
         )
-
-    @property
-    def filling(self) -> BoundSolver:
-        """The local solver that the field is filled by."""
-        return self._filling.local_solver
 
     def _plan(self, local_solver: BoundSolver, settings: SolveSettings) -> Method:
         points = self._scheme.points
@@ -158,38 +128,10 @@ class Engine:
         exact = ExactSolver(local_solver.operator, local_solver.subdomain, local_solver.source)
         return self._plan(exact, settings)
 
-    def reference(self, field: np.ndarray | None) -> Interface:
-        """Hand every rank its part of a reference field, which the root alone needs to have."""
-        s = self.block.lattice.spacing
-        lines = None if field is None else (field[::s], field[:, ::s].T)
-        return self.interface_of_lines(lines)
-
-    @property
-    def unknowns(self) -> int:
-        """Interface nodes of the whole domain that have an unknown."""
-        return self.block.lattice.unknowns
-
-    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
-        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
-        v = Interface(self.block, problems=self.problems, **self._tensors)
-        self.movement.scatter(lines, v)
-        return v
-
     def plan_points(self, points: np.ndarray) -> PointValues:
-        """Plan the evaluation of solutions at points ``(q, 2)``, (y, x) in cells of the grid.
-
-        Raises
-        ------
-        TypeError
-            If the local solver that the field is filled by has values at grid nodes only.
-        """
+        """Plan the evaluation of solutions at points; see `BaseEngine`."""
         local_solver = self._filling.local_solver
         return PointValues(self._ranks, local_solver, self.movement, points, **self._tensors)
-
-    def solve(self, boundary: Boundary, **options: Any) -> Outcome:
-        """Solve for boundary data; options as those of `solve_many`."""
-        (solution,) = self.solve_many([boundary], **options)
-        return solution
 
     def solve_many(
         self,
@@ -202,29 +144,8 @@ class Engine:
         watch: Watch | None = None,
         sink: Sink | None = None,
     ) -> list[Outcome]:
-        """Solve for the boundary data of each problem.
-
-        Parameters
-        ----------
-        start, history
-            Where an earlier run was interrupted; by default zeros. ``start`` is overwritten.
-        reference
-            The true interface values, for a stopping rule with ``mae``.
-        progress
-            ``progress(iteration, update, size, mae)``, called after every iteration.
-        watch
-            What may interrupt the iteration, and keeps checkpoints of it.
-        sink
-            Takes the field, if it is wanted, strip by strip, so that no rank ever holds its part of
-            it; by default it is kept.
-
-        Raises
-        ------
-        ValueError
-            If this solver was planned for another number of problems.
-        """
-        if len(boundaries) != self.problems:
-            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
+        """Solve for the boundary data of each problem; see `BaseEngine`."""
+        self._require_number(boundaries)
         clock = [time.perf_counter()]
         v = start
         if v is None:
@@ -323,16 +244,6 @@ class Engine:
             sink(self._strips(fill, v, node_residual))
         discrete_residuals = self._discrete_residual.relative(boundaries)
         return fields, node_residual.root_mean_square().tolist(), discrete_residuals.tolist()
-
-    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
-        """Return this rank's part of a window."""
-        shape = [part.stop - part.start for part in self.place]
-        fields = torch.empty(self.problems, *shape, **self._tensors)
-        first = self.place[0].start
-        for strip in strips:
-            rows = strip.place[0]
-            fields[:, rows.start - first : rows.stop - first] = strip.owned
-        return fields
 
     def _strips(
         self,

@@ -32,12 +32,11 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields import LocalPart
 from mosaicdd.problems.nonlinear import Linearised, Nonlinear
 from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.base_engine import BaseEngine, Sink
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_engine import CondensedEngine, require_method
-from mosaicdd.schwarz.engine import Sink
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
@@ -53,16 +52,18 @@ _SAFETY = 1.5  # of error estimates, which are linear
 _ESTIMATE = 0.1  # linear residual that is enough for an error estimate
 
 
-class NewtonEngine:
-    """Solves nonlinear boundary value problems; the same interface as `Engine`.
+class NewtonEngine(BaseEngine):
+    """Solves nonlinear boundary value problems.
 
     An iteration is a step of Newton's method. The ``rtol`` of the settings bounds the residual, relative
     to that of the boundary data with zeros inside.
 
-    Parameters
-    ----------
-    problems, fill, window, clock
-        As `CondensedEngine`.
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice, or fields are not sound.
+    TypeError
+        If the settings ask for what this method has not.
     """
 
     acceleration = "newton"
@@ -80,20 +81,14 @@ class NewtonEngine:
         clock: Stopwatch | None = None,
     ):
         require_method(settings)
-        if not isinstance(local_solver.operator, Nonlinear):
-            raise TypeError(
-                f"Newton's method is for nonlinear operators, got {local_solver.operator}"
-            )
-        self.block = block_of(ranks, lattice, ranks.rank)
-        self.settings = settings
-        self.problems = problems
-        self.clock = clock or Stopwatch()
-        self.filling = local_solver
-        self.movement = InterfaceMovement(ranks, lattice, 1)
-        self.layout = field_layout(ranks, lattice)
-        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
-        self._ranks, self._lattice, self._grid = ranks, lattice, lattice.grid
-        self._wanted, self._window = fill, window
+        operator = local_solver.operator
+        if not isinstance(operator, Nonlinear):
+            raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
+        super().__init__(
+            ranks, lattice, settings, problems=problems, fill=fill, window=window, clock=clock
+        )
+        self.filling = self._solver = local_solver
+        self._lattice, self._grid = lattice, lattice.grid
         self._begin: torch.Tensor | None = None
         self._own = self.block.owned_nodes()[1]
         halo = lattice.spacing + 2  # a region, and what its conductances and their diagonal need
@@ -106,29 +101,7 @@ class NewtonEngine:
             for p, nodes in zip(self._own, self._grid.nodes, strict=True)
         )
         with self.clock.part("sample"):
-            operator = local_solver.operator
             self._operator = ranks.agree(lambda: operator.on(self._grid, self._wide))
-
-    @property
-    def unknowns(self) -> int:
-        """Interface nodes of the whole domain that have an unknown."""
-        return self.block.lattice.unknowns
-
-    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
-        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
-        v = Interface(self.block, problems=self.problems, **self.settings.tensors)
-        self.movement.scatter(lines, v)
-        return v
-
-    def plan_points(self, points: np.ndarray) -> None:
-        """Refuse, as `CondensedEngine`.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
-        raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Check that Newton's method can begin from the surface that the boundary data span.
@@ -154,13 +127,9 @@ class NewtonEngine:
             u[there] = getattr(boundary, name)[self._wide[1 if name in ("bottom", "top") else 0]]
         return u
 
-    def begin_with(self, fields: torch.Tensor | None) -> None:
-        """Begin the next solve with this rank's part of some fields, ``(n, rows, columns)``.
-
-        They say what the interface that it starts from leaves open; without them it is what the lines
-        around each element span.
-        """
-        self._begin = fields
+    def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
+        """Let the next solve begin with fields; without them, with what the lines span between them."""
+        self._begin = fields()
 
     def solve_many(
         self,
@@ -173,9 +142,8 @@ class NewtonEngine:
         watch: Watch | None = None,
         sink: Sink | None = None,
     ) -> list[Outcome]:
-        """Solve for the boundary data of each problem; see `Engine.solve_many`."""
-        if len(boundaries) != self.problems:
-            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
+        """Solve for the boundary data of each problem; see `BaseEngine`."""
+        self._require_number(boundaries)
         begun = time.perf_counter()
         f = self._source()
         watch = watch or Watch()
@@ -226,7 +194,7 @@ class NewtonEngine:
 
     def _source(self) -> np.ndarray | None:
         """Return the sources at the nodes of the wide part, ``(n or 1, rows, columns)``."""
-        problem = self.filling.source.problem
+        problem = self._solver.source.problem
         with self.clock.part("sample"):
             return self._ranks.agree(lambda: problem.source_at(self._grid, self._wide))
 
@@ -435,7 +403,7 @@ class _Newton:
     def _solved(self, rtol: float) -> Outcome:
         """Solve for the change that the derivative asks for; the last derivative is kept."""
         engine = self._engine
-        grid, subdomain = engine._grid, engine.filling.subdomain
+        grid, subdomain = engine._grid, engine._solver.subdomain
         force = LocalPart(grid, -self._residual / grid.spacing**2, engine._wide)
         problem = Problem(Domain(grid.shape, grid.spacing), "poisson", {"f": force})
         if self._linear is None:

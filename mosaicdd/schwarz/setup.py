@@ -25,6 +25,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.newton_engine import NewtonEngine
@@ -34,7 +35,6 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.upscaled_engine import UpscaledEngine
 from mosaicdd.settings import argument
 
-AnyEngine = Engine | CondensedEngine | NewtonEngine | UpscaledEngine
 Extent = tuple[tuple[float, float], tuple[float, float]]
 """Low and high end per axis, (y, x), in units of domain length."""
 
@@ -80,7 +80,7 @@ class Setup:
         self.fill = fields == "solution"
         self._world = world
         self._clock = clock
-        self._engines: dict[int, AnyEngine] = {}
+        self._engines: dict[int, BaseEngine] = {}
         if settings.device == "cuda":
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
@@ -191,7 +191,7 @@ class Setup:
         elif source is not None:
             source.update(problem)
 
-    def engine(self, problems: int, batch: int) -> AnyEngine:
+    def engine(self, problems: int, batch: int) -> BaseEngine:
         """Return what solves so many problems at once; the one for a whole batch stays besides it."""
         if problems not in self._engines:
             kept = {n: engine for n, engine in self._engines.items() if n == batch}
@@ -209,7 +209,7 @@ class Setup:
         return self._engines[problems]
 
     @property
-    def _kind(self) -> Callable[..., AnyEngine]:
+    def _kind(self) -> Callable[..., BaseEngine]:
         if isinstance(self.bound, UpscaledSolver):
             return UpscaledEngine
         if isinstance(self.bound, CondensedSolver):

@@ -18,10 +18,9 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
+from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.checkpoints import Checkpoints
-from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.kept import Batch, Kept
-from mosaicdd.schwarz.newton_engine import NewtonEngine
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.output import SolutionOutput
 from mosaicdd.schwarz.point_values import PointValues
@@ -33,7 +32,7 @@ from mosaicdd.schwarz.report import (
 )
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import Output, SolveSettings
-from mosaicdd.schwarz.setup import AnyEngine, Extent, Setup
+from mosaicdd.schwarz.setup import Extent, Setup
 from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument, require_type
@@ -164,8 +163,7 @@ class Solver:
         engine = self._world.agree(lambda: self._first_engine)
         nodes = engine.block.owned_nodes()[1]
         self._world.agree(lambda: problem.check_source(setup.grid, nodes))
-        if isinstance(engine, NewtonEngine):
-            self._world.agree(lambda: engine.check(self._boundaries))
+        self._world.agree(lambda: engine.check(self._boundaries))
         self._problem = problem
         self._truth = self._reference(engine)
 
@@ -184,18 +182,18 @@ class Solver:
                     f"{name} takes one problem, there are {problems}: solve them one by one"
                 )
 
-    def _engine(self, problems: int) -> AnyEngine:
+    def _engine(self, problems: int) -> BaseEngine:
         """Return what solves so many problems at once."""
         return self._setup.engine(problems, self._rounds.batch)
 
     @property
-    def _first_engine(self) -> AnyEngine:
+    def _first_engine(self) -> BaseEngine:
         """What solves this group's first batch."""
         return self._engine(len(self._rounds.members(0)))
 
-    def _reference(self, engine: AnyEngine) -> Interface | None:
+    def _reference(self, engine: BaseEngine) -> Interface | None:
         """Return the true interface, if the iteration is to stop by its error."""
-        if self._setup.settings.until_mae is None or not isinstance(engine, Engine):
+        if self._setup.settings.until_mae is None:
             return None
         solve = REFERENCES[self._setup.settings.reference]
 
@@ -402,8 +400,7 @@ class Solver:
         begin, history = self._start or (None, None)
         if start is not None:
             begin = start.start(members, **self._setup.settings.tensors)
-        if isinstance(engine, NewtonEngine) and start is not None:
-            engine.begin_with(start.start_fields(members))
+            engine.begin_with(lambda: start.start_fields(members))
         return engine.solve_many(
             self._boundaries[members.start : members.stop],
             start=begin,

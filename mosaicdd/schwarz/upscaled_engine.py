@@ -26,12 +26,12 @@ from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, Sink
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
-from mosaicdd.schwarz.engine import PLAUSIBLE, Sink
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.fine_fill import REACH, Band, Slot
-from mosaicdd.schwarz.layouts import Overlapping, block_of, field_layout
+from mosaicdd.schwarz.layouts import Overlapping, field_layout
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
@@ -43,8 +43,8 @@ _SLOWEST = 0.95  # rate of further corrections, at most
 _CORRECTION = 1e-2  # relative residual of the correction, which is one digit of the answer at most
 
 
-class UpscaledEngine:
-    """Solves boundary value problems in a medium that is seen on a coarser grid; as `CondensedEngine`.
+class UpscaledEngine(BaseEngine):
+    """Solves boundary value problems in a medium that is seen on a coarser grid.
 
     Raises
     ------
@@ -71,13 +71,8 @@ class UpscaledEngine:
     ):
         if not fill:
             raise TypeError(f"{local_solver.name} gives fields only: leave out fields='interface'")
-        self.block = block_of(ranks, lattice, ranks.rank)
-        self.settings = settings
-        self.problems = problems
-        self.clock = clock or Stopwatch()
-        self.filling = local_solver
-        self._ranks = ranks
-        self._tensors = settings.tensors
+        super().__init__(ranks, lattice, settings, problems=problems, window=window, clock=clock)
+        self.filling = self._solver = local_solver
         self._grid = lattice.grid
         seen, solver = local_solver.medium.coarse_grid, local_solver.coarse
         self._lattice = Lattice(seen, solver.subdomain)
@@ -89,10 +84,7 @@ class UpscaledEngine:
         asked, outside = ranks.sum(np.array(local_solver.patches, dtype=float))
         local_solver.require_range(asked, outside)
         self._boundaries: Sequence[Boundary] = ()
-        self._window = window
-        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
         self.movement = self._coarse.movement
-        self.layout = field_layout(ranks, lattice)
         owned = field_layout(ranks, self._lattice)
         self._own = self._coarse.block.owned_nodes()[1]
         self._near = pair(
@@ -128,16 +120,6 @@ class UpscaledEngine:
         """Hand every rank its part of the coarse grid's lines, as for `CondensedEngine`."""
         return self._coarse.interface_of_lines(lines)
 
-    def plan_points(self, points: np.ndarray) -> None:
-        """Refuse, as `CondensedEngine`.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
-        raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
-
     def solve_many(
         self,
         boundaries: Sequence[Boundary],
@@ -149,7 +131,7 @@ class UpscaledEngine:
         watch: Watch | None = None,
         sink: Sink | None = None,
     ) -> list[Outcome]:
-        """Solve for the boundary data of each problem; see `Engine.solve_many`.
+        """Solve for the boundary data of each problem; see `BaseEngine`.
 
         A start is the interface of the coarse grid, as a checkpoint holds it.
         """
@@ -235,7 +217,7 @@ class UpscaledEngine:
 
     def _corrections(self, shared: torch.Tensor) -> list[Outcome]:
         """Solve the coarse equation for residuals at the owned coarse nodes."""
-        source = self.filling.coarse_source
+        source = self._solver.coarse_source
         source.values = self._moved(self._to_region, list(shared)) / self._lattice.grid.spacing**2
         zero = Boundary(*(np.zeros(n) for n in self._edges))
         try:
@@ -257,8 +239,8 @@ class UpscaledEngine:
             for a, b in ((low, high), (self._near[1].start, self._near[1].stop))
         )
         with self.clock.part("sample"):
-            conductances = self.filling.operator.conductances(self._grid, part)
-            f = self.filling.source.problem.source_at(self._grid, part)
+            conductances = self._solver.operator.conductances(self._grid, part)
+            f = self._solver.source.problem.source_at(self._grid, part)
         source = None
         if f is not None:
             source = torch.from_numpy(f).to(**self._tensors) * self._grid.spacing**2
@@ -339,16 +321,6 @@ class UpscaledEngine:
                 ),
                 place=(rows, place[1]),
             )
-
-    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
-        """Return this rank's part of the field."""
-        shape = [part.stop - part.start for part in self.place]
-        fields = torch.empty(self.problems, *shape, **self._tensors)
-        first = self.place[0].start
-        for strip in strips:
-            rows = strip.place[0]
-            fields[:, rows.start - first : rows.stop - first] = strip.owned
-        return fields
 
 
 @dataclass(frozen=True)

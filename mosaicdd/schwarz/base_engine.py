@@ -1,0 +1,188 @@
+"""What the engines have in common: ranks on a lattice, and where the values of their problems lie."""
+
+import abc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.upscaled import UpscaledSolver
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.point_values import PointValues
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
+
+Sink = Callable[[Iterator[Strip]], None]
+"""Takes the strips of the field one after another, all of them, on every rank."""
+
+
+class BaseEngine(abc.ABC):
+    """Solves boundary value problems on one lattice; everything is planned once.
+
+    Parameters
+    ----------
+    ranks
+        Every rank constructs its own engine with the same arguments.
+    problems
+        Problems that are solved at once.
+    fill
+        Whether the field is wanted, not the interface only.
+    window
+        Part of the field to fill; all of it by default.
+    clock
+        Adds up where the time goes.
+
+    Attributes
+    ----------
+    acceleration
+        What drives the iteration.
+    filling
+        The local solver that the field is filled by.
+    block, place, layout
+        This rank's part of the lattice, its part of the field that is wanted, and how the whole field
+        lies over the ranks.
+    movement
+        Moves interfaces between this rank and the root.
+
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice.
+    """
+
+    acceleration: str
+    filling: BoundSolver | CondensedSolver | UpscaledSolver
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        lattice: Lattice,
+        settings: SolveSettings,
+        *,
+        problems: int = 1,
+        fill: bool = True,
+        window: Window | None = None,
+        clock: Stopwatch | None = None,
+    ):
+        self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
+        self.settings = settings
+        self.problems = problems
+        self.clock = clock or Stopwatch()
+        self.movement = InterfaceMovement(ranks, lattice, settings.halo_depth)
+        self.layout = field_layout(ranks, lattice)
+        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
+        self._ranks = ranks
+        self._tensors = settings.tensors
+        self._wanted, self._window = fill, window
+
+    @property
+    def unknowns(self) -> int:
+        """Interface nodes of the whole domain that have an unknown."""
+        return self.block.lattice.unknowns
+
+    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
+        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
+        v = Interface(self.block, problems=self.problems, **self._tensors)
+        self.movement.scatter(lines, v)
+        return v
+
+    def reference(self, field: np.ndarray | None) -> Interface:
+        """Hand every rank its part of a reference field, which the root alone needs to have."""
+        s = self.block.lattice.spacing
+        lines = None if field is None else (field[::s], field[:, ::s].T)
+        return self.interface_of_lines(lines)
+
+    def plan_points(self, points: np.ndarray) -> PointValues:
+        """Plan the evaluation of solutions at points ``(q, 2)``, (y, x) in cells of the grid.
+
+        Raises
+        ------
+        TypeError
+            If the local solver that the field is filled by has values at grid nodes only.
+        """
+        raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
+
+    def check(self, boundaries: Sequence[Boundary]) -> None:  # noqa: B027 - most can begin anywhere
+        """Check that a solve can begin from boundary data, as far as that depends on the equation.
+
+        Raises
+        ------
+        ValueError
+            If it cannot.
+        """
+
+    def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:  # noqa: B027 - as above
+        """Let the next solve begin with fields, if what it starts from on the lines leaves them open.
+
+        Parameters
+        ----------
+        fields
+            Returns this rank's part of them, ``(n, rows, columns)``, or None.
+        """
+
+    def solve(self, boundary: Boundary, **options: Any) -> Outcome:
+        """Solve for boundary data; options as those of `solve_many`."""
+        (solution,) = self.solve_many([boundary], **options)
+        return solution
+
+    @abc.abstractmethod
+    def solve_many(
+        self,
+        boundaries: Sequence[Boundary],
+        *,
+        start: Interface | None = None,
+        history: History | None = None,
+        reference: Interface | None = None,
+        progress: Callable[[int, float, float, float], None] | None = None,
+        watch: Watch | None = None,
+        sink: Sink | None = None,
+    ) -> list[Outcome]:
+        """Solve for the boundary data of each problem.
+
+        Parameters
+        ----------
+        start, history
+            Where an earlier run was interrupted; by default zeros. ``start`` is overwritten.
+        reference
+            The true interface values, for a stopping rule with ``mae``.
+        progress
+            ``progress(iteration, update, size, mae)``, called after every iteration.
+        watch
+            What may interrupt the iteration, and keeps checkpoints of it.
+        sink
+            Takes the field, if it is wanted, strip by strip, so that no rank ever holds its part of
+            it; by default it is kept.
+
+        Raises
+        ------
+        ValueError
+            If this engine was planned for another number of problems.
+        """
+
+    def _require_number(self, boundaries: Sequence[Boundary]) -> None:
+        if len(boundaries) != self.problems:
+            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
+
+    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
+        """Return this rank's part of the field that is wanted."""
+        shape = [part.stop - part.start for part in self.place]
+        fields = torch.empty(self.problems, *shape, **self._tensors)
+        first = self.place[0].start
+        for strip in strips:
+            rows = strip.place[0]
+            fields[:, rows.start - first : rows.stop - first] = strip.owned
+        return fields
