@@ -8,6 +8,7 @@ from mosaicdd.cli.types import SIZE_PAIR
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
+_ITERATIONS, _IN_A_MEDIUM = 9, 16
 
 
 @click.command()
@@ -30,9 +31,13 @@ _MOST_RANKS = 10**6
 @click.option(
     "--iterations",
     type=click.IntRange(1),
-    default=9,
-    show_default=True,
-    help="Iterations of a solve; with two levels they do not grow with the domain.",
+    help="Iterations of a solve; with two levels they do not grow with the domain.  [default: 9; in a "
+    "medium 16]",
+)
+@click.option(
+    "--medium",
+    is_flag=True,
+    help="Coefficients are fields: every element has an operator of its own.",
 )
 @click.option(
     "--problems",
@@ -63,7 +68,8 @@ def plan(
     ranks: int,
     ranks_per_node: int,
     dims: tuple[int, int] | None,
-    iterations: int,
+    iterations: int | None,
+    medium: bool,
     problems: int,
     rates: str,
     dtype: str,
@@ -79,8 +85,14 @@ def plan(
     from mosaicdd.lattice.lattice import Lattice
     from mosaicdd.lattice.subdomain import Subdomain
     from mosaicdd.planning.assumed import completed, rates_of_name
+    from mosaicdd.planning.medium import plan_medium
     from mosaicdd.planning.plan import Job, make_plan
-    from mosaicdd.planning.presented import plan_report, plan_text
+    from mosaicdd.planning.presented import (
+        medium_report,
+        medium_text,
+        plan_report,
+        plan_text,
+    )
 
     with bad_input("--rates"):
         known, assumed_links = completed(rates_of_name(rates, dtype))
@@ -92,18 +104,22 @@ def plan(
             raise ValueError(
                 f"{dims[1]}x{dims[0]} are {dims[0] * dims[1]} ranks, --ranks says {ranks}"
             )
+    iterations = iterations or (_IN_A_MEDIUM if medium else _ITERATIONS)
     job = Job(lattice, ranks, ranks_per_node, iterations, problems)
     with bad_input():
-        made = make_plan(job, known, dims)
-    report = plan_report(job, made)
+        if medium:
+            report = medium_report(job, plan_medium(job, known, dims))
+        else:
+            report = plan_report(job, make_plan(job, known, dims))
     report["rates"] = {
         "name": rates,
-        "machine": known.machine,
+        "machine": known.medium.machine if medium and known.medium else known.machine,
         "assumed": known.assumed,
         "assumed_links": assumed_links,
         "device": known.device,
         "dtype": known.dtype,
-        "local_solver": known.local_solver,
+        "local_solver": "exact" if medium else known.local_solver,
         "measured_ranks": known.ranks,
     }
-    click.echo(json_line(report) if as_json else plan_text(report))
+    text = medium_text if medium else plan_text
+    click.echo(json_line(report) if as_json else text(report))

@@ -126,8 +126,12 @@ def _installed() -> int:
 
 def peak_memory(ranks: Ranks) -> int:
     """Return the largest number of bytes that each rank has held until now, summed over all."""
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return int(ranks.sum(np.array([float(own)]))[0])
+    return int(ranks.sum(np.array([float(peak_bytes())]))[0])
+
+
+def peak_bytes() -> int:
+    """Return the largest number of bytes that this process has held until now."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _cores() -> frozenset[int]:

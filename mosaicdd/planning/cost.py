@@ -150,7 +150,7 @@ def iteration_cost(
     """
     _require_wide_blocks(decomposition, halo)
     sweep = np.mean([rates.sweep(_with_rings(decomposition, k)) for k in range(halo)], axis=0)
-    exchange = _halo_seconds(decomposition, order, rates, halo) / halo
+    exchange = halo_seconds(decomposition, order, rates, halo) / halo
     inner = [
         np.maximum(0, n - ends)
         for n, ends in zip(decomposition.sides, decomposition.open_ends, strict=True)
@@ -230,7 +230,7 @@ def _with_rings(decomposition: Decomposition, rings: int) -> np.ndarray:
     return y * x
 
 
-def _halo_seconds(
+def halo_seconds(
     decomposition: Decomposition, order: RankOrder, rates: CompleteRates, halo: int
 ) -> np.ndarray:
     """Return the seconds of one exchange for every rank, ``(py, px)``."""

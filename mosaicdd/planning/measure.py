@@ -23,6 +23,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.planning.measure_medium import measure_medium
 from mosaicdd.planning.rates import Curve, Link, Rates
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.coarse_solve import by_sine_transforms
@@ -73,6 +74,11 @@ class Measurement:
             Called with the fraction that is done.
         """
         self._ranks = ranks
+        medium = None
+        if self._device.type == "cpu" and self._dtype == torch.float64:
+            medium = measure_medium(
+                ranks, processor(self._device)
+            )  # first: it looks at the peak of the memory
         solves, total = [], sum(size**2 for size in SIZES)
         for number, size in enumerate(SIZES):
             solves.append(self._solve(size))
@@ -88,7 +94,7 @@ class Measurement:
             dtype=str(self._dtype).removeprefix("torch."),
             local_solver=self._local_solver.name,
             ranks=ranks.size,
-            **{step: _curve(nodes, [seconds[step] for seconds in solves]) for step in _STEPS},
+            **{step: Curve.rising(nodes, [seconds[step] for seconds in solves]) for step in _STEPS},
             write=self._write_rate(folder),
             copy=self._copy_rate(),
             pack=self._pack_seconds(),
@@ -97,6 +103,7 @@ class Measurement:
             gather=Link(*measure_gather(ranks)) if ranks.size > 1 else None,
             staging=self._staging(),
             base_bytes=base_bytes,
+            medium=medium,
         )
 
     def _solve(self, size: int) -> dict[str, float]:
@@ -227,11 +234,6 @@ def _steps(solution: Outcome, setup: float, transform: float) -> dict[str, float
         "estimate": estimate - transform,
         "fill": solution.seconds["assemble"],
     }
-
-
-def _curve(amounts: list[int], seconds: list[float]) -> Curve:
-    """Return a curve that does not fall: less work was never slower for its own sake."""
-    return Curve(tuple(amounts), tuple(np.minimum.accumulate(seconds[::-1])[::-1]))
 
 
 @contextmanager

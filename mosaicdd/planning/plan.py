@@ -33,7 +33,7 @@ Candidate = TypeVar("Candidate")
 
 HALOS = (1, 2, 3, 4)
 _DIMS_TRIED = 16  # the most compact ones
-_EQUAL = 1.01  # a model of cost does not tell times apart that are closer than this
+EQUAL = 1.01  # a model of cost does not tell times apart that are closer than this
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _cheapest(
 ) -> Candidate:
     """Choose what takes the least time, and of equals what has the least burden."""
     times = [seconds(candidate) for candidate in candidates]
-    equals = [c for c, s in zip(candidates, times, strict=True) if s <= _EQUAL * min(times)]
+    equals = [c for c, s in zip(candidates, times, strict=True) if s <= EQUAL * min(times)]
     return min(equals, key=burden)
 
 

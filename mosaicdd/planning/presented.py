@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 
+from mosaicdd.planning.medium import MediumPlan
 from mosaicdd.planning.plan import Job, Plan
 
 _MIB = 2**20
@@ -51,6 +52,57 @@ def plan_text(report: dict) -> str:
         _seconds(report["seconds"], report["iterations"], report["efficiency"]),
         _suggestion(report["suggestion"], report["problems"]),
     ]
+    return "\n".join(lines)
+
+
+def medium_report(job: Job, made: MediumPlan) -> dict:
+    """Return all that a plan in a medium says, as plain values; pairs are x before y."""
+    more = job.problems - 1
+    return {
+        "cells": list(job.lattice.grid.shape[::-1]),
+        "ranks": job.ranks,
+        "ranks_per_node": job.ranks_per_node,
+        "iterations": job.iterations,
+        "problems": job.problems,
+        "dims": list(made.dims[::-1]),
+        "subdomains_per_rank": {"least": made.subdomains[0], "most": made.subdomains[1]},
+        "coarse_unknowns": made.coarse_unknowns,
+        "memory_bytes_per_rank": asdict(made.memory) | {"total": made.memory.total},
+        "per_iteration": {
+            "messages": made.messages,
+            "bytes": made.bytes,
+            "gathered_bytes": made.gathered_bytes,
+        },
+        "iteration": made.iteration | {"total": sum(made.iteration.values())},
+        "seconds": asdict(made.cost) | {"total": made.cost.total},
+        "seconds_again": made.again,
+        "seconds_of_all_problems": made.cost.total + more * (made.again + made.cost.write),
+    }
+
+
+def medium_text(report: dict) -> str:
+    """Lay out the report of a plan in a medium, with its rates, in lines."""
+    counts, seconds = report["per_iteration"], report["seconds"]
+    steps = ", ".join(f"{name} {value:.3g}" for name, value in seconds.items() if name != "total")
+    parts = ", ".join(f"{name} {1e3 * value:.3g}" for name, value in report["iteration"].items())
+    lines = [
+        f"{_job(report)}, a medium",
+        f"rates: {_origin(report['rates'])}",
+        _memory(report["memory_bytes_per_rank"]),
+        (
+            f"per iteration: {counts['messages']} messages, {counts['bytes']} bytes; coarse problem of "
+            f"{report['coarse_unknowns']} unknowns on every rank, {counts['gathered_bytes']} bytes gathered"
+        ),
+        f"iteration, ms: {parts}",
+        (
+            f"solve: {seconds['total']:.3g} s ({steps}; {report['iterations']} iterations); another "
+            f"source or other sides in the same medium: {report['seconds_again']:.3g} s, and writing"
+        ),
+    ]
+    if report["problems"] > 1:
+        lines.append(
+            f"{report['problems']} problems one by one: {report['seconds_of_all_problems']:.3g} s"
+        )
     return "\n".join(lines)
 
 
@@ -154,4 +206,12 @@ def rates_text(rates: dict) -> str:
         if link is not None:
             text = f"{1e6 * link['latency']:.1f} us, {link['bandwidth'] / 1e9:.2f} GB/s"
         lines.append(f"{name.replace('_', ' ')}: {text}")
+    medium = rates["medium"]
+    if medium is not None:
+        largest = medium["sweep"]["amounts"][-1]
+        planned, swept = (largest / medium[name]["seconds"][-1] for name in ("setup", "sweep"))
+        lines.append(
+            f"in a medium, {largest:.0f} subdomains per rank: {planned:.3g} planned and {swept:.3g} "
+            f"swept per second, {medium['bytes_per_subdomain'] / 1024:.0f} KiB each"
+        )
     return "\n".join(lines)

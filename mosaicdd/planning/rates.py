@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,54 @@ class Curve:
         if not (np.min(self.seconds) > 0 and np.isfinite(self.seconds).all()):
             raise ValueError(f"the seconds of a curve must be positive, got {self.seconds}")
 
+    @classmethod
+    def rising(cls, amounts: Sequence[float], seconds: Sequence[float]) -> "Curve":
+        """Return a curve that does not fall: less work was never slower for its own sake."""
+        return cls(tuple(amounts), tuple(np.minimum.accumulate(seconds[::-1])[::-1]))
+
     def __call__(self, amount: Any) -> Any:
         """Return the seconds for an amount; numbers or arrays."""
         beyond = np.maximum(1.0, np.divide(amount, self.amounts[-1]))
         return np.interp(amount, self.amounts, self.seconds) * beyond
+
+
+@dataclass(frozen=True)
+class MediumRates:
+    """What one rank needs for a solve in a medium, where every element has an operator of its own.
+
+    Parameters
+    ----------
+    machine
+        Its processor.
+    setup
+        Seconds over the subdomains of a rank: their elements condensed, their stars inverted.
+    factorise
+        Seconds over the lattice nodes of the domain: the coarse problem put together and factorised.
+    sweep
+        Seconds over the subdomains of a rank: an iteration but for the coarse solve and messages.
+    coarse
+        Seconds over the lattice nodes: a coarse solve.
+    fill
+        Seconds over the subdomains of a rank: the field and its residual.
+    bytes_per_subdomain
+        Of a rank, at the peak, without the coarse problem.
+
+    Raises
+    ------
+    ValueError
+        If a number is not positive.
+    """
+
+    machine: str
+    setup: Curve
+    factorise: Curve
+    sweep: Curve
+    coarse: Curve
+    fill: Curve
+    bytes_per_subdomain: float
+
+    def __post_init__(self) -> None:
+        _require_positive(self)
 
 
 @dataclass(frozen=True)
@@ -111,6 +156,8 @@ class Rates:
         The way of a message from a device to the host; None where there is none.
     base_bytes
         Memory of a process that has imported everything.
+    medium
+        What a solve in a medium needs; None where that was not measured, as on a GPU or in float32.
 
     Raises
     ------
@@ -137,6 +184,7 @@ class Rates:
     gather: Link | None
     staging: Link | None
     base_bytes: int
+    medium: MediumRates | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float64"):
@@ -189,20 +237,27 @@ def read_rates(path: str | os.PathLike) -> Rates:
 
 def _rates_of(content: dict) -> Rates:
     """Build rates from JSON; what is missing or unknown is refused."""
+    content = {"medium": None} | content  # files of before have none
     known = {field.name for field in fields(Rates)}
     if wrong := sorted(known ^ content.keys()):
         raise ValueError(f"rates need the entries {sorted(known)}; missing or unknown: {wrong}")
-    made = dict(content)
+    made = _with_curves(Rates, content)
     for field in fields(Rates):
         value = content[field.name]
-        if field.type is Curve:
-            made[field.name] = Curve(**value)
-        elif field.type in (Link, Link | None):
+        if field.type in (Link, Link | None):
             made[field.name] = value if value is None else Link(**value)
+    if content["medium"] is not None:
+        made["medium"] = MediumRates(**_with_curves(MediumRates, content["medium"]))
     return Rates(**made)
 
 
-def _require_positive(settings: Link | Rates) -> None:
+def _with_curves(kind: type, content: dict) -> dict:
+    """Return the entries of a dataclass with its curves built."""
+    curves = [field.name for field in fields(kind) if field.type is Curve]
+    return content | {name: Curve(**content[name]) for name in curves if name in content}
+
+
+def _require_positive(settings: Link | Rates | MediumRates) -> None:
     """Check that the numbers of a dataclass are positive and finite."""
     for field in fields(settings):
         value = getattr(settings, field.name)

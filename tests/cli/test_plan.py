@@ -33,6 +33,30 @@ def test_a_plan_for_people_says_what_is_assumed(mosaicdd):
     assert "ASSUMED from published figures" in mosaicdd(*arguments, "--rates", "a30").out
 
 
+@pytest.mark.ranks(1, 2)
+def test_a_plan_in_a_medium_in_json_is_complete(mosaicdd, strict_json):
+    arguments = ("plan", "--cells", "2048x1024", "--ranks", "6", "--problems", "3", "--medium")
+    ended = mosaicdd(*arguments, "--json")
+    assert ended.code == 0
+    report = strict_json(ended.out)
+    assert (report["iterations"], report["rates"]["local_solver"]) == (16, "exact")
+    assert report["coarse_unknowns"] == 3 * 63 * 127
+    for parts in ("memory_bytes_per_rank", "iteration", "seconds"):
+        assert report[parts].pop("total") == pytest.approx(sum(report[parts].values()), rel=1e-12)
+    assert report["seconds_again"] < sum(report["seconds"].values())
+
+
+def test_a_plan_in_a_medium_for_people_says_what_it_does_not_know(mosaicdd):
+    arguments = ("plan", "--cells", "1024x1024", "--ranks", "2", "--medium")
+    planned = mosaicdd(*arguments, "--problems", "4").out
+    assert "in the same medium" in planned
+    assert "4 problems one by one" in planned
+    refused = mosaicdd(*arguments, "--rates", "a30")
+    assert refused.code == 2
+    assert "the rates of NVIDIA A30 are not known for media" in refused.err
+    assert refused.err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,0 +1,81 @@
+"""Measures what a solve in a medium takes on this machine, on all ranks at the same time."""
+
+import time
+
+import torch
+
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.parallel.machine import peak_bytes
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.planning.medium import coarse_bytes
+from mosaicdd.planning.rates import Curve, MediumRates
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+SIZES = (2, 4, 8, 16, 32)
+"""Sides of the measured squares, in subdomains that do not overlap."""
+
+_MEDIUM = {"a": "lognormal:seed=0,length=0.1,contrast=1e4", "f": 1.0}
+_RUNS = 2
+_STEPS = ("setup", "factorise", "sweep", "coarse", "fill")
+_COARSE_BYTES = (
+    3 * 12 * 8 * 30
+)  # per lattice node: some 30 entries a row of the factors, index included
+
+
+def measure_medium(ranks: Ranks, machine: str) -> MediumRates:
+    """Measure solves of several sizes; all ranks call it together, each solves alone.
+
+    Parameters
+    ----------
+    machine
+        Its processor.
+    """
+    seconds, before = [], peak_bytes()
+    for size in SIZES:
+        runs = []
+        for _ in range(_RUNS):
+            ranks.barrier()
+            runs.append(_solve(size))
+        if size == SIZES[0]:
+            before = peak_bytes()  # all is loaded that a solve needs
+        seconds.append({step: ranks.largest(min(run[step] for run in runs)) for step in _STEPS})
+    amounts = [(2 * size - 1) ** 2 for size in SIZES]
+    taken = ranks.largest(float(peak_bytes() - before)) - coarse_bytes(amounts[-1])
+    return MediumRates(
+        machine=machine,
+        **{step: Curve.rising(amounts, [one[step] for one in seconds]) for step in _STEPS},
+        bytes_per_subdomain=max(taken / amounts[-1], 1.0),
+    )
+
+
+def _solve(size: int) -> dict[str, float]:
+    """Return the seconds of the steps of a solve on a square of ``size`` subdomains' sides."""
+    problem = Problem(Domain((size * 32,) * 2), "diffusion", _MEDIUM)
+    grid, clock, alone = problem.domain.grid(), Stopwatch(), Ranks.alone()
+    bound = Exact().bind(problem, grid)
+    if not isinstance(bound, CondensedSolver):
+        raise TypeError("the problem is no medium")
+    lattice = Lattice(grid, bound.subdomain)
+    start = time.perf_counter()
+    engine = CondensedEngine(alone, lattice, bound, SolveSettings(rtol=1e-8), clock=clock)
+    setup, factorise = time.perf_counter() - start, clock.seconds["coarse"]
+    (solved,) = engine.solve_many(problem.boundaries(grid))
+    coarse = bound.planned[engine.block].coarse
+    residual = torch.zeros(1, len(bound.planned[engine.block].inside), dtype=torch.float64)
+    start = time.perf_counter()
+    coarse.solve(residual)
+    once = time.perf_counter() - start
+    iterations = len(solved.history.seconds)
+    return {
+        "setup": setup - factorise,
+        "factorise": factorise,
+        "sweep": max(solved.history.seconds[-1] / iterations - once, 1e-6),
+        "coarse": once,
+        "fill": solved.seconds["assemble"],
+    }

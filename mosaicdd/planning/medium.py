@@ -1,0 +1,170 @@
+"""What a solve in a medium will cost: elements condensed once, then Krylov iterations on their edges.
+
+A rank condenses the elements of its own block and, in each iteration, multiplies with them and with the
+inverses of its stars. The coarse problem, three unknowns per lattice node, is put together, factorised
+and solved by every rank, so its seconds and bytes do not fall with more ranks. An iteration exchanges
+halos as one of constant coefficients does, and hides nothing of it.
+"""
+
+import math
+from dataclasses import dataclass
+
+from mosaicdd.parallel.partition import Dims, fitting_dims
+from mosaicdd.planning.cost import SolveCost, halo_seconds
+from mosaicdd.planning.decomposition import Decomposition, row_wise, traffic
+from mosaicdd.planning.plan import EQUAL, Job
+from mosaicdd.planning.rates import CompleteRates, MediumRates
+
+_DIMS_TRIED = 4  # the most compact ones
+_DOUBLE = 8
+_COARSE = 3  # unknowns per lattice node: a hat, and a mode for each of its two edges
+_SUMS = 5  # numbers that the two reductions of an iteration add up, for one problem
+_ASSEMBLED = 50 * 40  # bytes of the coarse matrix, per lattice node, while it is put together
+
+
+@dataclass(frozen=True)
+class MediumMemory:
+    """Bytes of the rank that needs most.
+
+    Parameters
+    ----------
+    base
+        The process itself: interpreter and libraries.
+    elements
+        Condensed elements, stars, vectors of the iteration and all else that a block has.
+    coarse
+        The coarse problem and its factors.
+    """
+
+    base: int
+    elements: int
+    coarse: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.base + self.elements + self.coarse
+
+
+@dataclass(frozen=True)
+class MediumPlan:
+    """All about one job in a medium, on given dims.
+
+    Parameters
+    ----------
+    dims
+        Ranks per axis, (y, x).
+    subdomains
+        Of the rank that owns the fewest, and the most.
+    coarse_unknowns
+        Of the whole domain.
+    messages, bytes
+        Of an iteration's halo exchange, over all ranks.
+    gathered_bytes
+        That arrive at every rank from the coarse problem and the sums of an iteration.
+    iteration
+        Seconds, of parts: ``sweep``, ``coarse``, ``gather``, ``halo``.
+    cost
+        Of the first solve.
+    again
+        Seconds of a further one in the same medium, without writing.
+    """
+
+    dims: Dims
+    subdomains: tuple[int, int]
+    coarse_unknowns: int
+    messages: int
+    bytes: int
+    gathered_bytes: int
+    iteration: dict[str, float]
+    memory: MediumMemory
+    cost: SolveCost
+    again: float
+
+
+def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> MediumPlan:
+    """Plan a job in a medium.
+
+    Parameters
+    ----------
+    dims
+        Ranks per axis, (y, x); by default those that take the least time, of equals the most compact.
+
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice, or the rates know nothing of media.
+    """
+    known = rates.medium
+    if known is None:
+        raise ValueError(
+            f"the rates of {rates.machine} are not known for media; mosaicdd bench measures them on a "
+            "processor, in float64"
+        )
+    tried = fitting_dims(job.ranks, job.lattice.subdomains) if dims is None else [dims]
+    plans = [_on_dims(job, rates, known, one) for one in tried[:_DIMS_TRIED]]
+    least = min(plan.cost.total for plan in plans)
+    return next(plan for plan in plans if plan.cost.total <= EQUAL * least)
+
+
+def _on_dims(job: Job, rates: CompleteRates, known: MediumRates, dims: Dims) -> MediumPlan:
+    decomposition = Decomposition(job.lattice, dims)
+    order = row_wise(dims, job.ranks_per_node)
+    nodes, most = math.prod(job.lattice.subdomains), int(decomposition.subdomains.max())
+    sent = traffic(decomposition, order)
+    words = int(sent.words.sum() + sent.words_leaving.sum())
+    gathered = 0 if job.ranks == 1 else _DOUBLE * (_COARSE * nodes + _SUMS * job.ranks)
+    iteration = {
+        "sweep": float(known.sweep(most)),
+        "coarse": float(known.coarse(nodes)),
+        "gather": _gather_seconds(gathered, job, rates),
+        "halo": float(halo_seconds(decomposition, order, rates, 1).max()),
+    }
+    each = sum(iteration.values())
+    field = math.prod(job.lattice.grid.nodes) * rates.word
+    foreign = field * (1 - 1 / job.ranks)  # collected by the rank that writes
+    cost = SolveCost(
+        setup=float(known.setup(most) + known.factorise(nodes)),
+        iterate=job.iterations * each,
+        estimate=each,
+        fill=float(known.fill(most)) + foreign / rates.within_node.bandwidth,
+        write=field / rates.write,
+    )
+    return MediumPlan(
+        dims=dims,
+        subdomains=(int(decomposition.subdomains.min()), most),
+        coarse_unknowns=_COARSE * nodes,
+        messages=int(sent.messages.sum() + sent.messages_leaving.sum()),
+        bytes=words * rates.word,
+        gathered_bytes=gathered,
+        iteration=iteration,
+        memory=MediumMemory(
+            base=rates.base_bytes,
+            elements=int(known.bytes_per_subdomain * most),
+            coarse=coarse_bytes(nodes),
+        ),
+        cost=cost,
+        again=cost.total - cost.setup - cost.write,
+    )
+
+
+def coarse_bytes(nodes: int) -> int:
+    """Return the memory of the coarse problem over so many lattice nodes, on every rank.
+
+    The entries of its two factors rise by 26 a node where the nodes double: counted from 256 x 256 to 1024
+    x 1024 cells, where they are 75, 123 and 177.
+    """
+    entries = max(26 * math.log2(nodes) - 128, 3) if nodes > 1 else 3
+    return int(nodes * (2 * _DOUBLE * entries + _ASSEMBLED))
+
+
+def _gather_seconds(size: int, job: Job, rates: CompleteRates) -> float:
+    """Return the seconds of an iteration's all-gather and its two reductions."""
+    if job.ranks == 1:
+        return 0.0
+    links = [rates.gather]
+    if job.ranks > job.ranks_per_node:
+        links.append(rates.between_nodes)
+    stages = math.ceil(math.log2(job.ranks))
+    latency = max(link.latency for link in links)
+    return 3 * stages * latency + size / min(link.bandwidth for link in links)
