@@ -15,12 +15,12 @@ def rates():
     return completed(rates_of_name("default", "float64"))[0]
 
 
-def plan(make_lattice, rates, side=64, ranks=1, **options):
-    return plan_medium(Job(make_lattice((side, side)), ranks, 8, 16, **options), rates)
+def plan(make_lattice, rates, side=64, ranks=1, dims=None):
+    return plan_medium(Job(make_lattice((side, side)), ranks, 8, 16), rates, dims)
 
 
 def test_elements_are_shared_out_and_the_coarse_problem_is_not(make_lattice, rates):
-    one, four = (plan(make_lattice, rates, ranks=ranks) for ranks in (1, 4))
+    one, four = plan(make_lattice, rates), plan(make_lattice, rates, ranks=4, dims=(2, 2))
     assert four.memory.elements < 0.3 * one.memory.elements
     assert four.memory.coarse == one.memory.coarse
     assert four.cost.setup < one.cost.setup
