@@ -59,6 +59,15 @@ def test_to_import_it_or_its_settings_imports_neither_mpi_nor_torch():
     assert run(program) == ["[]"]
 
 
+def test_a_solve_does_not_wait_for_what_it_does_not_use():
+    program = (
+        "import sys, mosaicdd as m; m.solve(m.Problem(m.Domain((64, 64)), 'laplace'));"
+        "print(sorted({'scipy.stats', 'scipy.interpolate', 'pyamg', 'rich', 'matplotlib',"
+        "'mosaicdd.schwarz.newton_engine'} & set(sys.modules)))"
+    )
+    assert run(program) == ["[]"]
+
+
 @pytest.mark.limit(300)
 def test_the_same_program_runs_without_mpi_and_on_four_ranks(mpiexec):
     alone = run(WITHOUT_MPI + "ranks = None" + PROGRAM)

@@ -11,7 +11,6 @@ Shape letters: ``B`` subdomains, ``P`` perimeter nodes, ``Q`` query points, ``J`
 from functools import lru_cache
 
 import numpy as np
-import scipy.interpolate
 import torch
 
 from mosaicdd.lattice.grid import Grid
@@ -45,6 +44,8 @@ def exact_solutions(
     nodes = np.rint(points).astype(int)
     if np.array_equal(nodes, points):
         return values[nodes[:, 0], nodes[:, 1]]
+    import scipy.interpolate  # slow to import, rarely needed
+
     along = np.arange(subdomain.cells + 1)
     return np.stack(
         [

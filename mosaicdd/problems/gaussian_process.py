@@ -6,7 +6,6 @@ so its spectrum is a Gaussian and a sample costs one FFT (infinitely differentia
 """
 
 import numpy as np
-import scipy.stats
 
 
 def sample_closed_curve(
@@ -58,6 +57,8 @@ def sobol_hyperparameters(
     ndarray
         ``(count, p)``; the first rows do not depend on ``count``.
     """
+    import scipy.stats  # a third of a second, which no solve needs to wait for
+
     sobol = scipy.stats.qmc.Sobol(d=len(lower), scramble=True, rng=np.random.default_rng(seed))
     unit = sobol.random_base2(max(1, int(np.ceil(np.log2(max(count, 2))))))[:count]
     return np.exp(np.log(lower) + unit * (np.log(upper) - np.log(lower)))

@@ -7,7 +7,6 @@ reference of a large problem builds one for a single solve.
 import logging
 
 import numpy as np
-import pyamg
 
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.discretisation import OutlineSystem
@@ -49,6 +48,8 @@ class MultigridSolver:
         self.max_iterations = max_iterations
         self.iterations = 0
         self._krylov = "cg" if system.operator.self_adjoint else "fgmres"
+        import pyamg  # here: no solve needs it
+
         self._hierarchy = pyamg.ruge_stuben_solver(self.matrix)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
