@@ -11,7 +11,7 @@ from mosaicdd.cli.show import stage
 from mosaicdd.cli.types import FIELD, once_each
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.json_line import json_line
-from mosaicdd.training.settings import GenerationSettings, MediaSettings
+from mosaicdd.training.settings import GenerationSettings, MediaSettings, SquareSettings
 
 _SQUARE = Subdomain()
 
@@ -68,6 +68,8 @@ def generate(
     if media:
         _media(ctx, out, overwrite, as_json, start)
         return
+    if _squares(ctx, out, Subdomain(cells, size), fields, overwrite, as_json, start):
+        return
     with bad_input():
         given = {
             "subdomain": Subdomain(cells, size),
@@ -96,6 +98,45 @@ def generate(
         "dataset_hash": dataset.content_hash,
     }
     click.echo(json_line(figures))
+
+
+def _squares(
+    ctx: click.Context,
+    out: str,
+    subdomain: Subdomain,
+    fields: tuple[tuple[str, str], ...],
+    overwrite: bool,
+    as_json: bool,
+    start: float,
+) -> bool:
+    """Write squares of a nonlinear equation, and say whether the equation is one."""
+    from mosaicdd.problems.equations import find_any_equation
+    from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+    from mosaicdd.training.squares import generate_squares
+
+    ranks = world()
+    with bad_input():
+        pde = find_any_equation(collected(ctx, GenerationSettings).pde)
+        if not isinstance(pde, NonlinearEquation):
+            return False
+        if fields:
+            raise ValueError(f"the parameters of {pde.name} are drawn: leave out --field")
+        given = {"pde": pde.name, "subdomain": subdomain}
+        settings = collected(ctx, SquareSettings, **given)
+        with stage("solving squares", quiet=as_json or not ranks.is_root) as show:
+            dataset = generate_squares(out, settings, ranks, overwrite=overwrite, progress=show)
+    if dataset is not None:
+        seconds = time.perf_counter() - start
+        figures = {
+            "dataset": str(out),
+            "squares": settings.samples,
+            "ranks": ranks.size,
+            "seconds": round(seconds, 3),
+            "dataset_hash": dataset.content_hash,
+        }
+        text = f"{out}: {settings.samples} squares in {seconds:.1f} s"
+        click.echo(json_line(figures) if as_json else text)
+    return True
 
 
 def _media(ctx: click.Context, out: str, overwrite: bool, as_json: bool, start: float) -> None:

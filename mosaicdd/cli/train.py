@@ -2,6 +2,7 @@
 
 import logging
 import os
+from typing import Any
 
 import click
 
@@ -15,6 +16,7 @@ from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
+_ALONE = ("conductances", "correction")  # networks that have a training of their own
 
 
 @click.command()
@@ -32,8 +34,8 @@ _INTERRUPTED = os.EX_TEMPFAIL
     default="linear",
     show_default=True,
     help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, family (for a range "
-    "of the equation's parameters), conductances (for media, see generate --media), or your own as "
-    "module:Class.",
+    "of the equation's parameters), conductances (for media, see generate --media), correction (for "
+    "nonlinear equations), or your own as module:Class.",
 )
 @click.option(
     "--set",
@@ -106,8 +108,9 @@ def train(
     from mosaicdd.training.trainer import TrainingDivergedError
 
     torch.set_num_threads(threads_per_rank())
-    if network == "conductances":
-        return _conductances(ctx, data, output, config, pairs, resume, checkpoint_minutes, as_json)
+    if network in _ALONE:
+        own = {**config, **network_settings(pairs)}
+        return _alone(ctx, data, output, network, own, resume, checkpoint_minutes, as_json)
     if tensorboard is not None:
         with bad_input("--tensorboard"):
             require_tensorboard(tensorboard)
@@ -143,42 +146,48 @@ def train(
     return 0 if result.finished else _INTERRUPTED
 
 
-def _conductances(
+def _alone(
     ctx: click.Context,
     data: str,
     output: str,
-    config: dict,
-    pairs: tuple[str, ...],
+    network: str,
+    own: dict,
     resume: bool,
     checkpoint_minutes: float,
     as_json: bool,
 ) -> int:
-    """Train a network of conductances on random media; on one rank, on the processor."""
+    """Train a network of conductances or of corrections; on one rank, on the processor."""
     from mosaicdd.parallel.signals import listening
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.json_line import json_line
     from mosaicdd.training.conductances import ConductanceTraining
+    from mosaicdd.training.corrections import CorrectionTraining
 
     if world().size > 1 or ctx.params["device"] != "cpu":
         raise click.ClickException(
-            "the network conductances trains on one rank, on the processor: leave out mpiexec and "
+            f"the network {network} trains on one rank, on the processor: leave out mpiexec and "
             "--device"
         )
+    kinds: dict[str, tuple[Any, str]] = {
+        "conductances": (ConductanceTraining, "averaged"),
+        "correction": (CorrectionTraining, "linear"),
+    }
+    kind, beside = kinds[network]
     with bad_input():
         settings = collected(ctx, TrainingSettings)
-        own = {**config, **network_settings(pairs)}
-        training = ConductanceTraining(data, output, settings, own)
+        training = kind(data, output, settings, own)
     watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
-    with stage("training conductances", quiet=as_json) as show, listening(watch), bad_input():
+    with stage(f"training {network}", quiet=as_json) as show, listening(watch), bad_input():
         best = training.run(lambda now: show(now.progress, now.text), watch, resume=resume)
     if best is None:
         click.echo(f"interrupted; {training.checkpoints.last_good}: continue with --resume")
         return _INTERRUPTED
-    figures = {"model": output, "error": best.error, "averaged": best.averaged}
+    plain = getattr(best, beside)
+    figures = {"model": output, "error": best.error, beside: plain}
     figures |= {"steps": best.step, "seconds": round(best.seconds, 1)}
     text = (
-        f"{output}: conductances, error {best.error:.2e} in held-out media (averaged "
-        f"{best.averaged:.2e}) after {best.seconds:.0f} s"
+        f"{output}: {network}, error {best.error:.2e} on held-out data ({beside} {plain:.2e}) after "
+        f"{best.seconds:.0f} s"
     )
     click.echo(json_line(figures) if as_json else text)
     return 0

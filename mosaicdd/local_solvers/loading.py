@@ -15,6 +15,7 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
+from mosaicdd.local_solvers.correction_model import CorrectionModel
 from mosaicdd.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.networks.conductances import (
@@ -23,9 +24,15 @@ from mosaicdd.local_solvers.networks.conductances import (
     ConductanceSettings,
     LearnedRule,
 )
+from mosaicdd.local_solvers.networks.correction import (
+    CORRECTION,
+    CorrectionNetwork,
+    CorrectionSettings,
+)
 from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.local_solvers.nonlinear import SubdomainNewton
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.upscaled import Averaged, UpscaledSolver
 from mosaicdd.problems.elliptic import EllipticOperator
@@ -172,7 +179,9 @@ def _said(pde: str, parameters: dict[str, float]) -> str:
     return f"{pde} with {values}" if values else pde
 
 
-def find_local_solver(name_or_path: str) -> "LocalSolver | ConductanceModel | Averaged":
+def find_local_solver(
+    name_or_path: str,
+) -> "LocalSolver | ConductanceModel | CorrectionModel | Averaged":
     """Return a local solver: ``"exact"``, or the network of a shipped model's name or a model file.
 
     Raises
@@ -182,7 +191,7 @@ def find_local_solver(name_or_path: str) -> "LocalSolver | ConductanceModel | Av
     ValueError
         If the file is not a sound model file.
     """
-    known: dict[str, type] = {one.name: one for one in (Exact, Averaged)}
+    known: dict[str, type] = {one.name: one for one in (Exact, Averaged, SubdomainNewton)}
     return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
 
 
@@ -220,7 +229,7 @@ class ConductanceModel:
         )
 
 
-def find_network(name_or_path: str) -> NetworkModel | ConductanceModel:
+def find_network(name_or_path: str) -> NetworkModel | ConductanceModel | CorrectionModel:
     """Return the network of a shipped model's name or a model file; errors as `find_local_solver`."""
     path = model_path(name_or_path)
     card, weights = read_model(path)
@@ -229,6 +238,10 @@ def find_network(name_or_path: str) -> NetworkModel | ConductanceModel:
             learned = ConductanceNetwork(ConductanceSettings(**card.settings))
             insert_weights(learned, weights)
             return ConductanceModel(name_or_path, learned, card)
+        if card.network == CORRECTION:
+            corrections = CorrectionNetwork(card.cells, CorrectionSettings(**card.settings))
+            insert_weights(corrections, weights)
+            return CorrectionModel(name_or_path, corrections, card)
         equation(card.pde)
         network = build_network(card.network, card.settings, card.subdomain)
         insert_weights(network, weights)

@@ -8,6 +8,7 @@ Shape letters: ``B`` subdomains, ``Q`` query points, ``n`` problems, ``I = (m - 
 """
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,13 +35,27 @@ class Source:
         That has a source; `update` puts another of the same domain in its place.
     grid, subdomain
         Where it is sampled, and the square that it is cut into.
+    operator
+        Whose equation it is the source of, if that is not the problem's.
     """
 
-    def __init__(self, problem: Problem, grid: Grid, subdomain: Subdomain):
+    def __init__(
+        self,
+        problem: Problem,
+        grid: Grid,
+        subdomain: Subdomain,
+        operator: EllipticOperator | None = None,
+    ):
+        self._operator = operator
         self.grid = grid
         self.subdomain = subdomain
         self.problem = problem
         self.version = 0
+
+    @property
+    def operator(self) -> Any:
+        """What its effect is the inverse of."""
+        return self._operator or self.problem.operator
 
     def update(self, problem: Problem) -> None:
         """Take the source of another problem from now on."""
@@ -84,7 +99,7 @@ class BlockSource:
         weights: np.ndarray | None = None,
         kept: bool = False,
     ):
-        operator = source_operator(source.problem.operator, source.subdomain)
+        operator = source_operator(source.operator, source.subdomain)
         m = source.subdomain.cells
         rows = operator[(points[:, 0] - 1) * (m - 1) + points[:, 1] - 1]  # (Q, I)
         if weights is not None:

@@ -14,6 +14,12 @@ OFFSETS: tuple[Offset, ...] = (
 """From the centre to the nodes of a patch, in the order of its members."""
 
 
+def beside(values: torch.Tensor, offset: Offset) -> torch.Tensor:
+    """Return the values beside the nodes inside arrays ``(..., rows, columns)``."""
+    (y, x), (rows, columns) = offset, (n - 2 for n in values.shape[-2:])
+    return values[..., 1 + y :, 1 + x :][..., :rows, :columns]
+
+
 @dataclass(frozen=True)
 class Patch:
     """Values at nodes and at those around them, tensors of one shape; ``up`` is where y is larger."""
@@ -30,9 +36,8 @@ class Patch:
 
     @classmethod
     def of(cls, values: torch.Tensor) -> "Patch":
-        """Cut the patches around the nodes inside an array ``(rows, columns)``."""
-        rows, columns = (n - 2 for n in values.shape)
-        return cls(*(values[1 + y :, 1 + x :][:rows, :columns] for y, x in OFFSETS))
+        """Cut the patches around the nodes inside arrays ``(..., rows, columns)``."""
+        return cls(*(beside(values, offset) for offset in OFFSETS))
 
     @property
     def values(self) -> tuple[torch.Tensor, ...]:

@@ -12,6 +12,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.nonlinear import NonlinearSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
@@ -65,7 +66,7 @@ class BaseEngine(abc.ABC):
     """
 
     acceleration: str
-    filling: BoundSolver | CondensedSolver | UpscaledSolver
+    filling: BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
 
     def __init__(
         self,

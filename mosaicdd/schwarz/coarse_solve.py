@@ -70,7 +70,7 @@ def coarse_solver(
                 f"to {_MOST}; take fewer cells, or coarse_points=1"
             )
         matrix = assemble(block, coarsening, responses)
-        return ReplicatedSolve(ranks, block, coarsening, _factorised(matrix), problems, clock)
+        return ReplicatedSolve(ranks, block, coarsening, factorised(matrix), problems, clock)
     symbol = sine_symbol(block, responses)
     if not coarse_is_replicated(coarsening.size, ranks.size):
         return DistributedSolve(ranks, block, coarsening, symbol, problems, clock)
@@ -129,7 +129,7 @@ def assemble(
     return matrix + scipy.sparse.eye_array(coarsening.size, format="csc")
 
 
-def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
+def factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
     """Factorise; the pattern is symmetric, and the diagonal large enough to pivot on."""
     factors = scipy.sparse.linalg.splu(
         matrix,

@@ -17,6 +17,7 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.nonlinear import NonlinearSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
@@ -75,7 +76,7 @@ class Kept:
     settings: SolveSettings
     lattice: Lattice
     window: Window
-    local_solver: BoundSolver | CondensedSolver | UpscaledSolver
+    local_solver: BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
     own: Slices
     boundaries: Sequence[Boundary]
     batches: Sequence[Batch]

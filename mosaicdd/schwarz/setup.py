@@ -17,6 +17,7 @@ from mosaicdd.local_solvers.loading import (
     require_self_test,
 )
 from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.nonlinear import NonlinearSolver
 from mosaicdd.local_solvers.training_range import GuardedSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.local_solvers.upscaling import RATIO
@@ -37,6 +38,7 @@ Extent = tuple[tuple[float, float], tuple[float, float]]
 
 
 _CONDENSED = 260  # bytes per node at least: elements, inverses of the stars, coarse space
+_NONLINEAR = 40  # bytes per node at least: field, residual, responses
 _PER_PROBLEM = 40  # and for each of several problems: source, field, and what passes between
 
 
@@ -103,12 +105,18 @@ class Setup:
         with argument("local_solver"):
             self.bound = self._bind(problem)
 
-    def _bind(self, problem: Problem) -> BoundSolver | CondensedSolver | UpscaledSolver:
+    def _bind(
+        self, problem: Problem
+    ) -> BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver:
         """Bind the local solver; a network is tested, if nothing certifies it, and guarded."""
         bound = self._world.agree(lambda: self._unbound.bind(problem, self.grid))
         if isinstance(bound, UpscaledSolver) and self.settings.certify is not None:
             # The exact operators solve alone: their own answer takes little longer.
             return self._world.agree(lambda: Exact().bind(problem, self.grid))
+        if isinstance(bound, NonlinearSolver):
+            if self.settings.certify is None:
+                bound.require_sound()
+            return bound
         if not isinstance(bound, NetworkSolver):
             return bound
         if self.settings.certify is None:
@@ -156,6 +164,9 @@ class Setup:
         """
         if isinstance(self.bound, CondensedSolver):
             return _CONDENSED * math.prod(self.grid.nodes) // self.ranks.size
+        if isinstance(self.bound, NonlinearSolver):
+            each = _NONLINEAR if self.settings.certify is None else _CONDENSED
+            return each * math.prod(self.grid.nodes) // self.ranks.size
         if isinstance(self.bound, UpscaledSolver):
             return _CONDENSED * math.prod(self.grid.nodes) // RATIO**2 // self.ranks.size
         interface = 2 * math.prod(self.grid.nodes) // self.lattice.spacing
@@ -169,7 +180,7 @@ class Setup:
         ValueError
             If there are fewer problems than groups, or a batch does not fit.
         """
-        own = isinstance(self.bound, CondensedSolver)
+        own = isinstance(self.bound, (CondensedSolver, NonlinearSolver))
         rounds = Rounds(self.groups, self.lattice, self.settings, problems, own_operators=own)
         if rounds.batch > 1:
             with argument(f"batch={rounds.batch}"):
@@ -212,6 +223,10 @@ class Setup:
             from mosaicdd.schwarz.upscaled_engine import UpscaledEngine
 
             return UpscaledEngine
+        if isinstance(self.bound, NonlinearSolver):
+            from mosaicdd.schwarz.nonlinear_engine import NonlinearEngine
+
+            return NonlinearEngine
         if isinstance(self.bound, CondensedSolver):
             if isinstance(self.bound.operator, Nonlinear):
                 from mosaicdd.schwarz.newton_engine import NewtonEngine

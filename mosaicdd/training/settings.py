@@ -96,6 +96,25 @@ class MediaSettings:
 
 
 @dataclass(frozen=True)
+class SquareSettings:
+    """How problems of a nonlinear equation are drawn, for a network of corrections."""
+
+    pde: str
+    subdomain: Subdomain = field(default_factory=Subdomain)
+    samples: int = setting(20000, "Number of random problems.")
+    seed: int = setting(0, "Seed of all random numbers.", least=0)
+    validation: float = setting(0.1, "Fraction of the problems that training holds out.")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if not 0 < round(self.samples * self.validation) < self.samples:
+            raise ValueError(
+                f"{self.samples} problems with a validation fraction of {self.validation:g}: at least 1 "
+                "must be held out and 1 must be left for training"
+            )
+
+
+@dataclass(frozen=True)
 class TrainingSettings:
     """How a network is trained: what is computed. A run that is resumed must have the same."""
 

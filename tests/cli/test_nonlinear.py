@@ -10,6 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd.storage.square_file import read_squares
+
 SOLVE = ("solve", "--cells", "96x64", "--pde", "quasilinear-diffusion", "--boundary", "expr:sin(x)")
 
 
@@ -55,10 +57,43 @@ def test_a_nan_in_a_file_on_one_rank(mosaicdd, tmp_path):
     assert "not finite" in done.err
 
 
-def test_no_data_are_generated_for_networks_yet(mosaicdd, tmp_path):
-    done = mosaicdd("generate", tmp_path / "d.h5", "--pde", "poisson-boltzmann", "--samples", "9")
+@pytest.mark.ranks(1, 3)
+def test_squares_are_generated_for_a_network(comm, mosaicdd, common_path, strict_json):
+    output = common_path / "d.h5"
+    common = ("generate", output, "--pde", "poisson-boltzmann", "--samples", "300", "--json")
+    done = mosaicdd(*common)
+    assert done.code == 0, done.err
+    if comm.rank == 0:
+        squares = read_squares(output)
+        assert strict_json(done.out)["dataset_hash"] == squares.content_hash
+        assert len(squares.boundary) == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--pde", "allen-cahn"), "allen-cahn does not say how data for a network are drawn"),
+        (("--pde", "poisson-boltzmann", "--field", "c=1"), "leave out --field"),
+    ],
+)
+def test_squares_that_are_refused(mosaicdd, tmp_path, options, message):
+    done = mosaicdd("generate", tmp_path / "d.h5", *options, "--samples", "9")
     assert done.code == 2
-    assert "poisson-boltzmann is not linear" in done.err
+    assert message in done.err
+
+
+def test_a_model_from_data_to_a_solution(mosaicdd, tmp_path, strict_json):
+    data, model, output = (tmp_path / name for name in ("d.h5", "m.h5", "o.h5"))
+    mosaicdd("generate", data, "--pde", "poisson-boltzmann", "--samples", "512")
+    train = ("train", data, "-o", model, "--network", "correction", "--batch-size", "64", "--json")
+    done = mosaicdd(*train, "--epochs", "20", "--set", "channels=4", "--set", "depth=1")
+    assert done.code == 0, done.err
+    assert strict_json(done.out)["error"] < 0.5 * strict_json(done.out)["linear"]
+    solve = ("solve", "-o", output, "--cells", "64x64", "--pde", "poisson-boltzmann")
+    given = ("--field", "c=4", "--boundary", "expr:sin(3*x)", "--local-solver", model, "--json")
+    done = mosaicdd(*solve, *given, "--certify", "1e-9")
+    assert done.code == 0, done.err
+    assert strict_json(done.out)["discrete_residual"] <= 1e-9
 
 
 def test_a_signal_keeps_a_checkpoint_and_resume_goes_on(tmp_path):

@@ -14,10 +14,13 @@ EQUATION = NonlinearEquation("exponential", "-lap u + c exp(u) = f", residual, {
 ```
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.fields import Field, is_number
 from mosaicdd.problems.nonlinear import Nonlinear, Residual
 
@@ -42,6 +45,14 @@ class NonlinearEquation:
         Which of the parameters must be positive (True), or not negative (False).
     self_adjoint
         Whether the derivative of ``F`` is, as that of an energy.
+    linear
+        ``linear(**parameters)``: the operator that is left of ``F`` for small ``u`` and parameters that are
+        numbers. A network learns what its solutions lack: of an equation with all of ``linear``, ``draw`` and
+        ``largest``, whose ``F`` is odd.
+    draw
+        ``draw(rng)``: parameters, as random as the data that a network is trained on.
+    largest
+        Values of ``u`` that these data reach.
 
     Raises
     ------
@@ -56,9 +67,11 @@ class NonlinearEquation:
     functions: Mapping[str, str] = field(default_factory=dict)
     signs: Mapping[str, bool] = field(default_factory=dict)
     self_adjoint: bool = True
+    linear: Callable[..., EllipticOperator] | None = None
+    draw: Callable[[np.random.Generator], dict[str, float]] | None = None
+    largest: float | None = None
 
     source = True
-    draw = None
 
     def __post_init__(self) -> None:
         for member in ("name", "text"):

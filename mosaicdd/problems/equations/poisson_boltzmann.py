@@ -4,8 +4,10 @@ For small potentials it is the screened Poisson equation of the same ``c``, the 
 length.
 """
 
+import numpy as np
 import torch
 
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.patch import Patch
 
@@ -15,10 +17,17 @@ def _residual(u: Patch, h: float, c: Patch) -> torch.Tensor:
     return c.centre * torch.sinh(u.centre) - laplacian
 
 
+def _draw(rng: np.random.Generator) -> dict[str, float]:
+    return {"c": 50.0 * rng.random() ** 2}
+
+
 POISSON_BOLTZMANN = NonlinearEquation(
     name="poisson-boltzmann",
     text="-lap u + c sinh u = f",
     residual=_residual,
     parameters={"c": 1.0},
     signs={"c": False},
+    linear=lambda c: EllipticOperator(c=c),
+    draw=_draw,
+    largest=3.0,
 )

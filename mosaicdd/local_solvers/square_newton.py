@@ -1,0 +1,239 @@
+r"""Newton's method in many squares at once, for equations that are not linear.
+
+$J(u) \delta = -F(u)$ is solved by conjugate gradients, preconditioned by the inverse of $a (-\Delta) + r$, where
+$a$ and $r$ are the means of the derivative's diffusion and reaction over the square: products with a small matrix of
+sines. Residuals are in float64, the steps in float32. Where a step does not lower a square's residual, half of
+it is tried, and so on.
+
+Shape letters: ``B`` squares, ``m`` cells a side, ``n = m - 1`` inner nodes a side.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.problems.patch import OFFSETS, Offset, Patch, beside
+
+Fields = Mapping[str, torch.Tensor]
+"""By name: numbers, ``()`` or ``(B, 1, 1)``, or node values of squares, ``(B, m + 1, m + 1)``."""
+
+_STEPS, _HALVINGS = 30, 12
+_LINEAR = 1e-3  # relative residual of a step
+_MOST = 60  # iterations of conjugate gradients
+BATCH = 32  # squares of 32 cells whose vectors stay in the cache
+
+
+Partials = list[tuple[Offset, torch.Tensor]]
+"""Derivatives of residuals by the values beside their nodes, ``(B, n, n)`` of float32."""
+
+
+class SquareNewton:
+    """The discrete equation in squares, with values given on their perimeters.
+
+    Parameters
+    ----------
+    operator
+        Self-adjoint.
+    cells, spacing
+        Of a square.
+    """
+
+    def __init__(self, operator: Nonlinear, cells: int, spacing: float, device: torch.device):
+        self.operator, self.cells, self.spacing = operator, cells, spacing
+        k = np.arange(1, cells)
+        sines = np.sqrt(2 / cells) * np.sin(np.pi * np.outer(k, k) / cells)
+        waves = 2 - 2 * np.cos(np.pi * k / cells)
+        self.sines = torch.from_numpy(sines).to(device)
+        self.waves = torch.from_numpy(waves[:, None] + waves).to(device)
+        self._rounded = self.sines.float(), self.waves.float()
+
+    def linear(self, u: torch.Tensor, f: torch.Tensor | None, reaction: torch.Tensor) -> None:
+        """Write the solution of ``-lap u + reaction u = f`` inside, in place.
+
+        Parameters
+        ----------
+        u
+            ``(B, m + 1, m + 1)``, of which the perimeters count.
+        f
+            ``(B, n, n)``.
+        reaction
+            ``(B,)`` or ``()``.
+        """
+        inner = u[:, 1:-1, 1:-1]
+        inner.zero_()
+        rhs = u[:, 2:, 1:-1] + u[:, :-2, 1:-1] + u[:, 1:-1, 2:] + u[:, 1:-1, :-2]
+        if f is not None:
+            rhs += self.spacing**2 * f
+        inverse = 1.0 / (self.waves + self.spacing**2 * reaction.reshape(-1, 1, 1))
+        inner.copy_(_transformed(rhs, self.sines, inverse))
+
+    def solve(
+        self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields, tolerance: float = 1e-6
+    ) -> torch.Tensor:
+        """Solve, in place; return which squares have converged, ``(B,)``.
+
+        Parameters
+        ----------
+        u
+            Perimeters, and a start inside, ``(B, m + 1, m + 1)`` of float64.
+        f
+            ``(B, n, n)``.
+        tolerance
+            Of a square's last step, relative to its largest value; the error is a thousandth of that.
+        """
+        force = None if f is None else self.spacing**2 * f
+        patches = self.patches(fields)
+        inner = u[:, 1:-1, 1:-1]
+        r = self._residual(u, force, patches)
+        norm = r.square().sum(dim=(1, 2))
+        size = u.abs().amax(dim=(1, 2)).clamp(min=1e-300)
+        done = norm == 0
+        for _ in range(_STEPS):
+            if done.all():
+                break
+            partials = self.derivative(u, patches)
+            step = self.solve_linear(partials, -r.float()).double()
+            step[done] = 0.0  # so that no square depends on those beside it
+            done |= step.abs().amax(dim=(1, 2)) <= tolerance * size
+            length = torch.ones_like(norm)
+            start = inner.clone()
+            for _ in range(_HALVINGS):
+                torch.addcmul(start, length[:, None, None], step, out=inner)
+                tried = self._residual(u, force, patches)
+                after = tried.square().sum(dim=(1, 2))
+                worse = ~((after < norm) | done)
+                if not worse.any():
+                    break
+                length = torch.where(worse, length / 2, length)
+            r, norm = tried, after
+        return done
+
+    def residual(self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields) -> torch.Tensor:
+        """Return ``F(u) - f`` times the squared spacing at the inner nodes, ``(B, n, n)``."""
+        return self._residual(u, None if f is None else self.spacing**2 * f, self.patches(fields))
+
+    def patches(self, fields: Fields) -> dict[str, Patch]:
+        """Cut the patches of fields."""
+        return {name: _patch(value) for name, value in fields.items()}
+
+    def _residual(
+        self, u: torch.Tensor, force: torch.Tensor | None, patches: Mapping[str, Patch]
+    ) -> torch.Tensor:
+        r = self.spacing**2 * self.operator.at(Patch.of(u), patches, self.spacing)
+        return r if force is None else r - force
+
+    def derivative(self, u: torch.Tensor, patches: Mapping[str, Patch]) -> Partials:
+        """Return the derivatives by the values of a patch, ``(B, n, n)`` of float32 each."""
+        found = self._gradients(Patch.of(u).values, patches)
+        pairs = zip(OFFSETS, found, strict=True)
+        return [(offset, gradient) for offset, gradient in pairs if gradient is not None]
+
+    def _gradients(
+        self, values: Sequence[torch.Tensor], patches: Mapping[str, Patch]
+    ) -> list[torch.Tensor | None]:
+        leaves = [one.clone().requires_grad_() for one in values]
+        with torch.enable_grad():
+            total = self.operator.at(Patch(*leaves), patches, self.spacing).sum()
+        found = torch.autograd.grad(total, leaves, allow_unused=True)
+        return [None if one is None else (self.spacing**2 * one).float() for one in found]
+
+    def sampled(
+        self, u: torch.Tensor, apart: int, fields: Fields
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the derivative's diffusion and reaction at every so many inner nodes of an array.
+
+        Parameters
+        ----------
+        u
+            ``(rows, columns)``; so are fields that are no numbers.
+        """
+
+        def thinned(values: torch.Tensor) -> list[torch.Tensor]:
+            return [one[::apart, ::apart] for one in Patch.of(values).values]
+
+        patches = {
+            name: _patch(value) if value.ndim == 0 else Patch(*thinned(value))
+            for name, value in fields.items()
+        }
+        centre, *others = self._gradients(thinned(u), patches)
+        if centre is None:
+            raise ValueError("the equation's residual does not depend on the value at the node")
+        outflow = -sum((one for one in others if one is not None), torch.zeros_like(centre))
+        return outflow / 4, centre - outflow
+
+    def solve_linear(
+        self,
+        partials: Partials,
+        rhs: torch.Tensor,
+        rtol: float = _LINEAR,
+    ) -> torch.Tensor:
+        """Solve ``J x = rhs`` with zeros on the perimeters, ``(..., B, n, n)``."""
+        inverse, sines = self._inverse(partials), self._rounded[0]
+        x, r = torch.zeros_like(rhs), rhs.clone()
+        z = _transformed(r, sines, inverse)
+        p = torch.nn.functional.pad(z, (1, 1, 1, 1))
+        inner = p[..., 1:-1, 1:-1]
+        rz = _dot(r, z)
+        bound = rtol**2 * rz
+        for _ in range(_MOST):
+            ap = applied(partials, p)
+            curvature = _dot(inner, ap)
+            running = (rz > bound) & (curvature > 0)
+            if not running.any():
+                break
+            alpha = torch.where(running, rz / curvature, 0.0)[..., None, None]
+            x.addcmul_(alpha, inner)
+            r.addcmul_(alpha, ap, value=-1.0)
+            z = _transformed(r, sines, inverse)
+            before, rz = rz, _dot(r, z)
+            beta = torch.where(running, rz / before, 0.0)[..., None, None]
+            inner.mul_(beta).add_(z)
+        return x
+
+    def _inverse(self, partials: Partials) -> torch.Tensor:
+        """Return the eigenvalues of the inverse of the derivative's mean, ``(B, n, n)``."""
+        means = [values.mean(dim=(1, 2)) for _, values in partials]
+        outflow = -torch.stack(means[1:]).sum(dim=0)  # the first is the centre's
+        reaction = (means[0] - outflow).clamp(min=0.0)
+        return _inverse(outflow / 4, reaction, self._rounded[1])
+
+
+def applied(partials: Partials, p: torch.Tensor) -> torch.Tensor:
+    """Return ``J p`` at the inner nodes, ``(..., B, n, n)``, for ``p`` with perimeters."""
+    (first, values), *others = partials
+    out = values * beside(p, first)
+    for offset, values in others:
+        out.addcmul_(values, beside(p, offset))
+    return out
+
+
+def applied_inverse(
+    square: SquareNewton, r: torch.Tensor, diffusion: torch.Tensor, reaction: torch.Tensor
+) -> torch.Tensor:
+    """Return ``(a (-lap) + r)^-1`` of values ``(B, n, n)`` of float32, for numbers ``(B,)`` of each square."""
+    sines, waves = square.sines.float(), square.waves.float()
+    return _transformed(r, sines, _inverse(diffusion, reaction.clamp(min=0.0), waves))
+
+
+def _inverse(diffusion: torch.Tensor, reaction: torch.Tensor, waves: torch.Tensor) -> torch.Tensor:
+    return 1.0 / (diffusion[:, None, None] * waves + reaction[:, None, None])
+
+
+def _patch(values: torch.Tensor) -> Patch:
+    one_number = values.shape[-1:] in ((), (1,))
+    return Patch(*(values for _ in OFFSETS)) if one_number else Patch.of(values)
+
+
+def _dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return (one * other).sum(dim=(-2, -1))
+
+
+def _transformed(r: torch.Tensor, sines: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
+    """Return ``S (inverse * (S r S)) S`` for each square; ``inverse`` is symmetric."""
+    shape, n = r.shape, r.shape[-1]
+    waves = (r.reshape(-1, n) @ sines).view(shape)
+    waves = (waves.mT.reshape(-1, n) @ sines).view(shape) * inverse  # transposed, as S r S is not
+    back = (waves.reshape(-1, n) @ sines).view(shape)
+    return (back.mT.reshape(-1, n) @ sines).view(shape)

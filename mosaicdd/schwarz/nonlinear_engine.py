@@ -1,0 +1,241 @@
+"""The engine for nonlinear equations by their local solvers: Newton's method in subdomains, or a network.
+
+The iteration of `nonlinear_iteration` starts from the linear equation's solution; the field between the lattice
+lines, and the estimate of its error, are those of `nonlinear_fill`. A certificate is `NewtonEngine`'s, from this field
+on.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.nonlinear import NonlinearSolver
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.base_engine import BaseEngine, Sink
+from mosaicdd.schwarz.condensed_engine import require_method
+from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.fill import Strip, in_window
+from mosaicdd.schwarz.newton_engine import NewtonEngine
+from mosaicdd.schwarz.nonlinear_fill import NewtonFill, error_estimate
+from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration, drive
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+_START = 1e-2  # relative update at which the linear equation is solved well enough to start from
+_PLAUSIBLE = 1e-2  # share of the solution's size above which an error is no convergence
+
+
+class NonlinearEngine(BaseEngine):
+    """Solves nonlinear boundary value problems by local solvers, one after another.
+
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice.
+    TypeError
+        If the settings ask for what this method has not.
+    """
+
+    acceleration = "none"
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        lattice: Lattice,
+        local_solver: NonlinearSolver,
+        settings: SolveSettings,
+        *,
+        problems: int = 1,
+        fill: bool = True,
+        window: Window | None = None,
+        clock: Stopwatch | None = None,
+    ):
+        require_method(settings)
+        super().__init__(
+            ranks, lattice, settings, problems=problems, fill=fill, window=window, clock=clock
+        )
+        self.filling = self._solver = local_solver
+        device = self._tensors["device"]
+        self._plan = local_solver.plan(self.block, device, settings.out_of_range == "edge")
+        self._iterate = NonlinearIteration(ranks, self.block, self._plan, settings, self.clock)
+        self._fill = NewtonFill(local_solver, self.block, device)
+        source, square = local_solver.source, local_solver.subdomain
+        start = ExactSolver(local_solver.base, square, source)
+        loose = settings.with_changes(rtol=_START, certify=None, out_of_range="network")
+        self._linear = Engine(ranks, lattice, start, loose, problems=problems, fill=False)
+        self._newton: NewtonEngine | None = None
+        if settings.certify is not None:
+            condensed = CondensedSolver(local_solver.operator, square, source)
+            given = (ranks, lattice, condensed, settings)
+            self._newton = NewtonEngine(
+                *given, problems=problems, fill=fill, window=window, clock=self.clock
+            )
+
+    def check(self, boundaries: Sequence[Boundary]) -> None:
+        """Check that the residual is finite between the values on the sides.
+
+        Raises
+        ------
+        ValueError
+            If it is not.
+        """
+        for boundary in boundaries:
+            self._fill.check(boundary)
+
+    def solve_many(
+        self,
+        boundaries: Sequence[Boundary],
+        *,
+        start: Interface | None = None,
+        history: History | None = None,
+        reference: Interface | None = None,
+        progress: Callable[[int, float, float, float], None] | None = None,
+        watch: Watch | None = None,
+        sink: Sink | None = None,
+    ) -> list[Outcome]:
+        """Solve for the boundary data of each problem; see `BaseEngine`."""
+        self._require_number(boundaries)
+        watch = watch or Watch()
+        clock = [time.perf_counter()]
+        region = Interface(self.block, **self._tensors)
+        f = self._solver.source.on(self.block, **self._tensors) if self._has_source else None
+        begin = start
+        if begin is None:
+            begin = self._linear.solve_many(boundaries)[0].interface
+        lines = begin.flat.view(self.problems, -1).to(**self._tensors)
+        solved = []
+        for i, boundary in enumerate(boundaries):
+            v = region.like(lines[i].clone())
+            v.impose([boundary])
+            source = None if f is None else f[i % len(f)]
+            monitor = Monitor(
+                self._ranks, self.settings.stopping, v, progress=progress, watch=watch
+            )
+            if history is not None:
+                monitor.history = history.followed_by(History())
+            solved.append(self._solve(v, boundary, source, monitor))
+        clock.append(time.perf_counter())
+        fields = torch.stack([one.pop("wide") for one in solved])
+        v = Interface(self.block, problems=self.problems, **self._tensors)
+        v.flat.copy_(torch.cat([one["interface"].flat for one in solved]))
+        certify = self._newton is not None and not any(
+            one["status"] == "interrupted" for one in solved
+        )
+        if certify:
+            return self._certified(boundaries, solved, v, fields, progress, watch, sink, clock)
+        if self._wanted and sink is not None:
+            sink(self._strips(fields))
+        kept = self._wanted and sink is None
+        inside = next(iter(self._strips(fields))).owned if self._window else fields
+        estimating = sum(one.pop("estimating") for one in solved)
+        clock.append(time.perf_counter())
+        iterate, assemble = np.diff(clock).tolist()
+        seconds = {"iterate": iterate - estimating, "estimate": estimating, "assemble": assemble}
+        return [
+            Outcome(
+                **(one | {"interface": v}),
+                residual=None,
+                certificate=None,
+                field=inside[i] if kept else None,
+                place=self.place,
+                layout=self.layout,
+                seconds=dict(seconds),
+            )
+            for i, one in enumerate(solved)
+        ]
+
+    @property
+    def _has_source(self) -> bool:
+        return self._solver.source.problem.source is not None
+
+    def _solve(
+        self, v: Interface, boundary: Boundary, f: torch.Tensor | None, monitor: Monitor
+    ) -> dict[str, Any]:
+        """Solve one problem: what an outcome says of it, its owned nodes, and seconds of the estimate."""
+        self._plan.load(f)
+        self._fill.load(f)
+        v, (status,) = drive(self._iterate, v, monitor)
+        outside = self._iterate.outside(v)
+        with self.clock.part("fill"):
+            self._fill.fill(v)
+        begun = time.perf_counter()
+        with self.clock.part("residual"):
+            squares = self._ranks.sum(np.array(self._fill.measure(boundary)))
+        step, nodes = self._fill.estimate(v, self._iterate)
+        size = float(monitor.distance(step, v.like())[0])
+        estimate = error_estimate(size, nodes, self.block)
+        own = self._fill.u[self.block.owned_nodes()[0]].clone()
+        return {
+            "status": self._judge(status, estimate, monitor.size),
+            "update": monitor.history.update[-1],
+            "size": monitor.size,
+            "discrete_residual": float(np.sqrt(squares[0] / squares[1])) if squares[1] else 0.0,
+            "error_estimate": estimate,
+            "outside": outside,
+            "history": monitor.history,
+            "interface": v.like(v.flat.clone()),
+            "wide": own,
+            "estimating": time.perf_counter() - begun,
+        }
+
+    def _judge(self, status: str, estimate: ErrorEstimate, size: float) -> str:
+        """Return a status that says whether an iteration stands still away from the solution."""
+        if not status.startswith("converged"):
+            return status
+        rule = self.settings.stopping
+        return (
+            status if estimate.interface <= max(_PLAUSIBLE, 10 * rule.rtol) * size else "stagnated"
+        )
+
+    def _certified(
+        self,
+        boundaries: Sequence[Boundary],
+        solved: list[dict[str, Any]],
+        v: Interface,
+        fields: torch.Tensor,
+        progress: Callable[[int, float, float, float], None] | None,
+        watch: Watch,
+        sink: Sink | None,
+        clock: list[float],
+    ) -> list[Outcome]:
+        """Take Newton's steps from the fields; one that is not finite is no start."""
+        if self._newton is None:
+            raise RuntimeError("no certificate was asked for")
+        sound = self._ranks.sum(np.array([float(not torch.isfinite(fields).all())]))[0] == 0
+        if sound:
+            self._newton.begin_with(lambda: fields)
+        outcomes = self._newton.solve_many(
+            boundaries, start=v if sound else None, progress=progress, watch=watch, sink=sink
+        )
+        before = clock[1] - clock[0]
+        return [
+            dataclasses.replace(
+                outcome,
+                history=one["history"].followed_by(outcome.history),
+                outside=one["outside"],
+                seconds=outcome.seconds | {"iterate": outcome.seconds["iterate"] + before},
+            )
+            for outcome, one in zip(outcomes, solved, strict=True)
+        ]
+
+    def _strips(self, fields: torch.Tensor) -> Iterator[Strip]:
+        """Yield this rank's part of the fields, or of the window, as one strip."""
+        own = self.block.owned_nodes()[1]
+        whole = pair(slice(0, p.stop - p.start) for p in own)
+        strips = iter([Strip(fields, whole, own)])
+        yield from strips if self._window is None else in_window(strips, self._window)

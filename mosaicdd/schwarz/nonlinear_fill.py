@@ -1,0 +1,171 @@
+r"""The field of a nonlinear problem from the values on its lattice lines, and how far it is from the solution.
+
+Inside of the elements the equation is solved by Newton's method, so what is left of the discrete equation,
+$r = F(u) - f$, is left on the lattice lines. One two-level iteration with exact local solvers would change
+them by about $(I - T')^{-1} \delta$, where in each subdomain $\delta = -J^{-1} r$: the estimate of the error. Of each
+derivative $J$ it takes the means over the subdomain, so $\delta$ comes by sine transforms.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.transfer import batch_shape, batches
+from mosaicdd.local_solvers.nonlinear import NonlinearSolver, Windows
+from mosaicdd.local_solvers.square_newton import SquareNewton, applied_inverse
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration
+
+_ELEMENTS = 128  # whose vectors stay in the cache
+_SUBDOMAINS = 256
+_APART = 4  # cells between the nodes where derivatives are taken
+_SAFETY = 1.5
+
+
+class NewtonFill:
+    """Fills the region of a block.
+
+    Attributes
+    ----------
+    u
+        Values at its nodes, ``(rows, columns)``.
+    residual
+        ``F(u) - f`` times the squared spacing at its inner nodes.
+    """
+
+    def __init__(self, solver: NonlinearSolver, block: Block, device: torch.device):
+        s = block.lattice.spacing
+        self._block, self._solver = block, solver
+        self._element = SquareNewton(solver.operator, s, block.lattice.grid.spacing, device)
+        self._subdomain = SquareNewton(
+            solver.operator, solver.subdomain.cells, block.lattice.grid.spacing, device
+        )
+        self._windows = Windows(block, s, solver.operator, device)
+        self._reaction = torch.tensor(solver.base.c, dtype=torch.float64, device=device)
+        nodes = [n + 1 for n in block.cells]
+        self.u = torch.zeros(*nodes, dtype=torch.float64, device=device)
+        self.residual = torch.zeros(nodes[0] - 2, nodes[1] - 2, dtype=torch.float64, device=device)
+        self._f: torch.Tensor | None = None
+        self._part = pair(
+            slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True)
+        )
+        self._operator = solver.operator.on(block.lattice.grid, self._part)
+
+    def load(self, f: torch.Tensor | None) -> None:
+        """Take a source at the nodes of the region."""
+        self._f = f
+        self._windows.load(f)
+
+    def fill(self, v: Interface) -> None:
+        """Solve inside of all elements."""
+        s, u = self._block.lattice.spacing, self.u
+        u[::s] = v.lines[0][0]
+        u[:, ::s] = v.lines[1][0].T
+        squares = u.unfold(0, s + 1, s).unfold(1, s + 1, s)
+        everything = pair(slice(0, count) for count in squares.shape[:2])
+        for batch in batches(everything, _ELEMENTS):
+            shape = batch_shape(batch)
+            values = squares[batch].reshape(-1, s + 1, s + 1)
+            f, fields = self._windows.of(batch)
+            self._element.linear(values, f, self._reaction)
+            self._element.solve(values, f, fields)
+            squares[(*batch, slice(1, -1), slice(1, -1))] = values.view(*shape, s + 1, s + 1)[
+                ..., 1:-1, 1:-1
+            ]
+
+    def measure(self, boundary: Boundary) -> tuple[float, float]:
+        """Take the residual; return its square sum over the owned nodes, and that of zeros inside."""
+        spacing, block = self._block.lattice.grid.spacing, self._block
+        owned, _ = block.owned_nodes()
+        inside = pair(
+            slice(max(p.start - 1, 0), min(p.stop - 1, n))
+            for p, n in zip(owned, self.residual.shape, strict=True)
+        )
+        squares = []
+        for values in (self._zeros(boundary), self.u.cpu().numpy()):
+            self.residual = torch.from_numpy(self._operator.residual(values)).to(self.u)
+            if self._f is not None:
+                self.residual -= spacing**2 * self._f[1:-1, 1:-1]
+            squares.append(float(self.residual[inside].square().sum()))
+        return squares[1], squares[0]
+
+    def check(self, boundary: Boundary) -> None:
+        """Check that the residual is finite between the values on the sides.
+
+        Raises
+        ------
+        ValueError
+            If it is not.
+        """
+        if not np.isfinite(self._operator.residual(boundary.spanned(*self._part))).all():
+            raise ValueError(
+                "the equation's residual is not finite for values between those on the sides"
+            )
+
+    def _zeros(self, boundary: Boundary) -> np.ndarray:
+        """Return zeros inside of the boundary data."""
+        values = np.zeros(tuple(self.u.shape))
+        for axis in (0, 1):
+            along = self._part[1 - axis]
+            for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
+                if at:
+                    np.moveaxis(values, axis, 0)[end] = boundary.edge(axis, end)[along]
+        return values
+
+    def estimate(self, v: Interface, iterate: NonlinearIteration) -> tuple[Interface, torch.Tensor]:
+        """Return the step of an iteration with exact local solvers, and its size at lattice nodes."""
+        step = v.like()
+        iterate.step(list(self._changes(iterate)), step)
+        return step, step.nodes()[0].abs()
+
+    def _changes(self, iterate: NonlinearIteration) -> Iterator[torch.Tensor]:
+        """Yield ``-J^-1 r`` on the centre lines of the subdomains of each batch."""
+        m, s = self._subdomain.cells, self._block.lattice.spacing
+        lines = torch.from_numpy(self._solver.subdomain.centre_lines - 1).to(self.u.device).T
+        windows = self.residual.unfold(0, m - 1, s).unfold(1, m - 1, s)
+        diffusion, reaction = self._means()
+        for batch in iterate.members:
+            r = windows[batch].reshape(-1, m - 1, m - 1)
+            means = [one[batch].flatten() for one in (diffusion, reaction)]
+            changes = r.new_empty(len(r), lines.shape[1])
+            for start in range(0, len(r), _SUBDOMAINS):
+                some = slice(start, start + _SUBDOMAINS)
+                found = applied_inverse(
+                    self._subdomain, r[some].float(), *(one[some] for one in means)
+                )
+                changes[some] = -found[:, *lines].to(r)
+            yield changes
+
+    def _means(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the derivative's diffusion and reaction, means over each subdomain of the region."""
+        m, s = self._subdomain.cells, self._block.lattice.spacing
+        apart = math.gcd(s, _APART)
+        nodes = self._subdomain.sampled(self.u, apart, self._sampled_fields(apart))
+        across = (m - 1) // apart
+        return pair(
+            torch.nn.functional.avg_pool2d(one[None, None], across, s // apart)[0, 0]
+            for one in nodes
+        )
+
+    def _sampled_fields(self, apart: int) -> dict[str, torch.Tensor]:
+        """Return numbers, and the values of fields at every so many inner nodes of the region."""
+        grid = self._block.lattice.grid
+        found = {}
+        for name, field in self._solver.operator.fields.items():
+            if field.number is not None:
+                found[name] = torch.tensor(field.number, dtype=torch.float64)
+            else:
+                found[name] = torch.from_numpy(field.sample(grid, self._part)[0]).to(self.u.device)
+        return found
+
+
+def error_estimate(size: float, nodes: torch.Tensor, block: Block) -> ErrorEstimate:
+    """Return the estimate from the root mean square of a step, and its size at lattice nodes."""
+    place = pair(map(slice, block.start, block.stop))
+    return ErrorEstimate(_SAFETY * size, _SAFETY * size, _SAFETY * nodes, place)

@@ -1,0 +1,229 @@
+"""Generation of squares: problems of a nonlinear equation, solved by Newton's method.
+
+Boundary data are a Gaussian process along the perimeter with white noise and an offset, all of random sizes;
+so is the source, whose size is measured by what it does to the linear equation. Each square has random
+numbers of its own, seeded by (seed, index), so it does not depend on how many others are drawn.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.square_newton import BATCH, SquareNewton
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations import any_equation
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.gaussian_process import sample_closed_curve
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.dataset_file import DatasetParts
+from mosaicdd.storage.square_file import SquareDataset, write_squares
+from mosaicdd.training.settings import SquareSettings
+
+_PART = 256
+# Logarithmic ranges; sizes are parts of the largest value that the equation is learned for.
+_LENGTHS, _SIZES, _OFFSETS = (0.03, 1.0), (0.003, 0.5), (0.01, 1.0)
+_NOISE = (1e-3, 0.1)  # of the size
+_SOURCE_LENGTHS, _SOURCE_SIZES = (0.06, 1.0), (0.003, 0.6)
+_WITHOUT = 0.25  # share of the squares that have no source
+
+
+def require_learnable(pde: NonlinearEquation) -> None:
+    """Check that an equation says what a network needs to know.
+
+    Raises
+    ------
+    ValueError
+        If it lacks something, or its linear part has more than a reaction.
+    """
+    if pde.linear is None or pde.draw is None or pde.largest is None:
+        raise ValueError(
+            f"{pde.name} does not say how data for a network are drawn: it needs linear, draw and largest"
+        )
+    operator = pde.linear(**pde.draw(np.random.default_rng(0)))
+    if operator != EllipticOperator(c=operator.c):
+        raise ValueError(
+            f"{pde.name}: networks are for equations whose linear part is -lap u + c u, this has {operator}"
+        )
+
+
+def generate_squares(
+    path: str | os.PathLike,
+    settings: SquareSettings,
+    ranks: Ranks | None = None,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> SquareDataset | None:
+    """Draw and solve squares and write a file; all ranks call this together.
+
+    Returns
+    -------
+    SquareDataset
+        What was written, on rank 0; None on the others.
+
+    Raises
+    ------
+    FileExistsError
+        If the file is there and is not to be overwritten.
+    ValueError
+        If the equation cannot be learned, or parts of another dataset lie beside the file.
+    """
+    ranks = ranks or Ranks.alone()
+    identity = {
+        name: list(v) if isinstance(v, tuple) else v for name, v in asdict(settings).items()
+    }
+    parts = DatasetParts(Path(path), identity)
+
+    def check() -> None:
+        pde = any_equation(settings.pde)
+        if not isinstance(pde, NonlinearEquation):
+            raise ValueError(f"{pde.name} is linear")  # noqa: TRY004 - the value is wrong
+        require_learnable(pde)
+        require_writable(path)
+        if os.path.exists(path) and not overwrite:
+            raise FileExistsError(
+                f"{path}: there is a file of this name; choose another, or use overwrite=True"
+            )
+        parts.open()
+
+    ranks.on_root(check)
+    generator = SquareGenerator(settings)
+
+    def make() -> None:
+        mine = range(ranks.rank, generator.parts, ranks.size)
+        for done, number in enumerate(mine, start=1):
+            if parts.read(number) is None:
+                parts.write(number, generator.part(number))
+            if progress:
+                progress(done / len(mine))
+
+    ranks.agree(make)
+    if not ranks.is_root:
+        return None
+    found = [part for n in range(generator.parts) if (part := parts.read(n)) is not None]
+    squares = generator.dataset(found)
+    write_squares(path, squares)
+    parts.remove()
+    return squares
+
+
+class SquareGenerator:
+    """Draws and solves squares part by part, in any order."""
+
+    def __init__(self, settings: SquareSettings):
+        self.settings = settings
+        pde = any_equation(settings.pde)
+        if not isinstance(pde, NonlinearEquation):
+            raise TypeError(f"{pde.name} is linear")
+        self.pde = pde
+        square = settings.subdomain
+        self._newton = SquareNewton(
+            pde.operator({}), square.cells, square.spacing, torch.device("cpu")
+        )
+        self.parts = -(-settings.samples // _PART)
+
+    def part(self, number: int) -> dict[str, np.ndarray]:
+        """Return the arrays of a part by the names that they have in a `SquareDataset`."""
+        indices = range(number * _PART, min((number + 1) * _PART, self.settings.samples))
+        drawn = [self._draw(np.random.default_rng([self.settings.seed, i])) for i in indices]
+        parameters, boundary, source, size = map(np.stack, zip(*drawn, strict=True))
+        source, solution = self._solved(parameters, boundary, source, size)
+        return {
+            "parameters": parameters,
+            "boundary": boundary.astype("f4"),
+            "source": source,
+            "solution": solution,
+        }
+
+    def dataset(self, parts: list[dict[str, np.ndarray]]) -> SquareDataset:
+        """Put all parts, in their order, together."""
+        settings = self.settings
+        return SquareDataset(
+            pde=self.pde.name,
+            subdomain=settings.subdomain,
+            parameter_names=tuple(self.pde.parameters),
+            validation=settings.validation,
+            seed=settings.seed,
+            **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+        )
+
+    def _draw(self, rng: np.random.Generator) -> tuple[Any, ...]:
+        """Draw parameters, boundary data, the shape of a source and its size."""
+        square, largest = self.settings.subdomain, float(self.pde.largest or 1.0)
+        given = self.pde.complete(self.pde.draw(rng) if self.pde.draw else {})
+        parameters = np.array([given[name] for name in self.pde.parameters])
+        size = largest * _log_uniform(rng, _SIZES)
+        g = sample_closed_curve(
+            rng,
+            nodes=4 * square.cells,
+            curve_length=4 * square.size,
+            length_scale=2 * square.size * _log_uniform(rng, _LENGTHS),
+            amplitude=size,
+            noise=size * _log_uniform(rng, _NOISE),
+        )
+        g *= min(1.0, 0.95 * largest / np.abs(g).max())
+        g += rng.uniform(-1, 1) * (largest - np.abs(g).max()) * _log_uniform(rng, _OFFSETS)
+        f = _smooth_field(rng, square, 2 * square.size * _log_uniform(rng, _SOURCE_LENGTHS))
+        f += rng.normal() * (rng.random() < 0.5)
+        effect = largest * _log_uniform(rng, _SOURCE_SIZES) * (rng.random() >= _WITHOUT)
+        return parameters, g, f, effect
+
+    def _solved(
+        self, parameters: np.ndarray, boundary: np.ndarray, source: np.ndarray, size: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources of the sizes that were drawn, and solutions."""
+        m = self.settings.subdomain.cells
+        values = torch.from_numpy(parameters)
+        f = torch.from_numpy(source)
+        u = torch.zeros(len(boundary), m + 1, m + 1, dtype=torch.float64)
+        reaction = linear_reaction(self.pde, parameters)
+        self._newton.linear(u, f[:, 1:-1, 1:-1], reaction)
+        f *= (torch.from_numpy(size) / u.abs().amax(dim=(1, 2)))[:, None, None]
+        f = f.float().double()
+        place(torch.from_numpy(boundary.astype("f4")).double(), u)
+        self._newton.linear(u, f[:, 1:-1, 1:-1], reaction)
+        for start in range(0, len(u), BATCH):
+            some = slice(start, start + BATCH)
+            fields = {
+                name: values[some, i, None, None] for i, name in enumerate(self.pde.parameters)
+            }
+            if not self._newton.solve(u[some], f[some, 1:-1, 1:-1], fields).all():
+                raise RuntimeError(f"Newton's method fails for a square of {self.pde.name}")
+        return f.float().numpy(), u.float().numpy()
+
+
+def linear_reaction(pde: NonlinearEquation, parameters: np.ndarray) -> torch.Tensor:
+    """Return the linear reaction for rows of parameters, ``(n,)``."""
+    if pde.linear is None:
+        raise TypeError(f"{pde.name} has no linear part")
+    names = tuple(pde.parameters)
+    found = [pde.linear(**dict(zip(names, row, strict=True))).c for row in parameters.tolist()]
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def place(g: torch.Tensor, u: torch.Tensor) -> None:
+    """Write perimeters ``(B, 4m)`` to the edges of squares ``(B, m + 1, m + 1)``."""
+    bottom, right, top, left = g.chunk(4, dim=1)
+    u[:, 0, :-1], u[:, :-1, -1] = bottom, right
+    u[:, -1, 1:], u[:, 1:, 0] = top.flip(1), left.flip(1)
+
+
+def _log_uniform(rng: np.random.Generator, ends: tuple[float, float]) -> float:
+    return float(np.exp(rng.uniform(*np.log(ends))))
+
+
+def _smooth_field(rng: np.random.Generator, square: Subdomain, length: float) -> np.ndarray:
+    """Draw a Gaussian process on the nodes of a square, of about unit size."""
+    nodes = 2 * square.cells  # periodic; a part of it is not
+    waves = 2 * np.pi * np.fft.fftfreq(nodes, square.spacing)
+    spectrum = np.exp(-0.25 * length**2 * (waves[:, None] ** 2 + waves**2))
+    values = np.fft.ifft2(np.fft.fft2(rng.standard_normal((nodes, nodes))) * spectrum).real
+    values *= nodes / np.sqrt(np.square(spectrum).sum())
+    return values[: square.cells + 1, : square.cells + 1]

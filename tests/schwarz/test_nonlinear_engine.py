@@ -1,0 +1,131 @@
+"""Local solvers of nonlinear equations: Newton's method in subdomains gives the field of Newton's method on the grid."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_directly
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import Solver, solve
+
+CELLS = (64, 112)
+SIDES = Dirichlet("2*sin(3*x) + cos(y)")
+TIGHT = SolveSettings(rtol=1e-10)
+
+
+def smooth(x, y):
+    return 20.0 * np.sin(2 * x) * np.cos(y)
+
+
+FIELDS = {
+    "poisson-boltzmann": {"c": 20.0, "f": smooth},
+    "allen-cahn": {"eps": "0.2 + 0.05*x", "c": 10.0, "f": smooth},
+}
+
+
+def problem(name, cells=CELLS, **fields):
+    return Problem(Domain(cells), name, FIELDS[name] | fields, SIDES)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_are_those_of_newtons_method_on_the_grid(name):
+    one = problem(name)
+    solution = solve(one, "subdomain-newton", settings=TIGHT)
+    assert solution.status == "converged_rtol"
+    assert solution.iterations <= 15
+    np.testing.assert_allclose(solution.field, solve_directly(one), rtol=0, atol=1e-8)
+
+
+def test_the_iterations_do_not_grow_with_the_domain():
+    counts = [
+        solve(
+            problem("poisson-boltzmann", (n, n)), "subdomain-newton", settings=SolveSettings()
+        ).iterations
+        for n in (64, 128, 256)
+    ]
+    assert max(counts) <= 10
+
+
+@pytest.mark.parametrize("rtol", [1e-2, 1e-4])
+def test_the_estimate_covers_the_error_of_few_iterations(rtol):
+    one = problem("poisson-boltzmann")
+    solution = solve(one, "subdomain-newton", settings=SolveSettings(rtol=rtol))
+    error = np.sqrt(np.square(solution.field - solve_directly(one)).mean())
+    assert error <= solution.error_estimate <= 20 * error
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("name", FIELDS)
+def test_all_numbers_of_ranks_give_the_same(comm, name):
+    settings = SolveSettings(rtol=1e-5)
+    alone, together = (
+        solve(problem(name), "subdomain-newton", ranks=r, settings=settings) for r in (None, comm)
+    )
+    assert together.iterations == alone.iterations
+    np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10)
+    assert together.error_estimate == pytest.approx(alone.error_estimate, rel=1e-3)
+    residuals = [one.report["discrete_residual"] for one in (alone, together)]
+    assert residuals[1] == pytest.approx(residuals[0], rel=1e-3)
+
+
+def test_several_problems_are_solved_by_one_call():
+    sources = 9.0 * np.random.default_rng(0).standard_normal((2, *(n + 1 for n in CELLS)))
+    several = problem("poisson-boltzmann", f=sources)
+    together = solve(several, "subdomain-newton", settings=TIGHT)
+    for f, field in zip(sources, together.field, strict=True):
+        one = solve(problem("poisson-boltzmann", f=f), "subdomain-newton", settings=TIGHT)
+        np.testing.assert_allclose(field, one.field, rtol=0, atol=1e-10)
+
+
+def test_a_solver_takes_another_source_and_a_start():
+    other = problem("poisson-boltzmann", f=lambda x, y: 1.01 * smooth(x, y))
+    with Solver(problem("poisson-boltzmann"), "subdomain-newton", settings=TIGHT) as solver:
+        first = solver()
+        begun = solver(other, start=first)
+    assert begun.iterations < first.iterations
+    np.testing.assert_allclose(begun.field, solve_directly(other), rtol=0, atol=1e-8)
+
+
+def test_a_window_is_a_part_of_the_field():
+    one = problem("poisson-boltzmann")
+    h = one.domain.grid().spacing
+    whole = solve(one, "subdomain-newton", settings=TIGHT)
+    window = ((10 * h, 40 * h), (32 * h, 70 * h))
+    part = solve(one, "subdomain-newton", settings=TIGHT, window=window)
+    np.testing.assert_allclose(part.field, whole.field[10:41, 32:71], rtol=0, atol=1e-12)
+
+
+def test_a_certificate_is_newtons_on_the_grid():
+    settings = SolveSettings(rtol=1e-2, certify=1e-10)
+    solution = solve(problem("poisson-boltzmann"), "subdomain-newton", settings=settings)
+    assert solution.status == "converged_rtol"
+    assert solution.report["discrete_residual"] <= 1e-10
+    assert solution.report["certificate"] is not None
+
+
+def test_few_iterations_are_said_not_to_be_enough():
+    settings = SolveSettings(rtol=1e-12, max_iterations=2)
+    solution = solve(problem("poisson-boltzmann"), "subdomain-newton", settings=settings)
+    assert solution.status == "diverged_max_iterations"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("poisson", {}, "poisson is linear"),
+        ("quasilinear-diffusion", {}, "whose derivative is symmetric"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(name, fields, message):
+    one = Problem(Domain(CELLS), name, fields, SIDES)
+    with pytest.raises(ValueError, match=message):
+        Solver(one, "subdomain-newton")
+
+
+def test_settings_of_other_methods_are_refused():
+    with pytest.raises(TypeError, match="halo_depth=2"):
+        Solver(
+            problem("poisson-boltzmann"), "subdomain-newton", settings=SolveSettings(halo_depth=2)
+        )
