@@ -1,28 +1,25 @@
 r"""Condensed elements: the discrete equation on the nodes of lattice lines alone, exactly.
 
-An element is a square of ``s`` cells between lattice lines. Eliminating its inner nodes (`Elimination`)
-leaves a dense matrix on its ``P = 4 s`` perimeter nodes, its Schur complement ``S``, and a load. Elements
-are eliminated piece by piece, as many at once as the cache holds. Where what is left of the inner nodes
-is kept, new sources and the values inside cost a few products. Else only ``S`` is kept, less than half
-as much memory, and elements are eliminated again for a source and for the values inside.
+An element is a square of ``s`` cells between lattice lines. Eliminating its inner nodes (`eliminate`)
+leaves a dense matrix on its ``P = 4 s`` perimeter nodes, its Schur complement ``S``, and little for
+the inner nodes themselves (`Interior`). Elements are eliminated piece by piece, as many at once as the
+cache holds. Where what is left for the inner nodes is not kept, elements are eliminated again for a
+source and for the values inside.
 
 Shape letters: ``E`` elements, row by row from the bottom, ``P`` perimeter nodes, ``n`` problems. Sources are
 times the squared spacing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import pair, strips
-from mosaicdd.local_solvers.elimination import Elimination, elimination_order
-from mosaicdd.local_solvers.merging import picked
+from mosaicdd.local_solvers.complements import Complements
+from mosaicdd.local_solvers.elimination import eliminate, halved
+from mosaicdd.local_solvers.interior import Interior, Roots
 from mosaicdd.problems.medium import Conductances
 from mosaicdd.tensors import Tensors
-
-Condensed = list[list[list[torch.Tensor]]]
-"""What is left of sources, of each piece of each strip."""
 
 _PIECE = {"cpu": 128, "cuda": 8192}  # elements eliminated at once: on a CPU few, for the cache
 
@@ -37,16 +34,16 @@ class CondensedElements:
     spacing
         ``s``, cells along the side of an element.
     keep
-        What is left of the inner nodes.
+        What is left for the inner nodes.
 
     Attributes
     ----------
     shape
         Elements per axis, ``(K_y, K_x)``.
+    device
+        Of all that is kept.
     schur
-        ``(E, P, P)``; the perimeter runs counter-clockwise from the lower-left corner.
-    symmetric
-        Whether they are.
+        The perimeter runs counter-clockwise from the lower-left corner.
     """
 
     def __init__(
@@ -58,30 +55,33 @@ class CondensedElements:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        rows, columns = self.shape = pair(
+        self.shape = pair(
             (nodes - 1) // spacing for nodes in conductances.reaction.shape
         )
-        self._s = spacing
-        self.symmetric = conductances.symmetric
-        order = elimination_order(spacing)
-        self._order, self._places = (
-            torch.from_numpy(one).to(device) for one in (order, np.argsort(order))
-        )
-        self.schur = torch.empty(
-            rows * columns, 4 * spacing, 4 * spacing, device=device, dtype=dtype
+        self._s, self.device = spacing, device
+        self._tensors: Tensors = {"device": device, "dtype": dtype}
+        self.schur = Complements(
+            self.shape, spacing, symmetric=conductances.symmetric, **self._tensors
         )
         self._conductances = conductances
         self._strips = strips(self.shape, _PIECE[device.type])
-        self._kept: dict[int, Elimination] = {}
+        self._kept: Roots | None = None
         for strip, parts in self._strips:
             for part in parts:
                 numbers = self._numbers(strip, part)
-                eliminated = self._eliminated(strip, part, self.schur[numbers])
+                schur, roots = eliminate(self._part(strip, part), spacing, **self._tensors)
+                self.schur.put(numbers, schur)
                 if keep:
-                    self._kept[numbers.start] = eliminated
+                    self._keep(numbers, roots)
 
-    def condense(self, source: torch.Tensor) -> tuple[torch.Tensor, Condensed]:
-        """Return what sources inside the elements add to their perimeters, ``(E, n, P)``.
+    def _keep(self, numbers: slice, roots: Roots) -> None:
+        """Keep what is left of a piece, in memory that is one for all pieces."""
+        if self._kept is None:
+            self._kept = roots.room(numbers.stop - numbers.start, len(self.schur))
+        self._kept.part(numbers, len(self.schur)).copy_(roots)
+
+    def loads(self, source: torch.Tensor) -> list[torch.Tensor]:
+        """Return what sources inside the elements add on the lattice lines.
 
         Parameters
         ----------
@@ -90,73 +90,71 @@ class CondensedElements:
 
         Returns
         -------
-        Tensor, list
-            The loads, and what is left of the sources for `fill`.
+        list of Tensor
+            Of the lines constant in y, ``(n, K_y + 1, columns)``, and in x, ``(n, K_x + 1, rows)``.
         """
-        loads = source.new_empty(len(self.schur), len(source), 4 * self._s)
-        left: Condensed = []
+        s = self._s
+        total = [
+            source.new_zeros(len(source), count + 1, nodes)
+            for count, nodes in zip(self.shape, reversed(source.shape[1:]), strict=True)
+        ]
         for strip, parts in self._strips:
-            left.append([])
             for part in parts:
-                one = self._eliminated(strip, part)
-                here, rest = one.condense(self._inside(source, strip, part))
-                loads[self._numbers(strip, part)] = here
-                left[-1].append(rest)
-        return loads, left
+                interior, (rows, columns) = self._interior(strip, part), self._nodes(strip, part)
+                f = source[:, rows, columns]
+                added = interior.driven(torch.zeros_like(f), interior.solve(f))
+                total[0][:, strip.start : strip.stop + 1, columns] += added[:, ::s]
+                total[1][:, part.start : part.stop + 1, rows] += added[:, :, ::s].mT
+        return total
 
     def fill(
-        self, perimeters: torch.Tensor, left: Condensed | None
+        self, lines: Sequence[torch.Tensor], source: torch.Tensor | None
     ) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield the values at the nodes, strip by strip from the bottom.
 
         Parameters
         ----------
-        perimeters
-            ``(E, n, P)``.
-        left
-            Of the sources, by `condense`; None for zero.
+        lines
+            Values on the lattice lines, as `loads`.
+        source
+            As in `loads`; None for zero.
 
         Yields
         ------
         slice, Tensor
-            Rows of elements, and the values ``(n, s rows, s K_x)`` there, but for the last line and
-            column of nodes.
+            Rows of elements, and the values ``(n, s rows + 1, columns)`` there, a new tensor.
         """
-        s, n = self._s, perimeters.shape[1]
-        for number, (strip, parts) in enumerate(self._strips):
-            rows = strip.stop - strip.start
-            nodes = perimeters.new_empty(n, rows, s, self.shape[1], s)
-            rests = left[number] if left else [None] * len(parts)
-            for part, rest in zip(parts, rests, strict=True):
-                given = perimeters[self._numbers(strip, part)]
-                here = nodes[:, :, :, part].permute(1, 3, 0, 2, 4)  # (rows, columns, n, s, s)
-                edge = given.unflatten(0, here.shape[:2])
-                here[..., 0, :] = edge[..., :s]
-                here[..., 1:, 0] = edge[..., 3 * s + 1 :].flip(-1)
-                inner = picked(self._eliminated(strip, part).fill(given, rest), self._places)
-                here[..., 1:, 1:] = inner.unflatten(2, (s - 1, s - 1)).unflatten(0, here.shape[:2])
-            yield strip, nodes.flatten(3).flatten(1, 2)
+        s = self._s
+        for strip, parts in self._strips:
+            rows = slice(strip.start * s, strip.stop * s + 1)
+            nodes = lines[0].new_zeros(len(lines[0]), rows.stop - rows.start, lines[0].shape[2])
+            nodes[:, ::s] = lines[0][:, strip.start : strip.stop + 1]
+            nodes[:, :, ::s] = lines[1][:, :, rows].mT
+            for part in parts:
+                interior, (_, columns) = self._interior(strip, part), self._nodes(strip, part)
+                u = nodes[:, :, columns]
+                f = torch.zeros_like(u) if source is None else source[:, rows, columns]
+                u += interior.solve(interior.driven(f, u))
+            yield strip, nodes
 
-    def _eliminated(
-        self, strip: slice, part: slice, out: torch.Tensor | None = None
-    ) -> Elimination:
-        """Return a piece's elimination, kept or made; ``out`` for the Schur complements."""
-        known = self._kept.get(self._numbers(strip, part).start)
-        if known is not None:
-            return known
-        nodes = (slice(one.start * self._s, one.stop * self._s + 1) for one in (strip, part))
-        tensors: Tensors = {"device": self.schur.device, "dtype": self.schur.dtype}
-        return Elimination(self._conductances.part(*nodes), self._s, out, **tensors)
+    def _interior(self, strip: slice, part: slice) -> Interior:
+        """Return the inner nodes of a piece, kept or eliminated again."""
+        conductances = self._part(strip, part)
+        if self._kept is None:
+            _, roots = eliminate(conductances, self._s, **self._tensors)
+        else:
+            roots = self._kept.part(self._numbers(strip, part), len(self.schur))
+        return Interior(conductances, halved(self._s)[0], roots)
+
+    def _part(self, strip: slice, part: slice) -> Conductances:
+        """Return the conductances between the nodes of a piece."""
+        return self._conductances.part(*self._nodes(strip, part))
+
+    def _nodes(self, strip: slice, part: slice) -> tuple[slice, slice]:
+        """Return the nodes of a piece."""
+        return pair(slice(one.start * self._s, one.stop * self._s + 1) for one in (strip, part))
 
     def _numbers(self, strip: slice, part: slice) -> slice:
         """Return the numbers of a piece's elements: whole rows, or a part of one."""
         columns = self.shape[1]
         return slice(strip.start * columns + part.start, (strip.stop - 1) * columns + part.stop)
-
-    def _inside(self, source: torch.Tensor, strip: slice, part: slice) -> torch.Tensor:
-        """Return the values inside a piece's elements as they are eliminated, ``(E, n, (s - 1)**2)``."""
-        s = self._s
-        rows, columns = (slice(one.start * s, one.stop * s) for one in (strip, part))
-        nodes = source[:, rows, columns].unflatten(2, (-1, s)).unflatten(1, (-1, s))
-        inner = nodes[:, :, 1:, :, 1:].permute(1, 3, 0, 2, 4)
-        return picked(inner.flatten(3).flatten(0, 1), self._order)

@@ -3,8 +3,7 @@
 Squares are numbered so that the four that are merged follow each other. Then the matrices of a level
 are those of the level before at other places, and assembling them is one gather.
 
-Shape letters: ``B`` merged squares, ``p`` perimeter nodes of a square, ``n`` problems; vectors are rows,
-``(B, n, p)``.
+Shape letters: ``B`` merged squares, ``p`` perimeter nodes of a square, ``i`` nodes between them.
 """
 
 from functools import lru_cache
@@ -48,51 +47,30 @@ class Merge:
             wide[..., :across] = plan.gather(small, edge, inner).mT
             self._left = _triangular(upper.mT, wide)
 
-    def complement(self, schur: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    @property
+    def right(self) -> torch.Tensor:
+        """``L^-1``, with the exchange of rows, ``(B, i, i)``."""
+        return self._right[..., self._plan.perimeter :]
+
+    @property
+    def left(self) -> torch.Tensor:
+        """The transpose of ``U^-1``, ``(B, i, i)``."""
+        return self._left[..., self._plan.perimeter :]
+
+    def complement(self, schur: torch.Tensor) -> torch.Tensor:
         """Return the Schur complements ``(B, p, p)`` of the merged squares.
 
         Parameters
         ----------
         schur
             Of the small squares, as before.
-        out
-            Where to, if not to a new tensor.
         """
-        across, small = self._plan.perimeter, schur.view(-1, self._plan.maps.shape[1] ** 2 * 4)
-        small = self._plan.padded(small)
-        v, w = (one[..., :across] for one in (self._left, self._right))
-        if out is None:
-            out = small.new_empty(len(small), across, across)
-        torch.baddbmm(out, v.mT, w, beta=0.0, alpha=-1.0, out=out)
-        self._plan.add_outer(small, out)
-        return out
-
-    def condense(
-        self, loads: torch.Tensor, force: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Merge loads ``(4 B, n, p)``; return those of the merged squares and ``L^-1 f_i``."""
-        plan, across = self._plan, self._plan.perimeter
-        small = plan.padded(loads.unflatten(0, (-1, 4)).transpose(1, 2).flatten(2))
-        first, *others = torch.from_numpy(plan.loads).to(loads.device)
-        total = picked(small, first)
-        for other in others:
-            total += picked(small, other)
-        y = torch.bmm(total[..., across:] + force, self._right[..., across:].mT)
-        return total[..., :across].baddbmm(y, self._left[..., :across], alpha=-1.0), y
-
-    def expand(
-        self, values: torch.Tensor, y: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the values on the small squares' perimeters, ``(4 B, n, p)``, and between them."""
         across = self._plan.perimeter
-        force = torch.bmm(values, self._right[..., :across].mT).neg_()
-        if y is not None:
-            force += y
-        inner = torch.bmm(force, self._left[..., across:])
-        everything = torch.cat([values, inner], dim=2)
-        maps = torch.from_numpy(self._plan.maps).to(values.device)
-        small = picked(everything, maps.flatten()).unflatten(2, maps.shape)
-        return small.transpose(1, 2).flatten(0, 1), inner
+        small = self._plan.padded(schur.view(-1, self._plan.maps.shape[1] ** 2 * 4))
+        v, w = (one[..., :across] for one in (self._left, self._right))
+        total = torch.bmm(v.mT, w).neg_()
+        self._plan.add_outer(small, total)
+        return total
 
 
 def _triangular(factor: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -111,10 +89,6 @@ class _Merging:
         (y, x) of these, then of those between the squares.
     maps
         ``(4, p)``: where among them each small square's perimeter lies.
-    loads
-        ``(2, nodes)``: where among the loads of four squares the two parts of each node's stand. Corners
-        have none, so one of theirs stands for what is not there; where they have (``crossed``), there
-        are up to four parts, and a zero stands behind all others for what is not there.
     """
 
     def __init__(self, side: int, crossed: bool = False):
@@ -133,9 +107,6 @@ class _Merging:
         self._own = np.full((4, len(self.nodes)), -1)  # where a node is on a square's perimeter
         for square, one in enumerate(self.maps):
             self._own[square, one] = np.arange(small)
-        absent = 4 * small if crossed else 0
-        loads = _first(self._own + small * np.arange(4)[:, None], self._own >= 0, absent)
-        self.loads = loads if crossed else loads[:2]
         # The nodes of the merged perimeter from the middle of a side to that of the next.
         ring = np.arange(self.perimeter)
         firsts = (7 * side, side, 5 * side, 3 * side)

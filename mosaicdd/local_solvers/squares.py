@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.local_solvers.interior import coloured
 from mosaicdd.problems.medium import Conductances
 from mosaicdd.tensors import Tensors
 
@@ -28,13 +29,19 @@ class Squares:
     ----------
     halvings
         How often elements are halved to make them.
+
+    Attributes
+    ----------
+    schur
+        The Schur complements, ``(B, p * p)``.
+    inverse
+        The part of ``A_ii^-1`` that belongs to the nodes that are `coloured`, ``(B, r, r)``.
     """
 
     def __init__(
         self, conductances: Conductances, side: int, halvings: int, **tensors: Unpack[Tensors]
     ):
         self._side, self._halvings, self._tensors = side, halvings, tensors
-        self.inside = (side - 1) ** 2
         # Of an edge's upper or right node, in the equation of the other; and the other way round.
         forwards = self._edges(conductances.up, conductances.right)
         symmetric = conductances.symmetric
@@ -48,18 +55,12 @@ class Squares:
         outwards = inwards if symmetric else _beside_perimeter(*backwards, *forwards)
         diagonal = self._diagonal(conductances, forwards, backwards)
         inverse = self._inverted(diagonal, forwards, backwards)
-        self._schur = self._complement(
+        schur = self._complement(
             ring, inverse, diagonal, forwards, backwards, (inwards, outwards)
         )
-        self._inwards = inwards.t().contiguous()[:, None]
-        self._outwards = self._inwards if symmetric else outwards.t().contiguous()[:, None]
-        self._inverse = inverse.flatten(0, 1).t().contiguous().unflatten(1, inverse.shape[:2])
-
-    def complement(self) -> torch.Tensor:
-        """Return the Schur complements, ``(B, p * p)``, and forget them."""
-        schur = self._schur.flatten(0, 1).t().contiguous()
-        del self._schur
-        return schur
+        self.schur = schur.flatten(0, 1).t().contiguous()
+        at = torch.from_numpy((coloured(side, crossed=False) - 1) @ np.array([side - 1, 1]))
+        self.inverse = inverse[at[:, None], at].movedim(-1, 0)
 
     def _edges(self, up: np.ndarray, right: np.ndarray) -> _Edges:
         """Cut conductances into squares; those on perimeters are halved."""
@@ -133,40 +134,17 @@ class Squares:
         schur.unflatten(1, (4, side)).unflatten(0, (4, side))[:, 1:, :, 1:] -= sides
         return schur
 
-    def loads(self, force: torch.Tensor) -> torch.Tensor:
-        """Return the loads of the squares, ``(B, n, p)``, for sources ``(B, n, i)``."""
-        inner = torch.bmm(force, self._inverse.mT)[..., self._coupled] * self._inwards
-        loads = inner.new_zeros(*inner.shape[:2], 4, self._side)
-        loads[..., 1:] = inner.unflatten(2, (4, self._side - 1))
-        return loads.flatten(2)
-
-    def expand(self, values: torch.Tensor, force: torch.Tensor | None) -> torch.Tensor:
-        """Return the values inside from those on the perimeters ``(B, n, p)``."""
-        squares, n, _ = values.shape
-        side, inside = self._side, self._side - 1
-        total = values.new_zeros(squares, n, inside, inside)
-        if force is not None:
-            total += force.view(total.shape)
-        beside = values.unflatten(2, (4, side))[..., 1:]
-        beside = beside * self._outwards.unflatten(2, (4, inside))
-        total[:, :, :1] += beside[:, :, :1]
-        total[..., -1:] += beside[:, :, 1, :, None]
-        total[:, :, -1:] += beside[:, :, 2:3].flip(-1)
-        total[..., :1] += beside[:, :, 3].flip(-1)[..., None]
-        return torch.bmm(total.flatten(2), self._inverse.mT)
-
 
 class CrossedSquares(Squares):
     """The smallest squares where there are conductances across cells, too; without a velocity.
 
-    A node inside may be coupled to any of three on the perimeter, so all of ``A_ib`` is kept.
+    A node inside may be coupled to any of three on the perimeter.
     """
 
     def __init__(
         self, conductances: Conductances, side: int, halvings: int, **tensors: Unpack[Tensors]
     ):
         self._side, self._halvings, self._tensors = side, halvings, tensors
-        self.inside = (side - 1) ** 2
         edges = up, right = self._edges(conductances.up, conductances.right)
         if conductances.across is None or not conductances.symmetric:
             raise ValueError("conductances across cells are needed, and no velocity")
@@ -192,27 +170,10 @@ class CrossedSquares(Squares):
         ring, inner = perimeter_nodes(side) @ np.array([side + 1, 1]), every[1:-1, 1:-1].flatten()
         b = torch.from_numpy(ring)
         inverse = _invert(a[inner[:, None], inner])
-        self._inverse = inverse.movedim(-1, 0).contiguous()
-        self._beside = a[inner[:, None], b].movedim(-1, 0).contiguous()  # A_ib, (B, i, p)
+        self.inverse = inverse.movedim(-1, 0).contiguous()
+        beside = a[inner[:, None], b].movedim(-1, 0).contiguous()  # A_ib, (B, i, p)
         outer = a[b[:, None], b].movedim(-1, 0)
-        self._schur = outer - self._beside.mT @ (self._inverse @ self._beside)
-
-    def complement(self) -> torch.Tensor:
-        """Return the Schur complements, ``(B, p * p)``, and forget them."""
-        schur = self._schur.flatten(1).contiguous()
-        del self._schur
-        return schur
-
-    def loads(self, force: torch.Tensor) -> torch.Tensor:
-        """Return the loads of the squares, ``(B, n, p)``, for sources ``(B, n, i)``."""
-        return -(force @ self._inverse) @ self._beside
-
-    def expand(self, values: torch.Tensor, force: torch.Tensor | None) -> torch.Tensor:
-        """Return the values inside from those on the perimeters ``(B, n, p)``."""
-        total = -values @ self._beside.mT
-        if force is not None:
-            total += force
-        return total @ self._inverse
+        self.schur = (outer - beside.mT @ (self.inverse @ beside)).flatten(1).contiguous()
 
 
 def _invert(a: torch.Tensor) -> torch.Tensor:

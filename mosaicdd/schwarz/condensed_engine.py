@@ -10,7 +10,6 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.condensed import Condensed
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
@@ -126,7 +125,7 @@ class CondensedEngine(BaseEngine):
         if history is not None:
             solve.histories[0] = history.followed_by(History())
         with self.clock.part("cg"):
-            b, left = self._right_hand_side(v, source)
+            b = self._right_hand_side(v, source)
             r = solve(x, b, field_residual.norms)
         v = solve.interface(x)
         clock.append(time.perf_counter())
@@ -135,7 +134,7 @@ class CondensedEngine(BaseEngine):
         residuals = [one.residual[-1] for one in solve.histories]
         fields = None
         if self._wanted:
-            strips = self._strips(v, left, field_residual, data)
+            strips = self._strips(v, source, field_residual, data)
             if sink is None:
                 fields = self._kept(strips)
             else:
@@ -195,20 +194,18 @@ class CondensedEngine(BaseEngine):
             f = f * self.block.lattice.grid.spacing**2
         return f.expand(self.problems, -1, -1)
 
-    def _right_hand_side(
-        self, v: Interface, source: torch.Tensor | None
-    ) -> tuple[torch.Tensor, Condensed | None]:
-        """Return the sources on the lines with what those inside add to them; and the rest of these."""
+    def _right_hand_side(self, v: Interface, source: torch.Tensor | None) -> torch.Tensor:
+        """Return the sources on the lines with what those inside add to them, ``(n, L)``."""
         b = v.like()
         total = b.flat.view(self.problems, -1)
         if source is None:
-            return total, None
+            return total
         s = self.block.lattice.spacing
-        b.lines[0].copy_(source[:, ::s])
-        b.lines[1].copy_(source[:, :, ::s].mT)
         with self.clock.part("loads"):
-            loads, left = self._system.elements.condense(source)
-        return total.mul_(self._system.inside).add_(self._system.operator.scatter(loads)), left
+            rows, columns = self._system.elements.loads(source)
+        torch.add(rows, source[:, ::s], out=b.lines[0])
+        torch.add(columns, source[:, :, ::s].mT, out=b.lines[1])
+        return total.mul_(self._system.inside)
 
     def _estimates(
         self, solve: InterfaceKrylov, x: torch.Tensor, r: torch.Tensor
@@ -233,14 +230,14 @@ class CondensedEngine(BaseEngine):
     def _strips(
         self,
         v: Interface,
-        left: Condensed | None,
+        source: torch.Tensor | None,
         residual: FieldResidual,
         data: Embedded | None,
     ) -> Iterator[Strip]:
         """Fill the field strip by strip, and measure it by the way."""
         if data is not None and data.imbalance is not None:
-            data.centre(fill_strips(self._system, v, left))
-        strips = fill_strips(self._system, v, left)
+            data.centre(fill_strips(self._system, v, source))
+        strips = fill_strips(self._system, v, source)
         if self._window is not None:
             for strip in in_window(strips, self._window):
                 yield strip if data is None else data.completed(strip)

@@ -6,36 +6,33 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.condensed import Condensed
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.medium import Conductances
 from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.fill import Strip
 
 
-def fill_strips(system: CondensedSystem, v: Interface, left: Condensed | None) -> Iterator[Strip]:
+def fill_strips(
+    system: CondensedSystem, v: Interface, source: torch.Tensor | None
+) -> Iterator[Strip]:
     """Yield this rank's part of the field from below, in strips with a node more all around.
 
     Parameters
     ----------
-    left
-        Of the sources, by `CondensedElements.condense`; None for zero.
+    source
+        At the nodes of the region, ``(n, rows, columns)``, times the squared spacing; None for zero.
     """
     block, s = v.block, v.block.lattice.spacing
     (rows, columns), (_, place) = block.owned_nodes()
     across = slice(max(columns.start - 1, 0), min(columns.stop + 1, block.cells[1] + 1))
     inner = slice(columns.start - across.start, columns.stop - across.start)
-    perimeters = system.operator.perimeters(v.flat.view(v.problems, -1))
-    before = perimeters.new_empty(v.problems, 0, block.cells[1] + 1)
-    done = rows.start
-    for strip, values in system.elements.fill(perimeters, left):
+    before, done = v.lines[0][:, :0], rows.start
+    for strip, values in system.elements.fill(v.lines, source):
         bottom, top = strip.start * s, strip.stop * s
-        right = v.lines[1][:, -1, bottom:top, None]
-        values = torch.cat([values, right], dim=2)
-        piece = torch.cat([before, values, v.lines[0][:, strip.stop : strip.stop + 1]], dim=1)
+        piece = torch.cat([before, values], dim=1)
         base = bottom - before.shape[1]  # the row of the region that stands first
         last = min(top if top < block.cells[0] else top + 1, rows.stop)
-        before = values[:, -1:]
+        before = values[:, -2:-1]
         if last <= done:
             continue
         low, high = max(done - 1, 0), min(last + 1, block.cells[0] + 1)

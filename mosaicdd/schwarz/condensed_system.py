@@ -14,7 +14,8 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation import Discretisation, Equations
 from mosaicdd.problems.medium import Conductances, Medium
 from mosaicdd.problems.nonlinear import Linearised
-from mosaicdd.schwarz.balanced_coarse import BalancedCoarse, cut_lines
+from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
+from mosaicdd.schwarz.edge_modes import cut_lines
 from mosaicdd.schwarz.interface_operator import InterfaceOperator, Stars, region_interior
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -84,16 +85,13 @@ class CondensedSystem:
                     "the sides give the values of all nodes; take 2 cells or more per axis"
                 )
         with clock.part("coarse"):
-            schur = self.elements.schur
-            symmetric = self.elements.symmetric
             cut, nodes = self._cut(block.lattice.spacing, lines[0])
             self.coarse = BalancedCoarse(
                 ranks,
                 block,
                 self.operator,
-                schur,
+                self.elements.schur,
                 *lines,
-                symmetric=symmetric,
                 cut=cut,
                 nodes=nodes,
                 keep=keep,
@@ -139,7 +137,7 @@ class CondensedSystem:
                     dtype=self.inside.dtype,
                 )
             self.operator = InterfaceOperator(block, self.elements, self.inside)
-            diagonals = self.elements.schur.diagonal(dim1=1, dim2=2)
+            diagonals = self.elements.schur.diagonal()
             self.diagonal = self.operator.scatter(diagonals[:, None])[0]
             with clock.part("stars"):
                 self.stars = Stars(block, self.elements)

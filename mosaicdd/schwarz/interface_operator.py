@@ -22,7 +22,6 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import (
     QUARTERS,
     element_places,
-    element_shape,
     star_parts,
     star_places,
 )
@@ -46,8 +45,7 @@ class InterfaceOperator:
     def __init__(self, block: Block, elements: CondensedElements, inside: torch.Tensor):
         self.places = torch.from_numpy(element_places(block)).to(inside.device)
         self._flat_places = self.places.flatten()
-        # Rows times matrices: of one row, that is several times faster than matrices times a column.
-        self._transposed = elements.schur if elements.symmetric else elements.schur.mT
+        self._schur = elements.schur
         self._inside = inside
 
     def perimeters(self, v: torch.Tensor) -> torch.Tensor:
@@ -63,7 +61,7 @@ class InterfaceOperator:
 
     def __call__(self, v: torch.Tensor) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
-        return self.scatter(rows_times(self.perimeters(v), self._transposed))
+        return self.scatter(self._schur(self.perimeters(v)))
 
 
 def rows_times(given: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
@@ -100,44 +98,37 @@ class Stars:
     """
 
     def __init__(self, block: Block, elements: CondensedElements):
-        device = elements.schur.device
+        schur, device = elements.schur, elements.device
         self._places = torch.from_numpy(star_places(block)).to(device)
         self._flat_places = self._places.flatten()
-        schur = elements.schur.flatten(1).unflatten(0, element_shape(block))
-        side = 4 * block.lattice.spacing
-        parts = [
-            torch.from_numpy(side * one[:, None] + one).to(device)
-            for one in star_parts(block.lattice.spacing)
-        ]
+        parts = [torch.from_numpy(one).to(device) for one in star_parts(block.lattice.spacing)]
         first = [a - low for a, low in zip(block.start, block.first, strict=True)]
-        self._down = self._up = self._kept(elements)
-        if not elements.symmetric:
-            self._up = self._kept(elements)
+        self._down = self._up = self._room()
+        if not schur.symmetric:
+            self._up = self._room()
         for rows, pieces in strips(block.subdomains, _STARS[device.type]):
             for columns in pieces:
                 quarters = []
-                for corner, at in zip(QUARTERS, parts, strict=True):
+                for corner, nodes in zip(QUARTERS, parts, strict=True):
                     place = pair(
                         slice(low + part.start + d, low + part.stop + d)
                         for low, part, d in zip(first, (rows, columns), corner, strict=True)
                     )
-                    here = schur[place]
-                    taken = here.gather(2, at.flatten().expand(*here.shape[:2], -1))
-                    quarters.append(taken.flatten(0, 1).unflatten(1, at.shape))
+                    quarters.append(schur.among(place, nodes))
                 numbers = slice(
                     rows.start * block.subdomains[1] + columns.start,
                     (rows.stop - 1) * block.subdomains[1] + columns.stop,
                 )
-                factors = _factors(quarters, symmetric=elements.symmetric)
+                factors = _factors(quarters, symmetric=schur.symmetric)
                 for kept, made in zip((self._down, self._up), factors, strict=False):
                     for whole, piece in zip(kept, made, strict=True):
                         whole[numbers] = piece
 
-    def _kept(self, elements: CondensedElements) -> tuple[torch.Tensor, torch.Tensor]:
+    def _room(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return room for ``F`` or ``G^T`` of both arms, ``(B, 2, a, a)``, and ``P`` or ``Q``."""
         count, nodes = self._places.shape
         arm = nodes // 4
-        new = functools.partial(elements.schur.new_empty, dtype=_PRECISION)
+        new = functools.partial(torch.empty, device=self._places.device, dtype=_PRECISION)
         return new(count, 2, arm, arm), new(count, nodes - 2 * arm, nodes)
 
     def __call__(self, r: torch.Tensor) -> torch.Tensor:

@@ -75,8 +75,8 @@ def each(case):
 
 
 def test_schur_complements_and_loads_are_those_of_dense_elimination(case):
-    elements, _, _, source = case
-    loads, _ = elements.condense(torch.from_numpy(source))
+    elements, s, _, source = case
+    expected, complements = np.zeros_like(source), elements.schur.of(slice(None))
     for number, matrix, edge, inner, place in each(case):
         inside = matrix[np.ix_(inner, inner)]
         schur = matrix[np.ix_(edge, edge)]
@@ -84,11 +84,15 @@ def test_schur_complements_and_loads_are_those_of_dense_elimination(case):
             inside, matrix[np.ix_(inner, edge)]
         )
         np.testing.assert_allclose(
-            elements.schur[number], schur, atol=ROUNDING * abs(schur).max(), rtol=0
+            complements[number], schur, atol=ROUNDING * abs(schur).max(), rtol=0
         )
         f = source[:, *place].reshape(PROBLEMS, -1)[:, inner].T
-        load = -matrix[np.ix_(edge, inner)] @ np.linalg.solve(inside, f)
-        np.testing.assert_allclose(loads[number].T, load, atol=ROUNDING * (1 + abs(load).max()))
+        load = np.zeros((len(matrix), PROBLEMS))
+        load[edge] = -matrix[np.ix_(edge, inner)] @ np.linalg.solve(inside, f)
+        expected[:, *place] += load.T.reshape(PROBLEMS, s + 1, s + 1)
+    on_lines = expected[:, ::s], expected[:, :, ::s].swapaxes(1, 2)
+    for lines, load in zip(elements.loads(torch.from_numpy(source)), on_lines, strict=True):
+        np.testing.assert_allclose(lines, load, atol=ROUNDING * (1 + abs(load).max()))
 
 
 @pytest.mark.parametrize("with_source", [False, True])
@@ -97,30 +101,32 @@ def test_the_fill_solves_for_the_nodes_inside(case, with_source):
     if not with_source:
         source = np.zeros_like(source)
     u = np.random.default_rng(1).standard_normal(source.shape)
-    perimeters = []
     for _, matrix, edge, inner, place in each(case):
         part = u[:, *place]
         values, f = part.reshape(PROBLEMS, -1).T, source[:, *place].reshape(PROBLEMS, -1).T
-        perimeters.append(values[edge])
         force = f[inner] - matrix[np.ix_(inner, edge)] @ values[edge]
         solved = np.linalg.solve(matrix[np.ix_(inner, inner)], force)
         part[:, 1:-1, 1:-1] = solved.T.reshape(PROBLEMS, s - 1, s - 1)
-    given = torch.from_numpy(np.stack(perimeters)).mT
-    left = elements.condense(torch.from_numpy(source))[1] if with_source else None
-    strips = elements.fill(given, left)
-    filled = np.concatenate([values.numpy() for _, values in strips], axis=1)
-    np.testing.assert_allclose(filled, u[:, :-1, :-1], atol=ROUNDING * abs(u).max())
+    strips = elements.fill(lines_of(u, s), torch.from_numpy(source) if with_source else None)
+    for strip, values in strips:
+        expected = u[:, strip.start * s : strip.stop * s + 1]
+        np.testing.assert_allclose(values, expected, atol=ROUNDING * abs(u).max())
+
+
+def lines_of(u, s):
+    """Return values at all nodes on the lattice lines of each axis."""
+    return torch.from_numpy(u[:, ::s].copy()), torch.from_numpy(u[:, :, ::s].swapaxes(1, 2).copy())
 
 
 def test_what_is_not_kept_is_made_again(case):
     kept, s, conductances, source = case
     tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
     elements = CondensedElements(conductances, s, keep=False, **tensors)
-    assert torch.equal(elements.schur, kept.schur)
-    perimeters = torch.from_numpy(np.random.default_rng(1).standard_normal((6, PROBLEMS, 4 * s)))
+    assert torch.equal(elements.schur.of(slice(None)), kept.schur.of(slice(None)))
+    u, f = np.random.default_rng(1).standard_normal(source.shape), torch.from_numpy(source)
     answers = []
     for one in (elements, kept):
-        loads, left = one.condense(torch.from_numpy(source))
-        answers.append([loads, *(values for _, values in one.fill(perimeters, left))])
+        filled = (values for _, values in one.fill(lines_of(u, s), f))
+        answers.append([*one.loads(f), *filled])
     for again, once in zip(*answers, strict=True):
         assert torch.equal(again, once)

@@ -1,0 +1,162 @@
+"""Hats and modes on lattice edges, by one-dimensional problems along the lattice lines.
+
+Every end of an edge has a hat: it solves the one-dimensional equation with the conductances of that line.
+A mode is one of the lowest eigenvectors of the one-dimensional stiffness along an edge, ends fixed,
+against the diagonal of the grid operator. All edges are done at once, as vectors over them.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+_SMALL = (
+    0.02  # eigenvalue below which a mode is worth an unknown (uniform media: 0.0096, 0.038, ..)
+)
+_INVERSE_ITERATIONS = 3
+_ISOLATED = 1e3  # eigenvalue, at least, of nodes without an unknown: no mode
+
+
+@dataclass(frozen=True)
+class CutLines:
+    """What an outline makes of the lattice edges on the lines of one axis.
+
+    Parameters
+    ----------
+    active
+        Whether there is an unknown at the nodes between lattice nodes, ``(lines, cells, s - 1)``.
+    edges
+        Whether the outline cuts an edge, ``(lines, cells)``.
+    more
+        ``(lines, cells, s - 1)``: what stands on the diagonal of the one-dimensional equation besides
+        the conductances along the line, on edges that are cut: ties to given values; where there is
+        no unknown, a large number.
+    """
+
+    active: torch.Tensor
+    edges: torch.Tensor
+    more: torch.Tensor
+
+
+def cut_lines(conductances: torch.Tensor, reaction: torch.Tensor, active: torch.Tensor) -> CutLines:
+    """Return what the outline makes of lines by the reaction and the activity of their nodes."""
+    edges = ~(active.all(-1) & (conductances > 0).all(-1))
+    more = torch.where(active, reaction, _ISOLATED) * edges[..., None]
+    return CutLines(active, edges, more)
+
+
+def small_eigenvalues(
+    conductances: torch.Tensor, diagonal: torch.Tensor, cut: CutLines | None
+) -> torch.Tensor:
+    """Count the modes that are worth an unknown, one at least, ``(lines, cells)``."""
+    k, d = (one.flatten(0, 1).t() for one in (conductances, diagonal))
+    more = torch.zeros_like(d) if cut is None else cut.more.flatten(0, 1).t()
+    counts = _eigenvalues_below(_SMALL, k, d, more).clamp(min=min(len(d), 1))
+    counts = counts.unflatten(0, conductances.shape[:2])
+    return counts if cut is None else counts.minimum(cut.active.sum(-1))
+
+
+def edge_basis(
+    conductances: torch.Tensor,
+    modes: torch.Tensor,
+    counts: torch.Tensor,
+    cut: CutLines | None,
+) -> torch.Tensor:
+    """Return both hats and the modes that count at the nodes of lattice edges."""
+    resistance = conductances.reciprocal()
+    high = (resistance.cumsum(-1) / resistance.sum(-1, keepdim=True))[..., :-1]
+    chosen = torch.arange(modes.shape[-1], device=modes.device) < counts[..., None]
+    hats = torch.stack([1.0 - high, high], dim=-1)
+    if cut is not None:
+        hats[cut.edges] = _cut_hats(conductances[cut.edges], cut.more[cut.edges])
+    return torch.cat([hats, modes * chosen[..., None, :]], dim=-1)
+
+
+def _cut_hats(conductances: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    """Return both hats on lattice edges that the outline cuts, ``(edges, s - 1, 2)``."""
+    diagonal = conductances[:, :-1] + conductances[:, 1:] + more
+    # What lies between two cuts hangs on neither end: it must not be singular.
+    matrix = torch.diag_embed(diagonal * (1 + 1e-10))
+    coupling = -conductances[:, 1:-1]
+    matrix.diagonal(-1, -2, -1).copy_(coupling)
+    matrix.diagonal(1, -2, -1).copy_(coupling)
+    given = conductances.new_zeros(*diagonal.shape, 2)
+    given[:, 0, 0], given[:, -1, 1] = conductances[:, 0], conductances[:, -1]
+    return torch.linalg.solve(matrix, given)
+
+
+def edge_modes(
+    conductances: torch.Tensor,
+    diagonal: torch.Tensor,
+    cut: CutLines | None,
+    counts: torch.Tensor,
+    most: int,
+) -> torch.Tensor:
+    """Return the lowest modes of lattice edges, ``(lines, cells, s - 1, most)``.
+
+    Most edges have one, which three inverse iterations find as vectors over all edges; the others'
+    are eigenvectors.
+    """
+    k, d = (one.flatten(0, 1).t().contiguous() for one in (conductances, diagonal))
+    modes = k.new_zeros(k.shape[1], len(d), most)
+    if len(d) and most:
+        modes[..., 0] = _lowest(k, d).t()
+        several = counts.flatten() > 1
+        several = torch.nonzero(several if cut is None else several | cut.edges.flatten())[:, 0]
+        along = (k[:-1, several] + k[1:, several]).t()
+        if cut is not None:
+            along += cut.more.flatten(0, 1)[several]
+        modes[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), along, most)
+    modes = modes.unflatten(0, counts.shape)
+    return modes if cut is None else modes * cut.active[..., None]
+
+
+def _eigenvalues_below(
+    bound: float, k: torch.Tensor, d: torch.Tensor, more: torch.Tensor
+) -> torch.Tensor:
+    """Count the negative pivots of ``T + more - bound D`` for edges side by side (Sturm)."""
+    count, pivot = torch.zeros(k.shape[1], dtype=torch.long, device=k.device), torch.ones_like(k[0])
+    for j in range(len(d)):
+        own = k[j] + k[j + 1] - bound * d[j] + more[j]
+        pivot = own - (k[j].square() / pivot if j else 0.0)
+        count += pivot < 0
+    return count
+
+
+def _lowest(k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+    """Return nearly the lowest eigenvectors ``(s - 1, edges)``, of largest value 1.
+
+    ``T`` is factorised without a subtraction, so to rounding whatever the contrast: to the left of a node
+    there is a conductance in series.
+    """
+    series, pivots = k[0], []
+    for j in range(len(d)):
+        pivots.append(series + k[j + 1])
+        series = k[j + 1] * series / pivots[j]
+    mode = torch.ones_like(d)
+    for _ in range(_INVERSE_ITERATIONS):
+        mode *= d
+        for j in range(1, len(d)):
+            mode[j] += k[j] / pivots[j - 1] * mode[j - 1]
+        mode[-1] /= pivots[-1]
+        for j in reversed(range(len(d) - 1)):
+            mode[j] = (mode[j] + k[j + 1] * mode[j + 1]) / pivots[j]
+        mode /= mode.amax(0)
+    return mode
+
+
+def _eigenvectors(
+    conductances: torch.Tensor, diagonal: torch.Tensor, along: torch.Tensor, most: int
+) -> torch.Tensor:
+    """Return the lowest eigenvectors of edges ``(edges, s - 1, most)``, of largest value 1.
+
+    Parameters
+    ----------
+    along
+        The diagonal of the one-dimensional stiffness.
+    """
+    scale = diagonal.rsqrt()
+    matrix = torch.diag_embed(along * scale.square())
+    coupling = -conductances[..., 1:-1] * scale[..., :-1] * scale[..., 1:]
+    matrix.diagonal(-1, -2, -1).copy_(coupling)  # eigh reads the lower triangle
+    modes = scale[..., None] * torch.linalg.eigh(matrix)[1][..., :most]
+    return modes / modes.gather(-2, modes.abs().argmax(-2, keepdim=True))
