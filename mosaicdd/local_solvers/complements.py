@@ -18,6 +18,9 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.tensors import Tensors
 
+_MANY = 8  # vectors that are worth whole matrices
+_PIECE = {"cpu": 64, "cuda": 8192}  # of these at once: on a CPU few, for the cache
+
 
 class Complements:
     """Schur complements ``(E, P, P)`` of a rectangle of elements.
@@ -60,15 +63,19 @@ class Complements:
 
     def of(self, numbers: slice) -> torch.Tensor:
         """Return copies of the complements of some elements, ``(.., P, P)``."""
-        every = torch.arange(len(self._places), device=self._places.device)
-        return self._taken(self._flat.flatten(0, 1)[numbers], every)
+        parts = [(a, rows[numbers]) for a, rows in self._rows]
+        count, _, side = parts[0][1].shape
+        whole = parts[0][1].new_empty(count, side, side)
+        for a, rows in parts:
+            b = a + rows.shape[1]
+            whole[:, a:b, a:] = rows
+            whole[:, b:, a:b] = rows[..., b - a :].mT
+        return whole
 
     def among(self, place: Slices, nodes: torch.Tensor) -> torch.Tensor:
         """Return the entries between some nodes, of the elements of a rectangle, ``(.., nodes, nodes)``."""
-        return self._taken(self._flat[place].flatten(0, 1), nodes)
-
-    def _taken(self, flat: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
         at = self._places[nodes[:, None], nodes]
+        flat = self._flat[place].flatten(0, 1)
         return flat.gather(1, at.flatten().expand(len(flat), -1)).unflatten(1, at.shape)
 
     def diagonal(self) -> torch.Tensor:
@@ -81,6 +88,11 @@ class Complements:
         total = values.new_empty(n, elements, side).transpose(0, 1)
         if not self.symmetric:
             return torch.bmm(values, self._rows[0][1].mT, out=total)
+        if n >= _MANY:
+            piece = _PIECE[values.device.type]
+            for numbers in (slice(a, a + piece) for a in range(0, elements, piece)):
+                torch.bmm(values[numbers], self.of(numbers), out=total[numbers])
+            return total
         # Vectors are rows before matrices: behind them as columns they take several times as long.
         for a, rows in self._rows:
             b = a + rows.shape[1]
