@@ -55,9 +55,7 @@ class CondensedElements:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        self.shape = pair(
-            (nodes - 1) // spacing for nodes in conductances.reaction.shape
-        )
+        self.shape = pair((nodes - 1) // spacing for nodes in conductances.reaction.shape)
         self._s, self.device = spacing, device
         self._tensors: Tensors = {"device": device, "dtype": dtype}
         self.schur = Complements(

@@ -74,7 +74,9 @@ class Roots:
         """Return roots of such tensors."""
         leaves, *rest = tensors
         step = len(rest) // max(len(self.crosses), 1)
-        return Roots(leaves, [(rest[i], rest[i + step - 1]) for i in range(0, len(rest), step or 1)])
+        return Roots(
+            leaves, [(rest[i], rest[i + step - 1]) for i in range(0, len(rest), step or 1)]
+        )
 
 
 def coloured(side: int, *, crossed: bool) -> np.ndarray:

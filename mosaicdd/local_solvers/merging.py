@@ -68,7 +68,8 @@ class Merge:
         across = self._plan.perimeter
         small = self._plan.padded(schur.view(-1, self._plan.maps.shape[1] ** 2 * 4))
         v, w = (one[..., :across] for one in (self._left, self._right))
-        total = torch.bmm(v.mT, w).neg_()
+        total = w.new_empty(len(w), across, across)
+        torch.baddbmm(total, v.mT, w, beta=0.0, alpha=-1.0, out=total)
         self._plan.add_outer(small, total)
         return total
 

@@ -55,9 +55,7 @@ class Squares:
         outwards = inwards if symmetric else _beside_perimeter(*backwards, *forwards)
         diagonal = self._diagonal(conductances, forwards, backwards)
         inverse = self._inverted(diagonal, forwards, backwards)
-        schur = self._complement(
-            ring, inverse, diagonal, forwards, backwards, (inwards, outwards)
-        )
+        schur = self._complement(ring, inverse, diagonal, forwards, backwards, (inwards, outwards))
         self.schur = schur.flatten(0, 1).t().contiguous()
         at = torch.from_numpy((coloured(side, crossed=False) - 1) @ np.array([side - 1, 1]))
         self.inverse = inverse[at[:, None], at].movedim(-1, 0)
