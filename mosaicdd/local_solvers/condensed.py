@@ -6,11 +6,11 @@ the inner nodes themselves (`Interior`). Elements are eliminated piece by piece,
 cache holds. Where what is left for the inner nodes is not kept, elements are eliminated again for a
 source and for the values inside.
 
-Shape letters: ``E`` elements, row by row from the bottom, ``P`` perimeter nodes, ``n`` problems. Sources are
-times the squared spacing.
+Shape letters: ``E`` elements, row by row from the bottom, ``P`` perimeter nodes, ``n`` problems.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -22,6 +22,26 @@ from mosaicdd.problems.medium import Conductances
 from mosaicdd.tensors import Tensors
 
 _PIECE = {"cpu": 128, "cuda": 8192}  # elements eliminated at once: on a CPU few, for the cache
+
+
+@dataclass(frozen=True)
+class NodeSource:
+    """A source at nodes, ``scale`` times ``values``: what was given need not be copied.
+
+    Parameters
+    ----------
+    values
+        ``(n, rows, columns)``.
+    scale
+        The squared spacing, where they are values of ``f``.
+    """
+
+    values: torch.Tensor
+    scale: float = 1.0
+
+    def part(self, *place: slice) -> torch.Tensor:
+        """Return a copy at some nodes."""
+        return self.values[:, *place] * self.scale
 
 
 class CondensedElements:
@@ -78,35 +98,35 @@ class CondensedElements:
             self._kept = roots.room(numbers.stop - numbers.start, len(self.schur))
         self._kept.part(numbers, len(self.schur)).copy_(roots)
 
-    def loads(self, source: torch.Tensor) -> list[torch.Tensor]:
+    def loads(self, source: NodeSource) -> list[torch.Tensor]:
         """Return what sources inside the elements add on the lattice lines.
 
         Parameters
         ----------
         source
-            ``(n, rows, columns)`` at all nodes; those on lattice lines do not count.
+            At all nodes; those on lattice lines do not count.
 
         Returns
         -------
         list of Tensor
             Of the lines constant in y, ``(n, K_y + 1, columns)``, and in x, ``(n, K_x + 1, rows)``.
         """
-        s = self._s
+        s, (n, *nodes) = self._s, source.values.shape
         total = [
-            source.new_zeros(len(source), count + 1, nodes)
-            for count, nodes in zip(self.shape, reversed(source.shape[1:]), strict=True)
+            torch.zeros(n, count + 1, along, **self._tensors)
+            for count, along in zip(self.shape, reversed(nodes), strict=True)
         ]
         for strip, parts in self._strips:
             for part in parts:
                 interior, (rows, columns) = self._interior(strip, part), self._nodes(strip, part)
-                f = source[:, rows, columns]
+                f = source.part(rows, columns)
                 added = interior.driven(torch.zeros_like(f), interior.solve(f))
                 total[0][:, strip.start : strip.stop + 1, columns] += added[:, ::s]
                 total[1][:, part.start : part.stop + 1, rows] += added[:, :, ::s].mT
         return total
 
     def fill(
-        self, lines: Sequence[torch.Tensor], source: torch.Tensor | None
+        self, lines: Sequence[torch.Tensor], source: NodeSource | None
     ) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield the values at the nodes, strip by strip from the bottom.
 
@@ -131,7 +151,7 @@ class CondensedElements:
             for part in parts:
                 interior, (_, columns) = self._interior(strip, part), self._nodes(strip, part)
                 u = nodes[:, :, columns]
-                f = torch.zeros_like(u) if source is None else source[:, rows, columns]
+                f = torch.zeros_like(u) if source is None else source.part(rows, columns)
                 u += interior.solve(interior.driven(f, u))
             yield strip, nodes
 

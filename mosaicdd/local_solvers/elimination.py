@@ -23,7 +23,7 @@ from typing import Unpack
 
 import torch
 
-from mosaicdd.local_solvers.interior import Roots
+from mosaicdd.local_solvers.interior import Cross, Roots
 from mosaicdd.local_solvers.merging import Merge
 from mosaicdd.local_solvers.squares import CrossedSquares, Squares
 from mosaicdd.problems.medium import Conductances
@@ -62,10 +62,10 @@ def eliminate(
         merge = Merge(schur, side << level, symmetric=conductances.symmetric, crossed=crossed)
         above = halvings - 1 - level
         right = _by_rows(merge.right, rows, columns, above)
-        left = right
-        if not conductances.symmetric:
-            left = _by_rows(merge.left, rows, columns, above)
-        crosses.append((right, left))
+        if conductances.symmetric:
+            crosses.append(Cross.triangular(right))
+        else:
+            crosses.append(Cross((right, _by_rows(merge.left, rows, columns, above))))
         schur = merge.complement(schur)
     return schur.view(-1, 4 * spacing, 4 * spacing), Roots(leaves, crosses)
 

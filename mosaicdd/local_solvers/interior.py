@@ -22,12 +22,44 @@ eliminated squares are. Shape letters: ``n`` problems, ``B`` squares of a level,
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from mosaicdd.problems.medium import Conductances
+
+
+@dataclass(frozen=True)
+class Cross:
+    """The inverses ``G F`` on the crosses of a level.
+
+    Parameters
+    ----------
+    parts
+        ``F`` and the transpose of ``G``, ``(B, i, i)``; without a velocity ``G`` is the transpose of ``F``,
+        which is lower triangular: the upper half of its rows, ``(B, k, k)``, and the lower,
+        ``(B, i - k, i)``.
+    """
+
+    parts: tuple[torch.Tensor, torch.Tensor]
+
+    @classmethod
+    def triangular(cls, factors: torch.Tensor) -> "Cross":
+        """Return the inverses ``F^T F`` by lower triangular ``F``."""
+        half = (factors.shape[1] + 1) // 2
+        return cls((factors[:, :half, :half], factors[:, half:]))
+
+    def __call__(self, given: torch.Tensor) -> torch.Tensor:
+        """Return the products with vectors ``(B, n, i)``."""
+        first, second = self.parts
+        if first.shape == second.shape:
+            return torch.bmm(torch.bmm(given, first.mT), second)
+        half = first.shape[1]
+        total = torch.bmm(torch.bmm(given, second.mT), second)
+        total[..., :half] += torch.bmm(torch.bmm(given[..., :half], first.mT), first)
+        return total
 
 
 @dataclass(frozen=True)
@@ -39,44 +71,36 @@ class Roots:
     leaves
         Of the smallest squares, ``(B, r, r)``, see `coloured`.
     crosses
-        Per level ``F`` and the transpose of ``G``, ``(B, i, i)``; without a velocity the same object.
+        Per level.
     """
 
     leaves: torch.Tensor
-    crosses: list[tuple[torch.Tensor, torch.Tensor]]
+    crosses: list[Cross]
 
     def room(self, elements: int, more: int) -> "Roots":
         """Return room for the roots of more elements, where these are of so many."""
-        new = [
-            one.new_empty(len(one) // elements * more, *one.shape[1:]) for one in self._tensors()
-        ]
-        return self._of(new)
+        return self._each(lambda one: one.new_empty(len(one) // elements * more, *one.shape[1:]))
 
     def part(self, numbers: slice, elements: int) -> "Roots":
         """Return views of those of some elements, where these are of so many."""
-        parts = []
-        for one in self._tensors():
+
+        def some(one: torch.Tensor) -> torch.Tensor:
             squares = len(one) // elements
-            parts.append(one[squares * numbers.start : squares * numbers.stop])
-        return self._of(parts)
+            return one[squares * numbers.start : squares * numbers.stop]
+
+        return self._each(some)
 
     def copy_(self, other: "Roots") -> None:
         """Take the values of others."""
-        for one, values in zip(self._tensors(), other._tensors(), strict=True):
-            one.copy_(values)
+        self.leaves.copy_(other.leaves)
+        for cross, given in zip(self.crosses, other.crosses, strict=True):
+            for one, values in zip(cross.parts, given.parts, strict=True):
+                one.copy_(values)
 
-    def _tensors(self) -> list[torch.Tensor]:
-        """Return each tensor once."""
-        several = [one for pair in self.crosses for one in dict.fromkeys(pair)]
-        return [self.leaves, *several]
-
-    def _of(self, tensors: list[torch.Tensor]) -> "Roots":
-        """Return roots of such tensors."""
-        leaves, *rest = tensors
-        step = len(rest) // max(len(self.crosses), 1)
-        return Roots(
-            leaves, [(rest[i], rest[i + step - 1]) for i in range(0, len(rest), step or 1)]
-        )
+    def _each(self, of: Callable[[torch.Tensor], torch.Tensor]) -> "Roots":
+        """Return roots of what a function makes of each tensor."""
+        crosses = [Cross((of(one), of(other))) for one, other in (x.parts for x in self.crosses)]
+        return Roots(of(self.leaves), crosses)
 
 
 def coloured(side: int, *, crossed: bool) -> np.ndarray:
@@ -174,7 +198,8 @@ class Interior:
             left = self.driven(f, f * plain)
         if at:
             given = torch.stack([left[:, y::side, x::side] for y, x in at], dim=-1)
-            solved = _times(given, self._roots.leaves.mT)
+            leaves = self._roots.leaves.mT
+            solved = _by_square(given, lambda rows: torch.bmm(rows, leaves))
             for (y, x), values in zip(at, solved.unbind(-1), strict=True):
                 u[:, y::side, x::side] = values
         if self._others:
@@ -186,10 +211,9 @@ class Interior:
         half = self._side << level - 1
         c = torch.zeros_like(f)
         shape = f.shape[1] // (2 * half), f.shape[2] // (2 * half)
-        down, right = self._roots.crosses[level - 1]
         row, column = _lines(f, half, shape)
         given = torch.cat([row, column[..., : half - 1], column[..., half:]], dim=-1)
-        solved = _times(_times(given, down.mT), right)
+        solved = _by_square(given, self._roots.crosses[level - 1])
         row, column = _lines(c, half, shape)
         row[:] = solved[..., : 2 * half - 1]
         column[..., : half - 1] = solved[..., 2 * half - 1 : 3 * half - 2]
@@ -206,8 +230,8 @@ def _lines(
     return row, column.movedim(2, 3)
 
 
-def _times(given: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Return the products of rows ``(n, rows, columns, i)`` with the matrix of each square."""
+def _by_square(given: torch.Tensor, solve: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Solve for values ``(n, rows, columns, i)`` of the squares by rows ``(B, n, i)``."""
     n, *shape, inside = given.shape
     rows = given.permute(1, 2, 0, 3).reshape(math.prod(shape), n, inside)
-    return torch.bmm(rows, matrices).unflatten(0, shape).permute(2, 0, 1, 3)
+    return solve(rows).unflatten(0, shape).permute(2, 0, 1, 3)

@@ -10,6 +10,7 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
+from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
@@ -107,12 +108,12 @@ class CondensedEngine(BaseEngine):
         if v is None:
             v = Interface(self.block, problems=self.problems, **self._tensors)
         data: Embedded | None = None
-        source: torch.Tensor | None
+        source: NodeSource | None
         if equations is not None:
             with self.clock.part("sample"):
                 data = self._embedded(equations)
             v.flat.view(self.problems, -1).mul_(self._system.active)
-            source = torch.from_numpy(data.right_hand_side).to(**self._tensors)
+            source = NodeSource(torch.from_numpy(data.right_hand_side).to(**self._tensors))
         else:
             v.impose(boundaries)
             source = self._source()
@@ -185,16 +186,15 @@ class CondensedEngine(BaseEngine):
         rtol = rule.rtol if certify is None else min(rule.rtol, certify)
         return StoppingRule(rtol, rule.atol, rule.max_iterations)
 
-    def _source(self) -> torch.Tensor | None:
-        """Return the source at the region's nodes times the squared spacing, None if zero."""
+    def _source(self) -> NodeSource | None:
+        """Return the source at the region's nodes, None if zero."""
         if self._solver.source.problem.source is None:
             return None
         with self.clock.part("sample"):
             f = self._ranks.agree(lambda: self._solver.source.on(self.block, **self._tensors))
-            f = f * self.block.lattice.grid.spacing**2
-        return f.expand(self.problems, -1, -1)
+        return NodeSource(f.expand(self.problems, -1, -1), self.block.lattice.grid.spacing**2)
 
-    def _right_hand_side(self, v: Interface, source: torch.Tensor | None) -> torch.Tensor:
+    def _right_hand_side(self, v: Interface, source: NodeSource | None) -> torch.Tensor:
         """Return the sources on the lines with what those inside add to them, ``(n, L)``."""
         b = v.like()
         total = b.flat.view(self.problems, -1)
@@ -203,8 +203,9 @@ class CondensedEngine(BaseEngine):
         s = self.block.lattice.spacing
         with self.clock.part("loads"):
             rows, columns = self._system.elements.loads(source)
-        torch.add(rows, source[:, ::s], out=b.lines[0])
-        torch.add(columns, source[:, :, ::s].mT, out=b.lines[1])
+        values, scale = source.values, source.scale
+        torch.add(rows, values[:, ::s], alpha=scale, out=b.lines[0])
+        torch.add(columns, values[:, :, ::s].mT, alpha=scale, out=b.lines[1])
         return total.mul_(self._system.inside)
 
     def _estimates(
@@ -230,7 +231,7 @@ class CondensedEngine(BaseEngine):
     def _strips(
         self,
         v: Interface,
-        source: torch.Tensor | None,
+        source: NodeSource | None,
         residual: FieldResidual,
         data: Embedded | None,
     ) -> Iterator[Strip]:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.medium import Conductances
 from mosaicdd.schwarz.condensed_system import CondensedSystem
@@ -13,14 +14,14 @@ from mosaicdd.schwarz.fill import Strip
 
 
 def fill_strips(
-    system: CondensedSystem, v: Interface, source: torch.Tensor | None
+    system: CondensedSystem, v: Interface, source: NodeSource | None
 ) -> Iterator[Strip]:
     """Yield this rank's part of the field from below, in strips with a node more all around.
 
     Parameters
     ----------
     source
-        At the nodes of the region, ``(n, rows, columns)``, times the squared spacing; None for zero.
+        At the nodes of the region; None for zero.
     """
     block, s = v.block, v.block.lattice.spacing
     (rows, columns), (_, place) = block.owned_nodes()
@@ -54,7 +55,7 @@ class FieldResidual:
     conductances
         Between the nodes of the region.
     source
-        At the nodes of the region, ``(n, rows, columns)``, times the squared spacing; None for zero.
+        At the nodes of the region; None for zero.
     """
 
     def __init__(
@@ -62,12 +63,13 @@ class FieldResidual:
         ranks: Ranks,
         v: Interface,
         conductances: Conductances,
-        source: torch.Tensor | None,
+        source: NodeSource | None,
     ):
         self._ranks = ranks
         self._block = block = v.block
         self._conductances = conductances
-        self._source = None if source is None else source.cpu().numpy()
+        self._source = None if source is None else source.values.cpu().numpy()
+        self._scale = 1.0 if source is None else source.scale
         self._squares = np.zeros(v.problems)
         # The nodes of the region that this rank owns and that are not on the edge of the lattice.
         self._ends = list(zip(block.lattice.first_node, block.lattice.last_node, strict=True))
@@ -83,7 +85,8 @@ class FieldResidual:
         """Return the 2-norm of each ``b``, ``(n,)``: sources, and edge values times conductances."""
         squares = np.zeros(v.problems)
         if self._source is not None:
-            squares += np.square(self._source[:, *self._inner]).sum(axis=(1, 2))
+            inner = self._source[:, *self._inner]
+            squares += self._scale**2 * np.einsum("nyx,nyx->n", inner, inner)
         # Of the nodes on the edges, low and high, in the equations of those beside them.
         beside_low = self._conductances.down, self._conductances.left.T
         beside_high = self._conductances.up, self._conductances.right.T
@@ -102,7 +105,7 @@ class FieldResidual:
                     if self._source is not None:
                         nodes = self._source if axis == 0 else self._source.swapaxes(1, 2)
                         row = self._inner[axis].start if end == 0 else self._inner[axis].stop - 1
-                        squares += 2 * (nodes[:, row, along] * added).sum(axis=1)
+                        squares += 2 * self._scale * (nodes[:, row, along] * added).sum(axis=1)
                     beside[axis].append((end, added))
         for end, rows in beside[0]:  # corners are beside two edges
             for other, columns in beside[1]:
@@ -133,7 +136,7 @@ class FieldResidual:
         around = (slice(part.start - 1, part.stop + 1) for part in here)
         residual = -self._conductances.part(*around).apply(values.double().cpu().numpy())
         if self._source is not None:
-            residual += self._source[:, *here]
+            residual += self._scale * self._source[:, *here]
         self._squares += np.square(residual).sum(axis=(1, 2))
 
     def relative(self) -> np.ndarray:

@@ -9,7 +9,7 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import perimeter_nodes
-from mosaicdd.local_solvers.condensed import CondensedElements
+from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
 from mosaicdd.problems.fields import Field
 from mosaicdd.problems.medium import Medium
 
@@ -91,7 +91,9 @@ def test_schur_complements_and_loads_are_those_of_dense_elimination(case):
         load[edge] = -matrix[np.ix_(edge, inner)] @ np.linalg.solve(inside, f)
         expected[:, *place] += load.T.reshape(PROBLEMS, s + 1, s + 1)
     on_lines = expected[:, ::s], expected[:, :, ::s].swapaxes(1, 2)
-    for lines, load in zip(elements.loads(torch.from_numpy(source)), on_lines, strict=True):
+    for lines, load in zip(
+        elements.loads(NodeSource(torch.from_numpy(source))), on_lines, strict=True
+    ):
         np.testing.assert_allclose(lines, load, atol=ROUNDING * (1 + abs(load).max()))
 
 
@@ -107,7 +109,9 @@ def test_the_fill_solves_for_the_nodes_inside(case, with_source):
         force = f[inner] - matrix[np.ix_(inner, edge)] @ values[edge]
         solved = np.linalg.solve(matrix[np.ix_(inner, inner)], force)
         part[:, 1:-1, 1:-1] = solved.T.reshape(PROBLEMS, s - 1, s - 1)
-    strips = elements.fill(lines_of(u, s), torch.from_numpy(source) if with_source else None)
+    strips = elements.fill(
+        lines_of(u, s), NodeSource(torch.from_numpy(source) / 3, 3.0) if with_source else None
+    )
     for strip, values in strips:
         expected = u[:, strip.start * s : strip.stop * s + 1]
         np.testing.assert_allclose(values, expected, atol=ROUNDING * abs(u).max())
@@ -123,7 +127,10 @@ def test_what_is_not_kept_is_made_again(case):
     tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
     elements = CondensedElements(conductances, s, keep=False, **tensors)
     assert torch.equal(elements.schur.of(slice(None)), kept.schur.of(slice(None)))
-    u, f = np.random.default_rng(1).standard_normal(source.shape), torch.from_numpy(source)
+    u, f = (
+        np.random.default_rng(1).standard_normal(source.shape),
+        NodeSource(torch.from_numpy(source)),
+    )
     answers = []
     for one in (elements, kept):
         filled = (values for _, values in one.fill(lines_of(u, s), f))
