@@ -2,15 +2,19 @@
 
 Throughput and memory over the number of points per subdomain, for inference and for training, and for
 embedded perimeters of several widths, which the paper does not give; the two networks have the same
-weights and give the same values. The fastest of some trials, by the thread's processor time.
+weights and give the same values. The fastest of some trials, by the thread's processor time. Then the
+most points of a training pass that fit a gigabyte, each tried in a process that cannot have more.
 
 Usage: bench_split.py [TRIALS]
 """
 
 import functools
+import multiprocessing
+import resource
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from tables import publish, table, write_csv
@@ -22,34 +26,78 @@ from mosaicdd.training.memory import kept_bytes
 _SUBDOMAINS = 8
 _POINTS = (64, 256, 1024, 4096)
 _CHANNELS = (1, 2, 8)  # of the convolutions: 128, 256 and 1024 embedded values
+_LIMIT = 2**30  # bytes that a process may take for its passes
+_STEP = 1.1  # between numbers of points that are tried
 
 
 def main(trials: int) -> None:
     """Measure both networks, print the table and write it to ``benchmarks/``."""
     torch.set_num_threads(1)
-    rows = []
+    rows, ends = [], []
     for channels in _CHANNELS:
-        torch.manual_seed(0)
-        concatenated = build_network("sdnet-concat", {"channels": channels}, Subdomain())
-        split = build_network("sdnet", {"channels": channels, "symmetric": False}, Subdomain())
-        split.load_state_dict(concatenated.state_dict())
+        networks = _networks(channels)
         for points in _POINTS:
-            costs = _costs((split, concatenated), points, trials)
+            costs = _costs(networks, points, trials)
             rows.append([str(128 * channels), str(points), *_cells(*costs)])
+        most = [_most_points(channels, number) for number in range(len(networks))]
+        ends.append([str(128 * channels), *map(str, most), f"{most[0] / most[1]:.1f}"])
     header = ["embedded values", "points per subdomain"]
     header += ["inference: split", "concatenated", "gain"]
     header += ["training: split", "concatenated", "gain", "kept, MB: split", "concatenated"]
     kinds = ("split", "concatenated", "gain")
     short = [f"{what} {kind}" for what in ("inference", "training") for kind in kinds]
     write_csv("split", ["embedded", "points", *short, "kept split", "kept concatenated"], rows)
+    write_csv("split_memory", ["embedded", *kinds], ends)
     text = (
         f"{_SUBDOMAINS} subdomains, values per second (millions), the fastest of {trials} trials; *kept*: "
         "memory that a forward pass keeps for its backward pass. The paper does not give the width of "
         f"its embedding: it is what concatenation copies for each point.\n\n{table(header, rows)}\n\n"
+        f"The most points in a training pass that take no more than {_LIMIT / 2**30:g} GiB, to a tenth:\n\n"
+        f"{table(['embedded values', *kinds], ends)}\n\n"
         "The paper (V100): concatenation runs out of memory at 10,000 points, the split layer reaches "
         "50,000."
     )
     publish("split", "The split layer against concatenation", text)
+
+
+def _networks(channels: int) -> tuple[torch.nn.Module, torch.nn.Module]:
+    """Return the split network and the concatenating one, of the same weights."""
+    torch.manual_seed(0)
+    concatenated = build_network("sdnet-concat", {"channels": channels}, Subdomain())
+    split = build_network("sdnet", {"channels": channels, "symmetric": False}, Subdomain())
+    split.load_state_dict(concatenated.state_dict())
+    return split, concatenated
+
+
+def _most_points(channels: int, number: int) -> int:
+    """Return the most points, of all subdomains together, that a training pass has memory for."""
+    points = 8000.0
+    while _fits(channels, number, round(2 * points)):
+        points *= 2
+    while _fits(channels, number, round(_STEP * points)):
+        points *= _STEP
+    return _SUBDOMAINS * round(points)
+
+
+def _fits(channels: int, number: int, points: int) -> bool:
+    process = multiprocessing.get_context("fork").Process(
+        target=_train_in_little, args=(channels, number, points)
+    )
+    process.start()
+    process.join()
+    return process.exitcode == 0
+
+
+def _train_in_little(channels: int, number: int, points: int) -> None:
+    """Run a training pass; end with 1 where the memory ends."""
+    g, where = torch.randn(_SUBDOMAINS, 128), 2 * torch.rand(points, 2) - 1
+    network = _networks(channels)[number]
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + _LIMIT,) * 2)
+    try:
+        _gradient(functools.partial(_loss, network, g, where))
+    except RuntimeError:  # what torch raises where there is no memory
+        sys.exit(1)
 
 
 def _costs(networks: tuple, points: int, trials: int) -> list[tuple[float, float, float]]:

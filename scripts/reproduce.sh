@@ -5,7 +5,7 @@
 #   scripts/reproduce.sh full    larger, for many cores: hours
 #
 # Trainings end by processor time or epochs, not by the clock. A step that fails leaves its last table as
-# it was, and lets this script end with 1.
+# it was, and lets this script end with 1. The seconds of all steps go to benchmarks/paper/seconds.csv.
 case ${1:-quick} in
 quick)
   seconds=30 epochs=3 seeds=5 trials=10 scaling=512x512 weak=256x256 lattice=64
@@ -24,28 +24,44 @@ source "$(dirname "$0")/environment.sh"
 data=$PWD/paper-data
 mkdir -p "$data" benchmarks/paper
 failed=0
-step() {
-  echo "== $*" >&2
+seconds_file=benchmarks/paper/seconds.csv
+echo "step,seconds,of processors" >$seconds_file
+step() { # NAME COMMAND...
+  local name=$1 start=$SECONDS before
+  count_processors
+  before=$spent
+  shift
+  echo "== $name: $*" >&2
   "$@" || { echo "   failed: $*" >&2; failed=1; }
+  count_processors
+  echo "$name,$((SECONDS - start)),$((spent - before))" | tee -a $seconds_file >&2
+}
+count_processors() { # sets spent: seconds of all processes that have ended
+  times >"$data/times"
+  spent=$(awk -F '[ms \t]' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $4 + $5 }' "$data/times")
 }
 generate() {
   [[ -f $data/$1.h5 ]] || mosaicdd generate "$data/$1.h5" --method direct "${@:2}"
 }
-generate laplace
-generate paper --length-scale 0.1 1 --amplitude 0.5 2 --noise 0
 laplace=$data/laplace.h5 paper=$data/paper.h5
 
-step python scripts/paper_recipes.py "$paper" "$laplace" --seconds "$seconds" --models "$data"
-step python scripts/paper_training.py "$laplace" \
+step data generate laplace
+step "the paper's data" generate paper --length-scale 0.1 1 --amplitude 0.5 2 --noise 0
+
+step recipes python scripts/paper_recipes.py "$paper" "$laplace" --seconds "$seconds" --models "$data"
+step trainings python scripts/paper_training.py "$laplace" \
   --epochs "$epochs" --seeds "$seeds" --seconds "$seconds"
-step python scripts/paper_memory.py
-step python scripts/bench_split.py "$trials"
-step python scripts/bench_batching.py
-step python scripts/paper_solving.py "$laplace" --model "$data/recipe-0.h5" --seconds "$seconds"
-step python scripts/paper_lattice.py "$lattice"
-step python scripts/bench_iterations.py --anew --ranks "${table4[@]}"
-step python scripts/bench_scaling.py --ranks 1,2 --name paper/fig9 --local-solver laplace-sdnet \
+step memory python scripts/paper_memory.py
+step "split layer" python scripts/bench_split.py "$trials"
+step batching python scripts/bench_batching.py
+step solving python scripts/paper_solving.py "$laplace" --model "$data/recipe-0.h5" --seconds "$seconds"
+step "lattice interval" python scripts/paper_lattice.py "$lattice"
+step iterations python scripts/bench_iterations.py --anew --ranks "${table4[@]}"
+step scaling python scripts/bench_scaling.py --ranks 1,2 --name paper/fig9 --local-solver laplace-sdnet \
   --levels 1 --iterations 5 --repetitions 1 --strong "$scaling" --weak "$weak"
-step python scripts/paper_figures.py
-step python scripts/paper_page.py
+step ranks python scripts/paper_parallel.py
+step figures python scripts/paper_figures.py
+count_processors
+echo "in all,$SECONDS,$spent" | tee -a $seconds_file >&2
+python scripts/paper_page.py
 exit $failed
