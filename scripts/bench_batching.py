@@ -4,7 +4,13 @@ One iteration of the four phases on one rank, with one subdomain per call of the
 with as many as by default; on a GPU where there is one, else on one core. Least of several
 iterations (`step_cost`). *Peak*: the share of the rate of a large matrix product, by the counted
 operations of products and convolutions alone.
+
+Usage: bench_batching.py [SECONDS], at least for each size and solver (by default 1)
 """
+
+import functools
+import sys
+from collections.abc import Callable
 
 import torch
 from serial import BATCH, local_solver, schwarz_solver
@@ -19,10 +25,10 @@ from mosaicdd.schwarz.settings import SolveSettings
 
 _SIZES = ((64, 128), (128, 256), (256, 256), (256, 512), (512, 512), (512, 1024), (1024, 1024))
 _SOLVERS = ("laplace", "laplace-sdnet")
-_SECONDS = 1.0  # per size and solver, at least
+Clock = Callable[[Callable[[], object]], float]
 
 
-def main() -> None:
+def main(seconds: float) -> None:
     """Measure everything, print the tables and write them to ``benchmarks/``."""
     torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -30,8 +36,9 @@ def main() -> None:
     header = ["cells", "subdomains"]
     for name in _SOLVERS:
         header += [f"{name}: unbatched, ms", "batched, ms", "gain", "peak"]
-    peak = _peak(device)
-    rows = [_row(cells, device, batch, peak) for cells in _SIZES]
+    clock = functools.partial(seconds_per_call, seconds=seconds)
+    peak = _peak(device, clock)
+    rows = [_row(cells, device, batch, peak, clock) for cells in _SIZES]
     short = [
         f"{name} {kind}" for name in _SOLVERS for kind in ("unbatched", "batched", "gain", "peak")
     ]
@@ -44,23 +51,29 @@ def main() -> None:
     publish("batching", "Batched against unbatched subdomains", text)
 
 
-def _row(cells: tuple[int, int], device: torch.device, batch: int, peak: float) -> list[str]:
+def _row(
+    cells: tuple[int, int], device: torch.device, batch: int, peak: float, clock: Clock
+) -> list[str]:
     row = [f"{cells[1]}x{cells[0]}", str((cells[0] // 16 - 1) * (cells[1] // 16 - 1))]
     for name in _SOLVERS:
-        (unbatched, _), (batched, count) = (_cost(name, cells, device, b) for b in (1, batch))
+        (unbatched, _), (batched, count) = (
+            _cost(name, cells, device, b, clock) for b in (1, batch)
+        )
         row += [f"{1e3 * unbatched:.2f}", f"{1e3 * batched:.2f}", f"{unbatched / batched:.1f}"]
         row.append(f"{100 * count / batched / peak:.0f} %")
     return row
 
 
-def _peak(device: torch.device) -> float:
+def _peak(device: torch.device, clock: Clock) -> float:
     """Return the operations per second of a large product."""
     one = torch.ones(1024, 1024, dtype=torch.float64, device=device)
     out = torch.empty_like(one)
-    return 2 * 1024**3 / seconds_per_call(lambda: torch.mm(one, one, out=out), _SECONDS)
+    return 2 * 1024**3 / clock(lambda: torch.mm(one, one, out=out))
 
 
-def _cost(name: str, cells: tuple[int, int], device: torch.device, batch: int) -> tuple[float, int]:
+def _cost(
+    name: str, cells: tuple[int, int], device: torch.device, batch: int, clock: Clock
+) -> tuple[float, int]:
     """Return the seconds and the counted operations of an iteration."""
     solver = local_solver(name)
     settings = SolveSettings(levels=1, sweep="phases", batch_subdomains=batch, device=str(device))
@@ -77,8 +90,8 @@ def _cost(name: str, cells: tuple[int, int], device: torch.device, batch: int) -
 
     with FlopCounterMode(display=False) as counter:
         iterate()
-    return seconds_per_call(iterate, _SECONDS), counter.get_total_flops()
+    return clock(iterate), counter.get_total_flops()
 
 
 if __name__ == "__main__":
-    main()
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)

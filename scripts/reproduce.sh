@@ -8,11 +8,11 @@
 # it was, and lets this script end with 1. The seconds of all steps go to benchmarks/paper/seconds.csv.
 case ${1:-quick} in
 quick)
-  seconds=30 epochs=3 seeds=5 trials=10 scaling=512x512 weak=256x256 lattice=64
-  table4=(1 2 4) # others stay as they were
+  seconds=10 epochs=2 seeds=3 trials=5 batching=0.2 scaling=512x512 weak=256x256 lattice=64
+  table4=(1 2) # others stay as they were
   ;;
 full)
-  seconds=120 epochs=40 seeds=10 trials=30 scaling=2048x2048 weak=1024x512 lattice=128
+  seconds=120 epochs=40 seeds=10 trials=30 batching=1 scaling=2048x2048 weak=1024x512 lattice=128
   table4=(1 2 4 8 16 32)
   ;;
 *)
@@ -53,7 +53,7 @@ step trainings python scripts/paper_training.py "$laplace" \
   --epochs "$epochs" --seeds "$seeds" --seconds "$seconds"
 step memory python scripts/paper_memory.py
 step "split layer" python scripts/bench_split.py "$trials"
-step batching python scripts/bench_batching.py
+step batching python scripts/bench_batching.py "$batching"
 step solving python scripts/paper_solving.py "$laplace" --model "$data/recipe-0.h5" --seconds "$seconds"
 step "lattice interval" python scripts/paper_lattice.py "$lattice"
 step iterations python scripts/bench_iterations.py --anew --ranks "${table4[@]}"

@@ -1,10 +1,13 @@
-"""How the iteration ``v <- M v`` is driven to its fixed point: step by step, by GMRES, or by Anderson.
+"""How the iteration ``v <- M v`` is driven to its fixed point: step by step, or by larger steps.
 
 ``M`` is any of the iterations (one-level or two-level). All drivers return the last iterate and the
 status of each problem; the last step is always a true one, so its update is measured, never
 predicted.
 
-Anderson acceleration, for local solvers that are not linear, has the residual as its judge. Its next
+Of those for local solvers that are not linear, the quasi-Newton method needs the fewest sweeps: such a
+solver differs little from the exact one, whose linear iteration stands in for its derivative.
+
+Anderson acceleration needs no derivative, and has the residual as its judge. Its next
 iterate is ``M`` of the combination of the last ones with the smallest residual ``M v - v``.
 Extrapolation can run away, or stand still where ``M v != v`` (a false fixed point), so every iterate is
 judged by its own residual, measured by a true iteration: where that grows, the combination is dropped
@@ -194,6 +197,58 @@ def _orthogonalise(basis: torch.Tensor, k: int, mine: torch.Tensor, monitor: Mon
     norms = coefficients[:, -1] = np.sqrt(np.maximum(rest, 0.0))
     w /= torch.as_tensor(np.where(norms > 0, norms, 1.0)).to(w)[:, None]
     return coefficients
+
+
+_GROWN = 2.0  # of the update, above which a step did harm
+
+
+def quasi_newton(
+    iterate: Iteration,
+    v: Interface,
+    monitor: Monitor,
+    linear: Iteration,
+    relaxation: Sequence[float],
+) -> tuple[Interface, list[str]]:
+    """Repeat ``v <- v + (I - G)^-1 (M v - v)``; ``v`` is overwritten.
+
+    ``G`` is the linear part of an iteration like ``M``, many times cheaper. Its system is solved
+    roughly, by relaxed steps ``e <- e + omega (G e + r - e)`` from ``r = M v - v``. The fixed point is that
+    of ``M`` alone, and so is every update. Where the update doubles, ``G`` is no derivative of ``M``: then
+    the next step is ``v <- M v``.
+
+    Parameters
+    ----------
+    linear
+        The iteration with the exact local solver.
+    relaxation
+        ``omega`` of the inner steps.
+    """
+    image, r, e, swept = v.like_boundary(), v.like(), v.like(), v.like()
+    results = v.like() if v.problems > 1 else None
+    offset: torch.Tensor | None = None
+    if linear.affine:  # what the source adds
+        linear(e, swept)
+        offset = swept.flat.clone()
+    before = np.inf
+    while True:
+        residual = iterate(v, image)
+        _keep(results, image, monitor.record(v, image, residual))
+        if monitor.ended:
+            return (image if results is None else results), monitor.final_statuses
+        update = max(history.update[-1] for history in monitor.histories)
+        if update > _GROWN * before:
+            v, image, before = image, v, np.inf
+            continue
+        before = update
+        torch.sub(image.flat, v.flat, out=r.flat)
+        e.flat.copy_(r.flat)
+        for omega in relaxation:
+            linear(e, swept)
+            if offset is not None:
+                swept.flat -= offset
+            swept.flat += r.flat
+            e.flat.lerp_(swept.flat, omega)
+        v.flat += e.flat
 
 
 _DEPTH = 5

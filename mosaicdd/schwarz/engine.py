@@ -19,7 +19,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, Sink
 from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
-from mosaicdd.schwarz.drivers import anderson, gmres, stationary
+from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
 from mosaicdd.schwarz.method import Method, WindowFill
@@ -30,6 +30,8 @@ from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
+
+_PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
 
 
 class Engine(BaseEngine):
@@ -106,9 +108,18 @@ class Engine(BaseEngine):
             return "none"
         if krylov:
             return "gmres"
-        # Factors above 1 magnify rounding, too. In float32 that is what ends large solves, after few
-        # iterations with or without them.
-        return "chebyshev" if settings.dtype == "float64" else "none"
+        if not local_solver.linear:
+            return "quasi-newton"
+        return "chebyshev" if self._relaxed else "none"
+
+    @property
+    def _relaxed(self) -> bool:
+        """Whether relaxation pays.
+
+        Factors above 1 magnify rounding, too. In float32 that is what ends large solves, after few
+        iterations with or without them.
+        """
+        return self.settings.dtype == "float64"
 
     def _driver(self, acceleration: str) -> Driver:
         relaxed = functools.partial(stationary, relaxation=self._scheme.factors)
@@ -117,6 +128,11 @@ class Engine(BaseEngine):
             "chebyshev": relaxed,
             "gmres": gmres,
             "anderson": anderson,
+            "quasi-newton": functools.partial(
+                quasi_newton,
+                linear=self._exact.iterate,
+                relaxation=self._scheme.factors if self._relaxed else _PLAIN,
+            ),
         }
         return drivers[acceleration]
 
@@ -165,7 +181,7 @@ class Engine(BaseEngine):
         ):
             monitor = Monitor(self._ranks, rule, v, progress=progress, watch=watch)
             exactly = self._scheme.acceleration
-            if exactly == "chebyshev" and self.settings.dtype != "float64":
+            if exactly == "chebyshev" and not self._relaxed:
                 exactly = "none"
             certify = Certifier(
                 self._exact.iterate,

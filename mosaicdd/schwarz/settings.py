@@ -107,9 +107,10 @@ class SolveSettings:
     accelerate: str | None = setting(
         None,
         "chebyshev: relaxed by factors made for two levels, at no cost; gmres: for linear local "
-        "solvers, anderson: for any, both for more memory. [default: what the spectrum of the "
-        "equation's iteration asks for; with one level none]",
-        ("none", "chebyshev", "gmres", "anderson"),
+        "solvers, anderson: for any, both for more memory; quasi-newton: for those that are not linear, "
+        "with the exact one for a derivative. [default: what the spectrum of the equation's iteration "
+        "asks for; quasi-newton where the local solver is not linear; with one level none]",
+        ("none", "chebyshev", "gmres", "anderson", "quasi-newton"),
     )
     coarse_points: int | None = setting(
         None,
@@ -229,8 +230,8 @@ class SolveSettings:
             and self.certify is not None,
             "two levels need the additive sweep; phases go with levels=1": phases
             and self.levels == 2,
-            "the factors of accelerate='chebyshev' are those of two levels; one level goes with "
-            "none, gmres or anderson": self.accelerate == "chebyshev" and self.levels == 1,
+            f"accelerate={self.accelerate!r} needs two levels; one level goes with none, gmres or "
+            "anderson": self.accelerate in ("chebyshev", "quasi-newton") and self.levels == 1,
             "gmres needs the additive sweep; phases go with accelerate='none'": phases
             and self.accelerate == "gmres",
             "an aim for the MAE needs accelerate='none', which measures it": aims

@@ -191,7 +191,9 @@ class MLP(Network):
             for reflected, weight in prepared.boundary
         ]
         boundary = torch.cat(parts, dim=1).view(len(g), -1, self.settings.width)  # (B, R, D)
-        if boundary.shape[1] > 1:
-            index = prepared.index.expand(len(g), -1)[..., None]
-            boundary = boundary.gather(1, index.expand(-1, -1, boundary.shape[-1]))
+        index = prepared.index
+        if boundary.shape[1] > 1 and index.ndim == 1:
+            boundary = boundary.index_select(1, index)  # rows at once: far faster than to gather
+        elif boundary.shape[1] > 1:
+            boundary = boundary.gather(1, index[..., None].expand(-1, -1, boundary.shape[-1]))
         return boundary + prepared.position
