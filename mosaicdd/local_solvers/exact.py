@@ -32,7 +32,7 @@ class Exact:
     def bind(self, problem: Problem, grid: Grid) -> "ExactSolver | CondensedSolver":
         """Return the solver for a problem's operator and source on a grid."""
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
-        if not (problem.conditions.plain and fits(grid, subdomain)):
+        if not (problem.plain and fits(grid, subdomain)):
             medium = medium_of(problem.operator)
             one = Discretisation(problem, medium, grid)
             return CondensedSolver(medium, subdomain, Source(problem, grid, subdomain), one)

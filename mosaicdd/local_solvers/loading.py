@@ -133,9 +133,10 @@ class NetworkModel:
                 f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "
                 "are fields here; take 'exact'"
             )
-        if not problem.conditions.plain:
+        if not problem.plain:
             raise ValueError(
-                f"{self.name} solves with values given on all sides; a side is natural here: take 'exact'"
+                f"{self.name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
+                "take 'exact'"
             )
         outside = self.outside(needed, subdomain) if self.card.ranges else ""
         if not self.card.ranges and needed != self._operator:
@@ -256,7 +257,7 @@ def default_local_solver(problem: Problem) -> str:
     The shipped network for its operator, or for a family that the operator is of; ``"exact"`` else, and
     where a side is natural.
     """
-    if not problem.conditions.plain:
+    if not problem.plain:
         return Exact.name
     if problem.operator == LAPLACE.at():
         return LAPLACE.name

@@ -60,9 +60,10 @@ class UpscaledSolver:
             )
         if not medium.self_adjoint:
             raise ValueError(f"{name} is for diffusion without a velocity; take 'exact'")
-        if not problem.conditions.plain:
+        if not problem.plain:
             raise ValueError(
-                f"{name} solves with values given on all sides; a side is natural here: take 'exact'"
+                f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
+                "take 'exact'"
             )
         cells = RATIO * _fitting(name, grid)
         self.name = name

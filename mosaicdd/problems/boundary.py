@@ -91,14 +91,20 @@ class Boundary:
         return field
 
     def spanned(self, rows: slice, columns: slice) -> np.ndarray:
-        """Return a smooth surface over some nodes that has these values on its edges (Coons, 1967)."""
+        """Return a smooth surface over some nodes that has these values on its edges, see `at`."""
+        return self.at(
+            np.arange(rows.start, rows.stop)[:, None], np.arange(columns.start, columns.stop)
+        )
+
+    def at(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Return a smooth surface that has these values on its edges (Coons, 1967), at places in cells."""
         ny, nx = self.shape
-        y = np.arange(rows.start, rows.stop)[:, None] / ny
-        x = np.arange(columns.start, columns.stop) / nx
-        along = (1 - y) * self.bottom[columns] + y * self.top[columns]
-        across = (1 - x) * self.left[rows, None] + x * self.right[rows, None]
+        bottom, top = (np.interp(x, np.arange(nx + 1), edge) for edge in (self.bottom, self.top))
+        left, right = (np.interp(y, np.arange(ny + 1), edge) for edge in (self.left, self.right))
+        y, x = y / ny, x / nx
         low = (1 - x) * self.bottom[0] + x * self.bottom[-1]
         high = (1 - x) * self.top[0] + x * self.top[-1]
+        along, across = (1 - y) * bottom + y * top, (1 - x) * left + x * right
         return along + across - (1 - y) * low - y * high
 
     def require_shape(self, grid: Grid) -> None:

@@ -27,11 +27,12 @@ import scipy.sparse.linalg
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields import Part
+from mosaicdd.problems.apertures import Cover
+from mosaicdd.problems.cut_outline import Crossings, CutOutline, OnOutlines, ends, kept_nodes
+from mosaicdd.problems.fields import Part, sample_near
 from mosaicdd.problems.medium import Conductances, Medium, medium_of
-from mosaicdd.problems.outline import rectangle_outline
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides import OutlineValues
+from mosaicdd.problems.side_values import OutlineValues, joined_values
 
 
 @dataclass(frozen=True)
@@ -67,24 +68,26 @@ class Equations:
         ``V``, ``(rows, columns)``.
     ties
         Of the part's active nodes; right but for the nodes on its edge.
+    outlines
+        Where the outline of a shape acts on the part; None of a rectangle.
     """
 
     conductances: Conductances
     active: np.ndarray
     volumes: np.ndarray
     ties: Ties
+    outlines: OnOutlines | None = None
 
     def part(self, rows: slice, columns: slice) -> "Equations":
         """Return those of some of the nodes."""
-        y, x = np.unravel_index(self.ties.nodes, self.active.shape)
-        inside = (y >= rows.start) & (y < rows.stop) & (x >= columns.start) & (x < columns.stop)
-        nodes = (y - rows.start) * (columns.stop - columns.start) + x - columns.start
-        ties = self.ties
+        ties, shape = self.ties, self.active.shape
+        inside, nodes = kept_nodes(ties.nodes, shape, rows, columns)
         return Equations(
             self.conductances.part(rows, columns),
             self.active[rows, columns],
             self.volumes[rows, columns],
-            Ties(nodes[inside], ties.known[inside], ties.conductances[inside]),
+            Ties(nodes, ties.known[inside], ties.conductances[inside]),
+            None if self.outlines is None else self.outlines.part(shape, rows, columns),
         )
 
 
@@ -97,22 +100,36 @@ class Discretisation:
         Whose sources and values on the outline do not count.
     medium
         Its coefficients.
+
+    Raises
+    ------
+    ValueError
+        If conditions do not fit the domain, or a part of it has no given value.
     """
 
     def __init__(self, problem: Problem, medium: Medium, grid: Grid):
         self.grid = grid
         self.medium = medium
-        self._pieces = rectangle_outline(grid)
-        outline = self.values(problem)
-        self._known = outline.known
-        self.floating = not (len(outline.known) or outline.exchange.any() or not medium.pure)
+        self._pieces = problem.pieces(grid)
+        shape, sides = problem.domain.shape, problem.conditions
+        self.outline = None if shape is None else CutOutline(shape, grid, sides)
+        values = self.values(problem)
+        self._known = values.known
+        self._natural, self._exchange = values.natural, values.exchange
+        if self.outline is not None:
+            fixed = np.concatenate([values.known, values.natural[values.exchange > 0]])
+            natural = self.outline.natural or not sides.plain
+            pin = self.outline.floating_part(fixed) if medium.pure and natural else None
+            self.floating = pin is not None
+        else:
+            self.floating = not (len(values.known) or values.exchange.any() or not medium.pure)
+            pin = (0, 0)
         if self.floating:
             # Any node may have any value; the mean is put right at the end.
-            self._known = np.zeros((1, 2), int)
-        self._natural, self._exchange = outline.natural, outline.exchange
+            self._known = np.array([pin])
 
     def values(self, problem: Problem) -> OutlineValues:
-        """Return what holds on the outline in a problem of the same kind."""
+        """Return what holds on the sides in a problem of the same kind."""
         return problem.conditions.values(self.grid, self._pieces)
 
     def equations(self, part: Part) -> Equations:
@@ -123,18 +140,21 @@ class Discretisation:
         ValueError
             If coefficients are not sound.
         """
-        inside = self._cells(part)
-        halves = 0.5 * inside[1:] + 0.5 * inside[:-1]
-        volumes = 0.5 * halves[:, 1:] + 0.5 * halves[:, :-1]
-        whole = self.medium.within(self.grid, part, inside)
+        cells = self._cells(part)
+        cut = None if self.outline is None else self.outline.cut(part, cells)
+        cover = Cover.of_cells(cells) if cut is None else cut.cover
+        volumes = cover.volumes if cut is None else cut.volumes
+        whole = self.medium.within(self.grid, part, cover)
         number = self._numbers(part)
         active = (volumes > 0) & (number < 0)
+        if cut is not None:
+            active &= ~cut.given
         between = []
         tied: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         reaction = np.where(active, whole.reaction * volumes, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
         for axis, k in enumerate((whole.up, whole.right)):
-            low, high = _ends(axis)
+            low, high = ends(axis)
             between.append(np.where(active[low] & active[high], k, 0.0))
             for here, there in ((low, high), (high, low)):
                 given = active[here] & (number[there] >= 0) & (k > 0)
@@ -143,8 +163,15 @@ class Discretisation:
         ties = Ties(nodes, known, conductances)
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
         self._add(reaction, self.grid.spacing * self._exchange, part)
+        outlines = None
+        if cut is not None and self.outline is not None:
+            exchange = self.grid.spacing * self.outline.alphas
+            outlines = cut.on_outlines(active, (whole.up, whole.right), exchange)
+            outlines.add_to_diagonal(reaction, exchange)
         reaction[~active] = 1.0
-        return Equations(Conductances(between[0], between[1], reaction), active, volumes, ties)
+        return Equations(
+            Conductances(between[0], between[1], reaction), active, volumes, ties, outlines
+        )
 
     def right_hand_side(
         self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
@@ -154,30 +181,46 @@ class Discretisation:
         Parameters
         ----------
         outline
-            The problem's values on the outline.
+            The problem's values on the sides.
         equations
             Of the same part.
         """
         h, shape = self.grid.spacing, equations.active.shape
         b = np.zeros((problem.problems, *shape))
-        inner, where = self._within(part)
-        source = problem.source_at(self.grid, inner)
-        if source is not None:
-            b[:, *where] += h**2 * source * equations.volumes[where]
+        if problem.source is not None:
+            inside = None
+            if self.outline is not None:
+                ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+                inside = self.outline.level(ring) < 0
+            f = sample_near(problem.source, self.grid, part, inside, fill=0.0)
+            b += h**2 * f * equations.volumes
         self._add(b, h * outline.fluxes, part)
         if not self.floating:
             ties = equations.ties
-            for row in range(len(b)):
-                values = outline.values[row % len(outline.values)]
-                np.add.at(b[row].reshape(-1), ties.nodes, ties.conductances * values[ties.known])
+            _add_at(b, ties.nodes, ties.conductances * outline.values[:, ties.known])
+        if equations.outlines is not None and self.outline is not None:
+            for one, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
+                values = one.values(problem.conditions, self.outline.names, self.grid)
+                _add_at(b, one.nodes, scale * one.weights * values)
         return np.where(equations.active | self._pinned(part), b, 0.0)
 
     def given(
-        self, outline: OutlineValues, part: Part
+        self, problem: Problem, outline: OutlineValues, part: Part, on: Crossings | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where in a part values are given, (y, x) ``(K,)``, and these, ``(n or 1, K)``."""
+        """Return where in a part values are given, (y, x) ``(K,)``, and these, ``(n or 1, K)``.
+
+        Parameters
+        ----------
+        on
+            Nodes on the outline of a shape.
+        """
         at, y, x = _in_part(outline.known, part)
-        return y, x, outline.values[:, at]
+        values = outline.values[:, at]
+        if on is None or self.outline is None:
+            return y, x, values
+        rows, columns = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
+        more = on.values(problem.conditions, self.outline.names, self.grid)
+        return np.append(y, rows), np.append(x, columns), joined_values([values, more])
 
     def _pinned(self, part: Part) -> np.ndarray:
         """Say where the node is that is left out, as all are up to a constant."""
@@ -195,15 +238,6 @@ class Discretisation:
             inside.append((at >= 0) & (at < cells))
         return inside[0][:, None] & inside[1]
 
-    def _within(self, part: Part) -> tuple[Part, tuple[slice, slice]]:
-        """Return the nodes of a part that the grid has, and where in the part they are."""
-        inner, where = [], []
-        for p, nodes in zip(part, self.grid.nodes, strict=True):
-            low, high = max(p.start, 0), max(min(p.stop, nodes), max(p.start, 0))
-            inner.append(slice(low, high))
-            where.append(slice(low - p.start, high - p.start))
-        return pair(inner), pair(where)
-
     def _numbers(self, part: Part) -> np.ndarray:
         """Return the number of the known value at each node of a part, -1 where there is none."""
         numbers = np.full([p.stop - p.start for p in part], -1)
@@ -219,18 +253,10 @@ class Discretisation:
             np.add.at(one, (y, x), added[row % len(added)])
 
 
-def _ends(axis: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Return the nodes at the low and at the high ends of the grid edges along an axis."""
-    everything = slice(None)
-    low, high = slice(None, -1), slice(1, None)
-    return (
-        ((low, everything), (high, everything))
-        if axis == 0
-        else (
-            (everything, low),
-            (everything, high),
-        )
-    )
+def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:
+    """Add values ``(n or 1, T)`` to flat nodes of ``(n, rows, columns)``."""
+    for row, one in enumerate(target):
+        np.add.at(one.reshape(-1), nodes, values[row % len(values)])
 
 
 def _in_part(nodes: np.ndarray, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -258,35 +284,42 @@ class OutlineSystem:
         self._discretisation = one = Discretisation(problem, self.operator, grid)
         self._whole = pair(slice(0, nodes) for nodes in grid.nodes)
         wide = pair(slice(-1, nodes + 1) for nodes in grid.nodes)
-        self._equations = one.equations(wide)
+        self._wide = one.equations(wide)
+        self._equations = self._wide.part(*pair(slice(1, nodes + 1) for nodes in grid.nodes))
         self._outline = one.values(problem)
-        self._number = number
-        b = one.right_hand_side(problem, self._outline, wide, self._equations)
+        self._problem, self._number = problem, number
+        b = one.right_hand_side(problem, self._outline, wide, self._wide)
         self._b = b[number % len(b), 1:-1, 1:-1]
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
         """``h^2 A``, of ``(ny + 1) (nx + 1)`` rows, row by row from the bottom."""
-        return self._equations.conductances.matrix()
+        return self._wide.conductances.matrix()
 
     @property
     def right_hand_side(self) -> np.ndarray:
         """``b``, of all nodes; without any given value it is made compatible."""
         b = self._b.copy()
         if self._discretisation.floating:
-            volumes = self._equations.volumes[1:-1, 1:-1]
+            volumes = self._equations.volumes
             b -= b.sum() / volumes.sum() * volumes
-            b[~self._equations.active[1:-1, 1:-1]] = 0.0
+            b[~self._equations.active] = 0.0
         return b.ravel()
 
     def field(self, u: np.ndarray) -> np.ndarray:
         """Return the field ``(ny + 1, nx + 1)`` of a solution: with given values, or mean zero."""
         field = u.reshape(self._b.shape).copy()
         if self._discretisation.floating:
-            volumes = self._equations.volumes[1:-1, 1:-1]
-            return field - (field * volumes).sum() / volumes.sum()
-        y, x, values = self._discretisation.given(self._outline, self._whole)
-        field[y, x] = values[self._number % len(values)]
+            volumes = self._equations.volumes
+            field -= (field * volumes).sum() / volumes.sum()
+        outlines = self._equations.outlines
+        if outlines is not None:
+            field[~outlines.reported] = np.nan
+        if not self._discretisation.floating:
+            y, x, values = self._discretisation.given(
+                self._problem, self._outline, self._whole, outlines and outlines.on
+            )
+            field[y, x] = values[self._number % len(values)]
         return field
 
     def solve(self, right_hand_side: np.ndarray) -> np.ndarray:

@@ -3,10 +3,14 @@
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields import real_array
+from mosaicdd.problems.shape import Level, Shape, level_of_mask, mask_of_cells
 
 DEFAULT_SPACING = 0.5 / 32
 """Side of a cell, in units of domain length, where neither domain nor local solver gives one."""
@@ -14,7 +18,7 @@ DEFAULT_SPACING = 0.5 / 32
 
 @dataclass(frozen=True)
 class Domain:
-    """A rectangle of grid cells with its lower-left corner at the origin.
+    """A rectangle of grid cells with its lower-left corner at the origin, or a part of one.
 
     Parameters
     ----------
@@ -22,6 +26,9 @@ class Domain:
         ``(ny, nx)``.
     spacing
         Side of a cell, in units of domain length; by default that of the local solver.
+    shape
+        Which part of the rectangle it is; by default all of it. See `from_mask`, `from_distance`,
+        `from_polygons`.
 
     Raises
     ------
@@ -33,6 +40,7 @@ class Domain:
 
     cells: tuple[int, int]
     spacing: float | None = None
+    shape: Shape | None = None
 
     def __post_init__(self) -> None:
         given = self.cells
@@ -41,7 +49,52 @@ class Domain:
         if len(given) != 2 or not all(map(_is_whole, given)):
             raise ValueError(f"a domain has whole cells (ny, nx) along two axes, got {given}")
         object.__setattr__(self, "cells", (int(given[0]), int(given[1])))
-        self.grid()  # checks the numbers
+        grid = self.grid()  # checks the numbers
+        if self.shape is not None:
+            self.shape.require_shape(grid)
+
+    @classmethod
+    def from_mask(
+        cls, mask: Any, spacing: float | None = None, *, per_cell: bool = False
+    ) -> "Domain":
+        """Return the nodes where a mask is true; the outline is a staircase, of first order.
+
+        Where values are given on the outline, they stand at the first nodes outside.
+
+        Parameters
+        ----------
+        mask
+            ``(ny + 1, nx + 1)`` at the nodes; or per cell, ``(ny, nx)``: then the outline runs along
+            grid lines.
+
+        Raises
+        ------
+        ValueError
+            If it is no mask, empty, or has a hole thinner than a cell.
+        """
+        values = real_array(mask, "the mask")
+        if values.ndim != 2 or not np.isin(values, (0.0, 1.0)).all():
+            raise ValueError(
+                f"a mask has two axes, (y, x), and is true or false, got {values.ndim} axes and values "
+                f"from {values.min(initial=0.0):g} to {values.max(initial=0.0):g}"
+            )
+        nodes = mask_of_cells(values > 0) if per_cell else values > 0
+        cells = pair(count - 1 for count in nodes.shape)
+        return cls(cells, spacing, level_of_mask(nodes))
+
+    @classmethod
+    def from_distance(
+        cls, distance: Any, cells: tuple[int, int], spacing: float | None = None
+    ) -> "Domain":
+        """Return where a signed distance, or anything like it, is negative; of second order.
+
+        Parameters
+        ----------
+        distance
+            A function ``f(x, y)`` of arrays of coordinates in units of domain length, the text of an
+            expression, or node values ``(ny + 1, nx + 1)``.
+        """
+        return cls(cells, spacing, Level(distance))
 
     def grid(self, spacing: float | None = None) -> Grid:
         """Return the grid, with the spacing given where the domain has none of its own."""

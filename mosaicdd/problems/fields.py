@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.lognormal import PREFIX, Lognormal
@@ -190,21 +191,20 @@ class Field:
         rows, columns = (
             slice(p.start, min(p.stop, n)) for p, n in zip(part, grid.shape, strict=True)
         )
-        return self.sample_cells((rows, columns))[None]
+        values = self.sample_cells((rows, columns))
+        return require_finite(values, f"the field {self.name}")[None]
 
     def sample_cells(self, part: Part) -> np.ndarray:
-        """Return values that are given per cell, in some cells, ``(rows, columns)``.
+        """Return values that are given per cell, in some cells, ``(rows, columns)``, finite or not."""
+        return real_array(self.values[part[0], part[1]], f"the field {self.name}")
 
-        Raises
-        ------
-        ValueError
-            If one is not finite.
-        """
-        what = f"the field {self.name}"
-        return require_finite(real_array(self.values[part[0], part[1]], what), what)
-
-    def sample(self, grid: Grid, part: Part) -> np.ndarray:
+    def sample(self, grid: Grid, part: Part, where: np.ndarray | None = None) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
+
+        Parameters
+        ----------
+        where
+            Which nodes count, ``(rows, columns)``: elsewhere there may be anything, and 0 is returned.
 
         Raises
         ------
@@ -220,8 +220,61 @@ class Field:
         else:
             y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
             values = evaluate(self.values, y[:, None], x, what)
+        if where is not None:
+            values = np.where(where, values, 0.0)
         require_finite(values, what, (0, part[0].start, part[1].start))
         return values.reshape(-1, *values.shape[-2:])
+
+
+def overlap(part: Part, counts: tuple[int, int]) -> tuple[Part, Part]:
+    """Return what a part has of so many rows and columns, in the whole and in the part."""
+    there = pair(
+        slice(max(p.start, 0), max(min(p.stop, n), p.start, 0))
+        for p, n in zip(part, counts, strict=True)
+    )
+    return there, pair(
+        slice(t.start - p.start, t.stop - p.start) for t, p in zip(there, part, strict=True)
+    )
+
+
+def sample_near(
+    field: Field, grid: Grid, part: Part, inside: np.ndarray | None, *, fill: float
+) -> np.ndarray:
+    """Return the values at the nodes of a part that may reach beyond a domain, ``(n, rows, columns)``.
+
+    At the nodes beside the domain they are the means of those at the nodes inside around them, however
+    the field goes on there; further out, and beyond the grid, they are ``fill``.
+
+    Parameters
+    ----------
+    inside
+        Which nodes are inside the domain, with one more all around; None for all of the grid.
+    """
+    ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+    shape = [p.stop - p.start for p in ring]
+    if field.number is not None:
+        return np.full((1, shape[0] - 2, shape[1] - 2), field.number)
+    if inside is None:
+        there, where = overlap(part, grid.nodes)
+        given = field.sample(grid, there)
+        values = np.full((len(given), shape[0] - 2, shape[1] - 2), fill)
+        values[:, *where] = given
+        return values
+    there, where = overlap(ring, grid.nodes)
+    counts = np.zeros(shape, bool)
+    counts[where] = inside[where]
+    given = field.sample(grid, there, counts[where])
+    values = np.full((len(given), *shape), fill)
+    values[:, *where] = np.where(counts[where], given, fill)
+    around = [slice(1 + d, n - 1 + d) for n in shape for d in (-1, 0, 1)]
+    neighbours = [(y, x) for y in around[:3] for x in around[3:]]
+    near = np.logical_or.reduce([counts[place] for place in neighbours])
+    y, x = np.nonzero(near & ~counts[1:-1, 1:-1])
+    places = [(y + 1 + dy, x + 1 + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
+    total = sum(values[:, *place] * counts[place] for place in places)
+    values = values[:, 1:-1, 1:-1]
+    values[:, y, x] = total / sum(counts[place].astype(int) for place in places)
+    return values
 
 
 class Some:

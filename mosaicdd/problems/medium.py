@@ -23,8 +23,9 @@ import scipy.sparse.linalg
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.fields import Field, Part
+from mosaicdd.problems.fields import Field, Part, overlap, require_finite, sample_near
 
 if TYPE_CHECKING:
     from mosaicdd.problems.nonlinear import Linearised
@@ -216,8 +217,8 @@ class Medium:
         right, left = _fitted(right, (bx[:, 1:] + bx[:, :-1]) / 2)
         return Conductances(up, right, reaction, down, left)
 
-    def within(self, grid: Grid, part: Part, inside: np.ndarray) -> Conductances:
-        """Return the conductances of what some cells have of the faces between the nodes of a part.
+    def within(self, grid: Grid, part: Part, cover: Cover) -> Conductances:
+        """Return the conductances of what a domain has of the faces between the nodes of a part.
 
         Without a velocity.
 
@@ -225,26 +226,29 @@ class Medium:
         ----------
         part
             May reach beyond the grid, where there are no cells.
-        inside
-            Which of the cells around the nodes count, ``(rows + 1, columns + 1)``.
+        cover
+            What the domain has of the cells around the nodes.
         """
-        there = pair(
-            slice(max(p.start, 0), max(min(p.stop, n), p.start, 0))
-            for p, n in zip(part, grid.nodes, strict=True)
-        )
-        beyond = [
-            (have.start - p.start, p.stop - have.stop) for have, p in zip(there, part, strict=True)
-        ]
-        c = require_sign(self._c.sample(grid, there)[0], self._c, there, positive=False)
+        c = sample_near(self._c, grid, part, cover.inside, fill=0.0)[0]
         between = []
         for axis, a in enumerate(self._along):
             if a.per_cell(grid):
-                cells = np.where(inside, _cells_around(a, grid, part), 0.0)
-                between.append(_halves(0.5 * cells)[axis])
-            else:
-                plain = np.pad(_conductances(a, grid, there)[axis], beyond)
-                between.append(plain * _halves(0.5 * inside)[axis])
-        return Conductances(between[0], between[1], np.pad(grid.spacing**2 * c, beyond))
+                cells = _cells_around(a, grid, part, cover.inside)
+                between.append(cover.of_edges(axis, cells))
+                continue
+            values = sample_near(a, grid, part, cover.inside, fill=1.0)[0]
+            resistance = 0.5 / require_sign(values, a, part, positive=True)
+            low, high = (
+                (resistance[1:], resistance[:-1])
+                if axis == 0
+                else (
+                    resistance[:, 1:],
+                    resistance[:, :-1],
+                )
+            )
+            between.append(cover.of_edges(axis) / (low + high))
+        reaction = grid.spacing**2 * require_sign(c, self._c, part, positive=False)
+        return Conductances(between[0], between[1], reaction)
 
     def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
         """Return ``up`` and ``right`` without a velocity."""
@@ -271,7 +275,8 @@ def _from_cells(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarra
         slice(max(p.start - 1, 0), min(p.stop, cells))
         for p, cells in zip(part, grid.shape, strict=True)
     )
-    values = require_sign(a.sample_cells((rows, columns)), a, (rows, columns), positive=True)
+    values = require_finite(a.sample_cells((rows, columns)), f"the field {a.name}")
+    require_sign(values, a, (rows, columns), positive=True)
     ends = [
         (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
     ]
@@ -283,17 +288,22 @@ def _halves(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return cells[1:-1, :-1] + cells[1:-1, 1:], cells[:-1, 1:-1] + cells[1:, 1:-1]
 
 
-def _cells_around(a: Field, grid: Grid, part: Part) -> np.ndarray:
-    """Return values per cell around the nodes of a part, zero beyond the grid."""
-    wide = [(p.start - 1, p.stop) for p in part]
-    there = pair(
-        slice(max(low, 0), max(min(high, n), low, 0))
-        for (low, high), n in zip(wide, grid.shape, strict=True)
-    )
-    beyond = [
-        (have.start - low, high - have.stop) for have, (low, high) in zip(there, wide, strict=True)
-    ]
-    return np.pad(require_sign(a.sample_cells(there), a, there, positive=True), beyond)
+def _cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -> np.ndarray:
+    """Return values per cell around the nodes of a part, 1 beyond the grid.
+
+    Parameters
+    ----------
+    inside
+        Which nodes count, with one more all around; 1 in cells without such a corner, too.
+    """
+    wide = pair(slice(p.start - 1, p.stop) for p in part)
+    there, where = overlap(wide, grid.shape)
+    values = np.ones([p.stop - p.start for p in wide])
+    values[where] = a.sample_cells(there)
+    if inside is not None:
+        corners = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
+        values[~corners] = 1.0
+    return require_sign(require_finite(values, f"the field {a.name}"), a, wide, positive=True)
 
 
 def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -328,8 +338,8 @@ def medium_of(operator: object) -> Medium:
         return operator
     if not isinstance(operator, EllipticOperator) or not operator.reflective or operator.c < 0:
         raise NotImplementedError(
-            "natural sides, and numbers of cells that are no multiples of half a subdomain, are solved "
-            "for linear equations without velocity and mixed derivatives, with c >= 0"
+            "natural sides, domains that are no rectangles, and numbers of cells that are no multiples "
+            "of half a subdomain are solved for linear equations without velocity and mixed derivatives, with c >= 0"
         )
     values = {"axx": operator.axx, "ayy": operator.ayy, "c": operator.c}
     return Medium({name: Field(name, value) for name, value in values.items()})

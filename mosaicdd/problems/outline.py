@@ -5,12 +5,14 @@ with a cell of the domain on one side only; a node on it stands in the middle of
 that meet there, which is the length that a flux through the outline counts with in the node's equation.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.apertures import share_inside
 
 SIDES = ("left", "right", "bottom", "top")
 
@@ -28,11 +30,22 @@ class Piece:
     axis
         The axis that it runs along, if it is a side of the rectangle: then its nodes are in order, with
         one more than cells.
+    inside
+        Which nodes are in the domain, ``(M,)``; None for all.
     """
 
     nodes: np.ndarray
     lengths: np.ndarray
     axis: int | None = None
+    inside: np.ndarray | None = None
+
+    def within(self, level: np.ndarray) -> "Piece":
+        """Return what a shape has of a side, by its level at the nodes."""
+        lengths = np.zeros(len(level))
+        mean = (level[1:] + level[:-1]) / 2
+        lengths[1:] += 0.5 * share_inside(level[1:], mean)
+        lengths[:-1] += 0.5 * share_inside(level[:-1], mean)
+        return dataclasses.replace(self, lengths=lengths, inside=level < 0)
 
 
 def rectangle_outline(grid: Grid) -> Mapping[str, Piece]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.conditions import Condition, Dirichlet
@@ -17,6 +18,7 @@ from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_eq
 from mosaicdd.problems.fields import Field, Part, Some
 from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.problems.outline import Piece, rectangle_outline
 from mosaicdd.problems.sides import Data, Sides
 
 _SAMPLES = 2**20  # values of a source that are checked at a time
@@ -40,7 +42,8 @@ class Problem:
         source ``f``. Parameters that are not given have their defaults, the source is zero.
     sides
         A condition for all sides, or by name (``left``, ``right``, ``bottom``, ``top``, parts of them
-        as ``left[0:0.5]``; Dirichlet with value 0 where not given); or the values on all edges,
+        as ``left[0:0.5]``, and of a domain with a shape ``outline``, or ``outer``, ``hole1``, ..;
+        Dirichlet with value 0 where not given); or the values on all edges,
         `Boundary`, of several problems a sequence of them; or `Sides`.
 
     Raises
@@ -77,8 +80,10 @@ class Problem:
         if self.source is not None:
             self.source.require_shape(self.domain.grid())
         self.conditions.require_shape(self.domain.grid())
-        if not self.conditions.plain:
-            medium_of(self.operator)  # checks that natural sides can be solved for
+        if self.domain.shape is None:
+            self.conditions.require_outlines(())
+        if not self.plain:
+            medium_of(self.operator)  # checks that natural sides and shapes can be solved for
         self.problems  # noqa: B018 - checks the numbers of problems
 
     @cached_property
@@ -159,6 +164,30 @@ class Problem:
         """What holds on each part of the outline."""
         return self.sides if isinstance(self.sides, Sides) else Sides(self.sides)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the domain is a rectangle, and values are given on all of its sides."""
+        return self.conditions.plain and self.domain.shape is None
+
+    @property
+    def hindrance(self) -> str:
+        """Why the problem is not plain, for messages; empty if it is."""
+        if self.domain.shape is not None:
+            return "the domain is no rectangle here"
+        return "" if self.conditions.plain else "a side is natural here"
+
+    def pieces(self, grid: Grid) -> Mapping[str, Piece]:
+        """Return what the domain has of the sides of the rectangle, by name."""
+        pieces = rectangle_outline(grid)
+        shape = self.domain.shape
+        if shape is None:
+            return pieces
+        within = {}
+        for name, piece in pieces.items():
+            place = pair(slice(int(n.min()), int(n.max()) + 1) for n in piece.nodes.T)
+            within[name] = piece.within(shape.level(grid, place).ravel())
+        return within
+
     @cached_property
     def problems(self) -> int:
         """The number of problems."""
@@ -173,6 +202,8 @@ class Problem:
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the values on the edges of a grid, of each problem; zero where a side is natural.
 
+        Of a domain that is no rectangle they are zero: `Discretisation` has those on its outline.
+
         Where two sides meet with different values, their common corner has the mean.
 
         Raises
@@ -180,6 +211,8 @@ class Problem:
         ValueError
             If values are of another shape than the grid, or not finite.
         """
+        if self.domain.shape is not None:
+            return [Boundary.of_field(np.zeros(grid.nodes))] * self.problems
         given = self.conditions.boundaries(grid)
         return given * (self.problems // len(given))
 

@@ -83,7 +83,7 @@ def solve_by_sine_transform(
     """
 
     def solve(system: System, b: np.ndarray) -> np.ndarray:
-        if not problem.conditions.plain:
+        if not problem.plain:
             raise ValueError(
                 "a sine transform needs values on all sides; take the reference pyamg or direct"
             )
@@ -165,7 +165,7 @@ def _solved(
 ) -> np.ndarray:
     """Return the field of one problem, its inner nodes solved for."""
     grid = grid or problem.domain.grid()
-    if not problem.conditions.plain:
+    if not problem.plain:
         everywhere = OutlineSystem(problem, grid, number)
         return everywhere.field(solve(everywhere, everywhere.right_hand_side))
     field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))

@@ -1,14 +1,11 @@
-"""What holds on every piece of the outline, made from what people give as sides.
+"""What people give as sides: conditions by the names of pieces of the outline, or values on all edges.
 
 A condition belongs to a piece, or to a part of a side, as ``left[0:0.5]``, from one coordinate along it
-to another. Where nothing is said a value is given: zero, or that of boundary data for all edges. A node
-that two conditions claim has a given value if one of them gives it; of two given values it has the mean,
-and natural conditions add up, each with its own length.
+to another. Where nothing is said a value is given: zero, or that of boundary data for all edges.
 """
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +15,19 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
+from mosaicdd.problems.conditions import Condition, Dirichlet, Periodic
 from mosaicdd.problems.fields import evaluate, real_array, require_finite
 from mosaicdd.problems.outline import SIDES, Piece, rectangle_outline
-
-_NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
-_ROUNDING = 1e-6  # cells by which the end of a part may miss a node
+from mosaicdd.problems.parts import Part, is_outline, part_of_name
+from mosaicdd.problems.side_values import (
+    EvaluatedPart,
+    OutlineValues,
+    beside_parts,
+    collected,
+    covered,
+    enter,
+    evaluated,
+)
 
 
 @runtime_checkable
@@ -42,121 +46,6 @@ class Data(Protocol):
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the values of each problem on the edges of a grid."""
         ...
-
-
-@dataclass(frozen=True)
-class Part:
-    """A condition and where it holds.
-
-    Parameters
-    ----------
-    name
-        Of the piece.
-    low, high
-        Coordinates along it, in units of domain length.
-    """
-
-    name: str
-    condition: Condition
-    low: float = 0.0
-    high: float = math.inf
-
-    @property
-    def whole(self) -> bool:
-        """Whether it is all of the piece."""
-        return (self.low, self.high) == (0.0, math.inf)
-
-    @property
-    def values(self) -> Any:
-        """What is given; zero of a periodic side."""
-        return 0.0 if isinstance(self.condition, Periodic) else self.condition.values
-
-    @property
-    def alpha(self) -> float:
-        """Of a Robin condition, else 0."""
-        return self.condition.alpha if isinstance(self.condition, Robin) else 0.0
-
-    def __str__(self) -> str:
-        return self.name if self.whole else f"{self.name}[{self.low:g}:{self.high:g}]"
-
-
-def part_of_name(name: str, condition: Condition) -> Part:
-    """Read the name of a piece, or of a part of a side.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, or the part is empty.
-    """
-    found = _NAME.fullmatch(str(name))
-    if found is None or found[1] not in SIDES:
-        raise ValueError(
-            f"unknown side {name!r}; known: {', '.join(SIDES)}, and parts of them as left[0:0.5]"
-        )
-    if found[2] is None:
-        return Part(found[1], condition)
-    try:
-        low, high = float(found[2] or 0.0), float(found[3] or math.inf)
-    except ValueError:
-        low = high = math.nan
-    if not 0 <= low < high:
-        raise ValueError(f"the part {name} must go from a number >= 0 to a larger one")
-    return Part(found[1], condition, low, high)
-
-
-@dataclass(frozen=True)
-class OutlineValues:
-    """What the conditions say at the nodes of the outline, of ``n`` problems or of all alike.
-
-    Parameters
-    ----------
-    known
-        Nodes whose values are given, ``(K, 2)``, each once.
-    values
-        ``(n or 1, K)``.
-    natural
-        Nodes on natural pieces, ``(M, 2)``; a node may stand there several times, or be known, too.
-    fluxes
-        What flows in, ``(n or 1, M)``: values times lengths, in cells.
-    exchange
-        ``(M,)``: Robin's ``alpha`` times lengths, in cells.
-    """
-
-    known: np.ndarray
-    values: np.ndarray
-    natural: np.ndarray
-    fluxes: np.ndarray
-    exchange: np.ndarray
-
-
-@dataclass(frozen=True)
-class EvaluatedPart:
-    """A condition as files hold it.
-
-    Parameters
-    ----------
-    name
-        As it was given.
-    kind
-        The name of its class.
-    alpha
-        Of a Robin condition, else 0.
-    values
-        At the nodes of its piece, ``(n or 1, M)``; zeros beyond the part.
-    """
-
-    name: str
-    kind: str
-    alpha: float
-    values: np.ndarray
-
-    def condition(self, number: int) -> Condition:
-        """Return the condition of one problem."""
-        values = self.values[number % len(self.values)]
-        return Robin(self.alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
-
-
-_KINDS: dict[str, type[Dirichlet] | type[Neumann]] = {"Dirichlet": Dirichlet, "Neumann": Neumann}
 
 
 class Sides:
@@ -185,7 +74,7 @@ class Sides:
         ):
             self.data = given
         else:
-            self.parts = tuple(Part(name, given) for name in SIDES)
+            self.parts = tuple(Part(name, given) for name in (*SIDES, "outline"))
         self._check()
 
     def _check(self) -> None:
@@ -220,7 +109,59 @@ class Sides:
     @property
     def plain(self) -> bool:
         """Whether values are given on all edges."""
-        return all(part.whole and isinstance(part.condition, Dirichlet) for part in self.parts)
+        return all(
+            (part.whole and isinstance(part.condition, Dirichlet)) or is_outline(part.name)
+            for part in self.parts
+        )
+
+    @property
+    def named(self) -> bool:
+        """Whether a condition is for one of several outlines of a shape."""
+        return any(is_outline(part.name) and part.name != "outline" for part in self.parts)
+
+    def outline(self, name: str) -> Part | None:
+        """Return what holds on an outline of a shape; None where nothing is said of it."""
+        given = {part.name: part for part in self.parts}
+        return given.get(name, given.get("outline"))
+
+    def require_outlines(self, names: Sequence[str]) -> None:
+        """Check that a domain has all outlines that conditions are for.
+
+        Parameters
+        ----------
+        names
+            Of all that it has, besides ``outline`` for all; empty for a rectangle.
+
+        Raises
+        ------
+        ValueError
+            If it has not.
+        """
+        for part in self.parts:
+            if is_outline(part.name) and part.name not in ("outline", *names):
+                has = f"its outlines are {', '.join(names)}" if names else "it is a rectangle"
+                raise ValueError(f"the domain has no outline {part.name}: {has}")
+
+    def on_outline(self, name: str, points: np.ndarray, grid: Grid) -> np.ndarray:
+        """Evaluate the condition on an outline at points ``(T, 2)``, (y, x) in cells: ``(n or 1, T)``.
+
+        Where nothing is said of it, it has the values of the surface that those on all edges span.
+
+        Raises
+        ------
+        ValueError
+            If values are not finite.
+        TypeError
+            If they are given by an array.
+        """
+        part, (y, x) = self.outline(name), points.T
+        if part is not None:
+            what = f"the side {part}"
+            values = evaluate(part.values, y * grid.spacing, x * grid.spacing, what)
+            return require_finite(values, what)[None]
+        if self.data is None:
+            return np.zeros((1, len(points)))
+        return np.stack([one.at(y, x) for one in self._data(grid)])
 
     @property
     def kinds(self) -> tuple:
@@ -266,6 +207,8 @@ class Sides:
             If one reaches beyond it.
         """
         for part in self.parts:
+            if is_outline(part.name):
+                continue
             size = grid.size[0 if part.name in ("left", "right") else 1]
             high = 0.0 if part.high == math.inf else part.high
             if max(part.low, high) > size * (1 + 1e-9) or part.low == size:
@@ -302,8 +245,10 @@ class Sides:
         if self.data is not None:
             edges = self._edges(grid)
         for part in self.parts:
+            if is_outline(part.name):
+                continue
             if part.whole and isinstance(part.condition, Dirichlet):
-                edges[part.name] = _evaluated(part, pieces[part.name], grid)
+                edges[part.name] = evaluated(part, pieces[part.name], grid)
             elif part.whole:
                 edges[part.name] = np.zeros((1, len(pieces[part.name].nodes)))
         return [
@@ -338,21 +283,24 @@ class Sides:
             # What a part says comes before what is said of the whole.
             default = next((one for one in own if one.whole), None)
             parts = [part for part in own if not part.whole]
-            rest, beside = piece.lengths.copy(), _beside(parts, piece, grid)
+            rest, beside = piece.lengths.copy(), beside_parts(parts, piece, grid)
             for part in parts:
-                lengths, inside = _covered(part, piece, grid)
+                lengths, inside = covered(part, piece, grid)
+                lengths = np.minimum(lengths, piece.lengths)
                 rest -= lengths
-                _enter(part, piece, lengths, inside, grid, known, natural)
+                enter(part, piece, lengths, inside, grid, known, natural)
             if default is not None:
-                _enter(default, piece, rest, beside, grid, known, natural)
+                enter(default, piece, rest, beside, grid, known, natural)
             else:
                 values = given.get(name, np.zeros((1, len(rest))))
+                if piece.inside is not None:
+                    beside &= piece.inside
                 known.append((piece.nodes[beside], values[:, beside]))
-        return _collected(known, natural)
+        return collected(known, natural)
 
-    def evaluated(self, grid: Grid) -> list[EvaluatedPart]:
-        """Return all conditions with their values at nodes; of what no condition names, too."""
-        found, pieces = [], rectangle_outline(grid)
+    def evaluated(self, grid: Grid, pieces: Mapping[str, Piece]) -> list[EvaluatedPart]:
+        """Return the conditions on sides with their values at nodes; of what no condition names, too."""
+        found = []
         edges = {} if self.data is None else self._edges(grid)
         for name, piece in pieces.items():
             own = [part for part in self.parts if part.name == name]
@@ -360,9 +308,9 @@ class Sides:
                 values = edges.get(name, np.zeros((1, len(piece.nodes))))
                 found.append(EvaluatedPart(name, "Dirichlet", 0.0, values))
             for part in own:
-                values = _evaluated(part, piece, grid)
+                values = evaluated(part, piece, grid)
                 if not part.whole:
-                    values = np.where(_covered(part, piece, grid)[1], values, 0.0)
+                    values = np.where(covered(part, piece, grid)[1], values, 0.0)
                 kind = type(part.condition).__name__
                 found.append(EvaluatedPart(str(part), kind, part.alpha, values))
         return found
@@ -391,98 +339,6 @@ def _problems(values: Any) -> int:
     shape = np.shape(values) if isinstance(values, (list, tuple)) else ()
     shape = tuple(getattr(values, "shape", shape))
     return shape[0] if len(shape) == 2 else 1
-
-
-def _evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
-    """Return the values of a condition at all nodes of its piece, ``(n or 1, M)``.
-
-    Those beyond the part are anything.
-    """
-    values: Any = part.values
-    what, nodes = f"the side {part}", len(piece.nodes)
-    if getattr(values, "shape", ()) or isinstance(values, (list, tuple)):
-        if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
-            values = values[...]  # a file
-        given = np.atleast_2d(real_array(values, what))
-        if piece.axis is None or given.ndim > 2 or given.shape[1] != nodes:
-            raise ValueError(
-                f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"
-            )
-    else:
-        y, x = (piece.nodes * grid.spacing).T
-        given = evaluate(values, y, x, what)[None]
-    if part.whole:
-        require_finite(given[0] if len(given) == 1 else given, what)
-    return given
-
-
-def _covered(part: Part, piece: Piece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Return the length of each node's piece that a part covers, in cells, and which nodes it holds."""
-    count, t = len(piece.nodes) - 1, np.arange(len(piece.nodes))
-    low, high = part.low / grid.spacing, min(part.high / grid.spacing, count)
-    ends = np.clip(t - 0.5, 0, count), np.clip(t + 0.5, 0, count)
-    lengths = np.clip(np.minimum(ends[1], high) - np.maximum(ends[0], low), 0.0, None)
-    return lengths, (t >= low - _ROUNDING) & (t <= high + _ROUNDING)
-
-
-def _beside(parts: Sequence[Part], piece: Piece, grid: Grid) -> np.ndarray:
-    """Say which nodes are beside something of their piece that no part names."""
-    t, count = np.arange(len(piece.nodes)), len(piece.nodes) - 1
-    beside = np.zeros(len(t), bool)
-    for step in (-1, 1):
-        at = t + 2 * step * _ROUNDING
-        named = (at < 0) | (at > count) if parts else np.zeros(len(t), bool)
-        for part in parts:
-            low, high = part.low / grid.spacing, min(part.high / grid.spacing, count)
-            named |= (at >= low - _ROUNDING) & (at <= high + _ROUNDING)
-        beside |= ~named
-    return beside
-
-
-def _enter(
-    part: Part,
-    piece: Piece,
-    lengths: np.ndarray,
-    inside: np.ndarray,
-    grid: Grid,
-    known: list,
-    natural: list,
-) -> None:
-    """Enter what a condition says: a value at the nodes inside, a flux where it has a length."""
-    given = isinstance(part.condition, Dirichlet)
-    at = inside if given else lengths > _ROUNDING
-    values = _evaluated(part, piece, grid)[:, at]
-    require_finite(values[0] if len(values) == 1 else values, f"the side {part}")
-    if given:
-        known.append((piece.nodes[at], values))
-        return
-    natural.append((piece.nodes[at], values * lengths[at], part.alpha * lengths[at]))
-
-
-def _collected(known: list, natural: list) -> OutlineValues:
-    """Put the entries of all pieces together, each known node once, with the mean of its values."""
-    nodes = np.concatenate([one[0] for one in known] or [np.empty((0, 2), int)])
-    values = _together([one[1] for one in known])
-    nodes, where = np.unique(nodes, axis=0, return_inverse=True)
-    where = where.ravel()
-    means = np.zeros((len(values), len(nodes)))
-    for row, mean in zip(values, means, strict=True):
-        mean += np.bincount(where, row, len(nodes)) / np.bincount(where, minlength=len(nodes))
-    return OutlineValues(
-        known=nodes,
-        values=means,
-        natural=np.concatenate([one[0] for one in natural] or [np.empty((0, 2), int)]),
-        fluxes=_together([one[1] for one in natural]),
-        exchange=np.concatenate([one[2] for one in natural] or [np.empty(0)]),
-    )
-
-
-def _together(parts: list[np.ndarray]) -> np.ndarray:
-    """Join arrays ``(n or 1, ..)`` along their last axis."""
-    if not parts:
-        return np.zeros((1, 0))
-    most = max(map(len, parts))
-    return np.concatenate([np.broadcast_to(one, (most, one.shape[1])) for one in parts], axis=1)
 
 
 def _joined(edges: dict[str, np.ndarray]) -> Boundary:

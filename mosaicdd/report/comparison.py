@@ -184,7 +184,7 @@ def fastest_reference(solution: StoredSolution) -> str:
     In media and with natural sides it is ``direct``.
     """
     operator = solution.problem.operator
-    if isinstance(operator, (Medium, Nonlinear)) or not solution.problem.conditions.plain:
+    if isinstance(operator, (Medium, Nonlinear)) or not solution.problem.plain:
         return "direct"
     return "dst" if operator.reflective else "pyamg"
 

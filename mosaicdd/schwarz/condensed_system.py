@@ -82,7 +82,8 @@ class CondensedSystem:
             self.unknowns = int(ranks.sum(np.array([here]))[0])
             if not self.unknowns:
                 raise ValueError(
-                    "the sides give the values of all nodes; take 2 cells or more per axis"
+                    "the sides give the values of all nodes, or there are none inside the domain; take "
+                    "2 cells or more per axis"
                 )
         with clock.part("coarse"):
             cut, nodes = self._cut(block.lattice.spacing, lines[0])

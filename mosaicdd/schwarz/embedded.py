@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation import Discretisation, Equations
@@ -93,22 +93,30 @@ class Embedded:
         """Find the means of the fields, which `completed` subtracts; all ranks together."""
         sums = np.zeros(2 * len(self._means))
         for strip in strips:
-            place = pair(
-                slice(p.start - a.start, p.stop - a.start)
-                for p, a in zip(strip.place, self._part, strict=True)
-            )
-            volumes = self._equations.volumes[place]
+            volumes = self._equations.volumes[self._within(strip)]
             sums[::2] += (strip.owned.cpu().numpy() * volumes).sum(axis=(1, 2))
             sums[1::2] += volumes.sum()
         totals = self._ranks.sum(sums)
         self._means = totals[::2] / totals[1::2]
 
     def completed(self, strip: Strip) -> Strip:
-        """Write what is given, in place, to the nodes of a strip that this rank owns."""
-        owned = strip.owned
+        """Write what is given, in place, to the nodes of a strip that this rank owns; outside, NaN."""
+        owned, outlines = strip.owned, self._equations.outlines
         if self._discretisation.floating:
             owned -= torch.from_numpy(self._means).to(owned)[:, None, None]
-            return strip
-        y, x, values = self._discretisation.given(self._outline, strip.place)
-        owned[:, torch.from_numpy(y), torch.from_numpy(x)] = torch.from_numpy(values).to(owned)
+        if outlines is not None:
+            outlines = outlines.part(self._equations.active.shape, *self._within(strip))
+            owned[:, torch.from_numpy(~outlines.reported)] = torch.nan
+        if not self._discretisation.floating:
+            y, x, values = self._discretisation.given(
+                self._problem, self._outline, strip.place, outlines and outlines.on
+            )
+            owned[:, torch.from_numpy(y), torch.from_numpy(x)] = torch.from_numpy(values).to(owned)
         return strip
+
+    def _within(self, strip: Strip) -> Slices:
+        """Return where the owned nodes of a strip are in the region."""
+        return pair(
+            slice(p.start - a.start, p.stop - a.start)
+            for p, a in zip(strip.place, self._part, strict=True)
+        )

@@ -16,7 +16,8 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.sides import EvaluatedPart, Sides
+from mosaicdd.problems.side_values import EvaluatedPart
+from mosaicdd.problems.sides import Sides
 from mosaicdd.storage.hdf5 import open_any
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.sides import EvaluatedPart
+from mosaicdd.problems.side_values import EvaluatedPart
 from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides
 from mosaicdd.storage.shards import Shard, link_shards, replacing_shards

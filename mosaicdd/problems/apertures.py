@@ -1,0 +1,198 @@
+r"""What a domain has of the control volumes around nodes, and of the faces between them.
+
+Around every node lies a square of the size of a cell; every cell has a quarter of those of its four
+corners, and halves of four faces, each across one of its edges. In a cell that an outline cuts, the
+level is taken as linear on eight triangles around its middle, two for each corner:
+
+```
+   c---t---d     a, b, c, d  corners, nodes of the grid
+   | \ | / |     l, r, u, t  middles of edges: the level there is the mean of two corners
+   l---m---r     m           middle of the cell: the mean of all four
+   | / | \ |
+   a---u---b     faces: the lines l-m, m-r, u-m, m-t
+```
+
+So volumes, faces and the outline between them fit together exactly: what flows out of a volume flows
+through its faces or the outline.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What a domain has of the cells around the nodes ``(rows, columns)`` of a part.
+
+    Parameters
+    ----------
+    faces
+        Per axis of the edges that they cross, (y, x), those at the low and at the high side of each
+        cell: of the left and the right edge, of the lower and the upper one; ``(rows + 1,
+        columns + 1)`` each, at most a half.
+    quarters
+        Of the volume of each corner, as `_CORNERS`; ``(rows + 1, columns + 1)``, at most a quarter.
+    inside
+        Which nodes are inside of an outline, with a node more all around, ``(rows + 2, columns +
+        2)``: coefficients count at these, and elsewhere as near to them. None for all.
+    """
+
+    faces: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+    quarters: tuple[np.ndarray, ...]
+    inside: np.ndarray | None = None
+
+    @classmethod
+    def of_cells(cls, cells: np.ndarray, inside: np.ndarray | None = None) -> "Cover":
+        """Return what a domain of whole cells has, ``(rows + 1, columns + 1)``."""
+        half, quarter = 0.5 * cells, 0.25 * cells
+        return cls(((half, half), (half, half)), (quarter,) * 4, inside)
+
+    @property
+    def volumes(self) -> np.ndarray:
+        """The part of a cell that each node's volume has, ``(rows, columns)``."""
+        low_left, low_right, up_left, up_right = self.quarters
+        return up_right[:-1, :-1] + up_left[:-1, 1:] + low_right[1:, :-1] + low_left[1:, 1:]
+
+    def of_edges(self, axis: int, cells: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the faces of the grid edges along an axis, times values of the cells.
+
+        ``(rows - 1, columns)`` or ``(rows, columns - 1)``: each edge has half a face in two cells.
+        """
+        low, high = (cells * one for one in self.faces[axis])
+        return high[1:-1, :-1] + low[1:-1, 1:] if axis == 0 else high[:-1, 1:-1] + low[1:, 1:-1]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Pieces of an outline, each in the volume of one node.
+
+    Parameters
+    ----------
+    nodes
+        ``(S, 2)``, (y, x), from the first of the array of levels.
+    middles
+        ``(S, 2)``, likewise.
+    lengths
+        ``(S,)``, in cells.
+    distances
+        How far inside of the outline the nodes are, ``(S,)``, in cells; negative outside.
+    cells
+        Lower left corners of their cells, ``(S, 2)``.
+    """
+
+    nodes: np.ndarray
+    middles: np.ndarray
+    lengths: np.ndarray
+    distances: np.ndarray
+    cells: np.ndarray
+
+
+def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
+    """Return what a domain has of cells, and the outline in them.
+
+    Parameters
+    ----------
+    level
+        At the corners of the cells, ``(rows + 2, columns + 2)``.
+    cells
+        Which there are at all, ``(rows + 1, columns + 1)``.
+    """
+    inside = level < 0
+    corners = [_corner(inside, y, x) for y, x in _CORNERS]
+    whole = cells & np.logical_and.reduce(corners)
+    cut = np.argwhere(cells & np.logical_or.reduce(corners) & ~whole)
+    cover = Cover(
+        tuple((0.5 * whole, 0.5 * whole) for _ in (0, 1)),  # type: ignore[arg-type]
+        tuple(0.25 * whole for _ in _CORNERS),
+        inside,
+    )
+    at = cut[:, 0], cut[:, 1]
+    values = np.array([_corner(level, y, x)[at] for y, x in _CORNERS]).reshape(2, 2, -1)
+    middle = values.mean((0, 1))
+    edges = values.mean(0), values.mean(1)  # lower and upper end in turn; left and right
+    for side in (0, 1):
+        # The face across the left edge, then the right one; across the lower edge, then the upper.
+        cover.faces[0][side][at] = 0.5 * share_inside(edges[0][side], middle)
+        cover.faces[1][side][at] = 0.5 * share_inside(edges[1][side], middle)
+    found: list[tuple[np.ndarray, ...]] = []
+    for number, (y, x) in enumerate(_CORNERS):
+        corner = np.array([y, x], float)
+        for axis in (0, 1):
+            # The middle of the cell's edge from this corner along an axis.
+            mid = np.array([0.5, x]) if axis == 0 else np.array([y, 0.5])
+            of_mid = edges[0][x] if axis == 0 else edges[1][y]
+            points = np.stack([corner, mid, np.array([0.5, 0.5])])
+            share, ends, slope = _triangle(np.stack([values[y, x], of_mid, middle]), points)
+            cover.quarters[number][at] += share / 8
+            lengths = np.linalg.norm(ends[0] - ends[1], axis=1)
+            some = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
+            found.append(
+                (
+                    cut[some] + (y, x),
+                    cut[some] + ends.mean(0)[some],
+                    lengths[some],
+                    (-values[y, x] / np.where(slope > 0, slope, 1.0))[some],
+                    cut[some],
+                )
+            )
+    segments = Segments(*(np.concatenate(one) for one in zip(*found, strict=True)))
+    return cover, segments
+
+
+def staircase(level: np.ndarray, cells: np.ndarray) -> Cover:
+    """Return what a domain of whole volumes has of cells, those of the nodes inside.
+
+    Parameters are those of `cut_cells`.
+    """
+    inside = level < 0
+    corner = {place: cells & _corner(inside, *place) for place in _CORNERS}
+    faces = (
+        (0.5 * (corner[0, 0] & corner[1, 0]), 0.5 * (corner[0, 1] & corner[1, 1])),
+        (0.5 * (corner[0, 0] & corner[0, 1]), 0.5 * (corner[1, 0] & corner[1, 1])),
+    )
+    return Cover(faces, tuple(0.25 * corner[place] for place in _CORNERS), inside)
+
+
+def _corner(nodes: np.ndarray, y: int, x: int) -> np.ndarray:
+    """Return one corner of all cells."""
+    rows, columns = nodes.shape
+    return nodes[y : rows - 1 + y, x : columns - 1 + x]
+
+
+def share_inside(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return the part of lines with levels at both ends that is inside."""
+    crossed = (p < 0) != (q < 0)
+    fraction = np.minimum(p, q) / np.where(crossed, np.minimum(p, q) - np.maximum(p, q), 1.0)
+    return np.where(crossed, fraction, (p < 0) & (q < 0))
+
+
+def _triangle(level: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what of triangles with levels ``(3, T)`` at points ``(3, 2)`` is inside.
+
+    Returns
+    -------
+    share
+        ``(T,)``.
+    ends
+        Of the outline, ``(2, T, 2)``.
+    slope
+        Of the level, per cell, ``(T,)``.
+    """
+    inside = level < 0
+    share = inside.all(0).astype(float)
+    ends = np.zeros((2, level.shape[1], 2))
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        alone = (inside[i] != inside[j]) & (inside[i] != inside[k])
+        at = level[:, alone]
+        t = [at[i] / (at[i] - at[other]) for other in (j, k)]
+        small = t[0] * t[1]
+        share[alone] = np.where(inside[i, alone], small, 1.0 - small)
+        for end, other, part in zip(ends, (j, k), t, strict=True):
+            end[alone] = points[i] + part[:, None] * (points[other] - points[i])
+    sides = np.stack([points[1] - points[0], points[2] - points[0]])
+    gradient = np.linalg.solve(sides, np.stack([level[1] - level[0], level[2] - level[0]]))
+    return share, ends, np.linalg.norm(gradient, axis=0)

@@ -1,0 +1,386 @@
+"""What the outline of a shape makes of the discrete equation in a part of the grid.
+
+Where a value is given on the outline, a node outside is no unknown: a grid edge from a node inside to
+it ends at the outline, after a part ``theta`` of a cell, so its conductance grows to ``k / theta`` and
+ties the node to the value there. That is symmetric, and of second order in the largest error (Gibou,
+Fedkiw, Cheng and Kang, 2002, doi:10.1006/jcph.2001.6977).
+
+Where the outline is natural, nodes whose control volumes have a part in the domain are unknowns, with
+what the domain has of volumes and faces (`apertures`); what flows through the outline in a volume is
+the flux times its length. A Robin condition takes the node's value to the outline along the normal,
+which is of second order, too (Papac, Gibou and Ratsch, 2010, doi:10.1016/j.jcp.2009.09.036).
+
+On the staircase of a mask both are of first order; there it may be insulated, but its length is not
+known, so nothing can flow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.ndimage
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.apertures import Cover, Segments, cut_cells, staircase
+from mosaicdd.problems.conditions import Dirichlet, Neumann
+from mosaicdd.problems.fields import Part, is_number, overlap
+from mosaicdd.problems.shape import Shape
+from mosaicdd.problems.sides import Sides
+
+_NEAREST = 1e-6  # of a cell, from which a value acts at least
+_SMALLEST = 1e-9  # part of a cell that an unknown has at least
+_LEAST_DAMPING = 0.1  # of nodes outside, on a grid too coarse for the exchange
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Where outlines act on nodes of a part of the grid.
+
+    Parameters
+    ----------
+    nodes
+        Flat in the part, ``(T,)``.
+    points
+        On the outline, ``(T, 2)``, (y, x), in cells.
+    weights
+        Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``.
+    outlines
+        Their numbers, ``(T,)``.
+    """
+
+    nodes: np.ndarray
+    points: np.ndarray
+    weights: np.ndarray
+    outlines: np.ndarray
+
+    @classmethod
+    def none(cls) -> "Crossings":
+        """Return those of a domain without an outline."""
+        return cls(np.empty(0, int), np.empty((0, 2)), np.empty(0), np.empty(0, int))
+
+    def chosen(self, which: np.ndarray, nodes: np.ndarray) -> "Crossings":
+        """Return some of them, of nodes with other numbers."""
+        return Crossings(nodes, self.points[which], self.weights[which], self.outlines[which])
+
+    def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
+        """Evaluate the conditions at the points, ``(n or 1, T)``."""
+        found = np.zeros((1, len(self.nodes)))
+        for number in np.unique(self.outlines):
+            at = self.outlines == number
+            given = sides.on_outline(names[number], self.points[at], grid)
+            if len(given) > len(found):
+                found = np.broadcast_to(found, (len(given), found.shape[1])).copy()
+            found[:, at] = given
+        return found
+
+
+@dataclass(frozen=True)
+class OnOutlines:
+    """Where the outline of a shape acts on a part of the grid.
+
+    Parameters
+    ----------
+    ties
+        Of active nodes to values that are given on it.
+    flows
+        Through natural outlines.
+    on
+        Nodes on it whose values are given.
+    reported
+        Which nodes have values in a field, ``(rows, columns)``; all others are outside.
+    """
+
+    ties: Crossings
+    flows: Crossings
+    on: Crossings
+    reported: np.ndarray
+
+    def part(self, shape: tuple[int, ...], rows: slice, columns: slice) -> "OnOutlines":
+        """Return those of some of the nodes of a part of this shape."""
+        crossings = (
+            one.chosen(*kept_nodes(one.nodes, shape, rows, columns))
+            for one in (self.ties, self.flows, self.on)
+        )
+        return OnOutlines(*crossings, self.reported[rows, columns])
+
+    def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
+        """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""
+        flat = reaction.reshape(-1)
+        np.add.at(flat, self.ties.nodes, self.ties.weights)
+        np.add.at(flat, self.flows.nodes, exchange[self.flows.outlines] * self.flows.weights)
+
+
+def kept_nodes(
+    nodes: np.ndarray, shape: tuple[int, ...], rows: slice, columns: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which flat nodes lie in a part of an array of this shape, and their numbers there."""
+    y, x = np.unravel_index(nodes, shape)
+    inside = (y >= rows.start) & (y < rows.stop) & (x >= columns.start) & (x < columns.stop)
+    numbers = (y - rows.start) * (columns.stop - columns.start) + x - columns.start
+    return inside, numbers[inside]
+
+
+class CutOutline:
+    """The outline of a shape, and what kind of condition holds on it.
+
+    Parameters
+    ----------
+    sides
+        Whose values do not count.
+
+    Attributes
+    ----------
+    names
+        Of the outlines.
+    alphas
+        Of their Robin conditions; 0 of others.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, or a flux is given on a staircase.
+    """
+
+    def __init__(self, shape: Shape, grid: Grid, sides: Sides):
+        self._shape, self._grid = shape, grid
+        shape.require_shape(grid)
+        self.names: tuple[str, ...] = ("outline",)
+        self._numbers: np.ndarray | None = None
+        if sides.named:
+            self.names, self._numbers = shape.outlines(grid)
+            sides.require_outlines(self.names)
+        parts = [sides.outline(name) for name in self.names]
+        self.alphas = np.array([0.0 if part is None else part.alpha for part in parts])
+        given = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
+        self._given = np.array(given)
+        for part in parts if shape.staircase else ():
+            zero = part is not None and is_number(part.values) and float(part.values) == 0.0
+            if part is None or isinstance(part.condition, Dirichlet):
+                continue
+            if not (zero and isinstance(part.condition, Neumann)):
+                raise ValueError(
+                    f"the side {part}: the length of a mask's outline is not known, so it may have "
+                    "values or be insulated, as neumann:0; for fluxes give the domain as a signed "
+                    "distance or as polygons"
+                )
+
+    @property
+    def natural(self) -> bool:
+        """Whether an outline is natural."""
+        return not self._given.all()
+
+    def level(self, part: Part) -> np.ndarray:
+        """Return the level at the nodes of a part; beyond the grid it is 1."""
+        there, where = overlap(part, self._grid.nodes)
+        level = np.ones([p.stop - p.start for p in part])
+        level[where] = self._shape.level(self._grid, there)
+        return level
+
+    def reported(self, level: np.ndarray) -> np.ndarray:
+        """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""
+        return level < 0 if self._shape.staircase else level <= 0
+
+    def floating_part(self, fixed: np.ndarray) -> tuple[int, int] | None:
+        """Return a node of the domain if no value is given anywhere; None if one is.
+
+        Parameters
+        ----------
+        fixed
+            Nodes on the sides of the rectangle that have values, or exchange, ``(K, 2)``.
+
+        Raises
+        ------
+        ValueError
+            If the domain has several parts, and one is without a value.
+        """
+        whole = pair(slice(0, nodes) for nodes in self._grid.nodes)
+        level, numbers = self.level(whole), self._outline_of(whole)
+        parts, count = scipy.ndimage.label(level < 0)
+        holding = (level >= 0) & (self._given | (self.alphas > 0))[numbers]
+        held = np.concatenate(
+            [parts[scipy.ndimage.binary_dilation(holding)], parts[tuple(fixed.T)]]
+        )
+        loose = np.setdiff1d(np.arange(1, count + 1), held)
+        if not len(loose):
+            return None
+        if count == 1:
+            y, x = np.unravel_index(np.argmin(level), level.shape)
+            return int(y), int(x)
+        y, x = np.argwhere(parts == loose[0])[0]
+        size, h = int((parts == loose[0]).sum()), self._grid.spacing
+        raise ValueError(
+            f"part {loose[0]} of the {count} parts of the domain, {size} nodes from ({x * h:g}, "
+            f"{y * h:g}) on, has no given value and no exchange, so its level is not known; "
+            f"{len(loose)} parts are like that: give a value on their outlines, or leave them out"
+        )
+
+    def _outline_of(self, part: Part) -> np.ndarray:
+        """Return the numbers of the outlines of the nodes of a part."""
+        numbers = np.zeros([p.stop - p.start for p in part], int)
+        if self._numbers is not None:
+            there, where = overlap(part, self._grid.nodes)
+            numbers[where] = self._numbers[there]
+        return numbers
+
+    def cut(self, part: Part, cells: np.ndarray) -> "Cut":
+        """Return what the outline makes of a part.
+
+        Parameters
+        ----------
+        cells
+            Which cells around its nodes there are, ``(rows + 1, columns + 1)``.
+        """
+        ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+        level, numbers = self.level(ring), self._outline_of(ring)
+        given = (level >= 0) & self._given[numbers]
+        segments: Segments | None = None
+        # Outlines with given values do not cut volumes.
+        natural = np.where(given, -1.0, level)
+        if not self.natural:
+            cover = Cover.of_cells(cells)
+        elif self._shape.staircase:
+            cover = staircase(natural, cells)
+        else:
+            cover, segments = cut_cells(natural, cells)
+        cover = Cover(cover.faces, cover.quarters, level < 0)
+        return Cut(part, cover, level, given, numbers, segments, reported=self.reported(level))
+
+
+class Cut:
+    """What the outline of a shape makes of the nodes ``(rows, columns)`` of a part of the grid.
+
+    Parameters are on these nodes with one more all around.
+
+    Parameters
+    ----------
+    cover
+        What the domain has of the cells around the nodes.
+    level
+        Of the shape.
+    given
+        Which nodes are outside of an outline with given values.
+    numbers
+        Of the outlines of nodes outside.
+    segments
+        Of natural outlines.
+    reported
+        Which nodes have values in a field.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        cover: Cover,
+        level: np.ndarray,
+        given: np.ndarray,
+        numbers: np.ndarray,
+        segments: Segments | None,
+        *,
+        reported: np.ndarray,
+    ):
+        own = slice(1, -1), slice(1, -1)
+        self.cover = cover
+        self.volumes = np.where(cover.volumes > _SMALLEST, cover.volumes, 0.0)
+        self.level, self.given, self.reported = level[own], given[own], reported[own]
+        self._numbers = numbers[own]
+        self._natural = np.where((level >= 0) & ~given, numbers, -1)
+        self._segments = segments
+        self._origin = np.array([p.start for p in part])
+
+    def on_outlines(
+        self, active: np.ndarray, conductances: Sequence[np.ndarray], exchange: np.ndarray
+    ) -> OnOutlines:
+        """Return where outlines act on active nodes.
+
+        Parameters
+        ----------
+        conductances
+            Between the nodes, inside or not, per axis.
+        exchange
+            ``alpha`` of each outline times the spacing.
+        """
+        on = self._on(active)
+        reported = self.reported & ~self.given & (active | (self.level < 0))
+        reported.reshape(-1)[on.nodes] = True
+        ties = self._ties(active, conductances)
+        return OnOutlines(ties, self._flows(active, conductances, exchange), on, reported)
+
+    def _ties(self, active: np.ndarray, conductances: Sequence[np.ndarray]) -> Crossings:
+        """Return where given values act on active nodes."""
+        found, flat = [Crossings.none()], np.arange(active.size).reshape(active.shape)
+        for axis, k in enumerate(conductances):
+            low, high = ends(axis)
+            for here, there in ((low, high), (high, low)):
+                at = active[here] & self.given[there] & (k > 0)
+                p, q = self.level[here][at], self.level[there][at]
+                theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
+                nodes = flat[here][at]
+                one, other = (self._places(n, active) for n in (nodes, flat[there][at]))
+                points = one + theta[:, None] * (other - one)
+                found.append(Crossings(nodes, points, k[at] / theta, self._numbers[there][at]))
+        return _joined(found)
+
+    def _on(self, active: np.ndarray) -> Crossings:
+        """Return the nodes beside active ones that lie on an outline with given values."""
+        beside = scipy.ndimage.binary_dilation(active)
+        nodes = np.flatnonzero(beside & self.given & self.reported)
+        numbers = self._numbers.reshape(-1)[nodes]
+        return Crossings(nodes, self._places(nodes, active), np.ones(len(nodes)), numbers)
+
+    def _flows(
+        self, active: np.ndarray, conductances: Sequence[np.ndarray], exchange: np.ndarray
+    ) -> Crossings:
+        """Return where fluxes act on active nodes, with the lengths that count.
+
+        Where a node is ``d`` inside of the outline, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
+        """
+        if self._segments is None:
+            return Crossings.none()
+        one = self._segments
+        nodes = one.nodes - 1
+        some = ((nodes >= 0) & (nodes < active.shape)).all(axis=1)
+        some[some] = active[tuple(nodes[some].T)]
+        at, (y, x) = tuple(nodes[some].T), one.cells[some].T
+        corners = [self._natural[y + dy, x + dx] for dy in (0, 1) for dx in (0, 1)]
+        numbers = np.maximum.reduce(corners).clip(min=0)
+        damping = 1 + exchange[numbers] * one.distances[some] / self._diffusion(conductances)[at]
+        return Crossings(
+            np.ravel_multi_index(at, active.shape),
+            one.middles[some] - 1 + self._origin,
+            one.lengths[some] / damping.clip(min=_LEAST_DAMPING),
+            numbers,
+        )
+
+    def _diffusion(self, conductances: Sequence[np.ndarray]) -> np.ndarray:
+        """Return ``a`` at the nodes: their conductances over their faces, 1 where there are none."""
+        total, faces = np.zeros(self.level.shape), np.zeros(self.level.shape)
+        for axis, k in enumerate(conductances):
+            for end in ends(axis):
+                total[end] += k
+                faces[end] += self.cover.of_edges(axis)
+        return np.where(faces > 0, total, 1.0) / np.where(faces > 0, faces, 1.0)
+
+    def _places(self, nodes: np.ndarray, active: np.ndarray) -> np.ndarray:
+        """Return where nodes are, ``(T, 2)``, (y, x) in cells."""
+        places = np.stack(np.unravel_index(nodes, active.shape), axis=1) + self._origin
+        return places.astype(float)
+
+
+def _joined(parts: Sequence[Crossings]) -> Crossings:
+    names = ("nodes", "points", "weights", "outlines")
+    return Crossings(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+
+
+def ends(axis: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+    """Return the nodes at the low and at the high ends of the grid edges along an axis."""
+    everything = slice(None)
+    low, high = slice(None, -1), slice(1, None)
+    return (
+        ((low, everything), (high, everything))
+        if axis == 0
+        else (
+            (everything, low),
+            (everything, high),
+        )
+    )

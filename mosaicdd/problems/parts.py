@@ -1,0 +1,79 @@
+"""A condition, and the part of a domain's outline where it holds."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from mosaicdd.problems.conditions import Condition, Periodic, Robin
+from mosaicdd.problems.outline import SIDES
+
+_NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
+_OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
+
+
+def is_outline(name: str) -> bool:
+    """Say whether a name is one of outlines of a shape, no side of the rectangle."""
+    return _OUTLINE.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A condition and where it holds.
+
+    Parameters
+    ----------
+    name
+        Of the piece.
+    low, high
+        Coordinates along it, in units of domain length.
+    """
+
+    name: str
+    condition: Condition
+    low: float = 0.0
+    high: float = math.inf
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the piece."""
+        return (self.low, self.high) == (0.0, math.inf)
+
+    @property
+    def values(self) -> Any:
+        """What is given; zero of a periodic side."""
+        return 0.0 if isinstance(self.condition, Periodic) else self.condition.values
+
+    @property
+    def alpha(self) -> float:
+        """Of a Robin condition, else 0."""
+        return self.condition.alpha if isinstance(self.condition, Robin) else 0.0
+
+    def __str__(self) -> str:
+        return self.name if self.whole else f"{self.name}[{self.low:g}:{self.high:g}]"
+
+
+def part_of_name(name: str, condition: Condition) -> Part:
+    """Read the name of a piece, or of a part of a side.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or the part is empty.
+    """
+    found = _NAME.fullmatch(str(name))
+    whole = found is not None and found[2] is None
+    if found is None or not (found[1] in SIDES or (whole and is_outline(found[1]))):
+        raise ValueError(
+            f"unknown side {name!r}; known: {', '.join(SIDES)}, and parts of them as left[0:0.5]; of a "
+            "domain that is no rectangle outline, outer, hole1, hole2, .."
+        )
+    if whole:
+        return Part(found[1], condition)
+    try:
+        low, high = float(found[2] or 0.0), float(found[3] or math.inf)
+    except ValueError:
+        low = high = math.nan
+    if not 0 <= low < high:
+        raise ValueError(f"the part {name} must go from a number >= 0 to a larger one")
+    return Part(found[1], condition, low, high)

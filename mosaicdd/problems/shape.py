@@ -1,0 +1,149 @@
+"""What part of a rectangle a domain is: a level at the nodes of the grid, negative inside.
+
+The outline is where the level, linear along grid edges, is zero. Of a signed distance, or anything
+like it, that is right to second order. A mask has the level -1 at its nodes and 0 at all others: its
+outline is the staircase of the first nodes outside.
+
+The outside falls into connected pieces, whose outlines have names: ``outer`` what reaches the edge of
+the rectangle, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of these the leftmost.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.ndimage
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields import Field, Part
+
+_ON = 1e-6  # cells from the outline within which a node lies on it
+
+
+class Shape(Protocol):
+    """A part of a rectangle.
+
+    Attributes
+    ----------
+    staircase
+        Whether the outline is known to a cell only.
+    """
+
+    staircase: bool
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that it belongs to a grid; raise `ValueError` if not."""
+        ...
+
+    def level(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the level at the nodes of a part of a grid, ``(rows, columns)``."""
+        ...
+
+    def outlines(self, grid: Grid) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the names of the outlines, and which one each node outside belongs to.
+
+        The numbers ``(ny + 1, nx + 1)`` of nodes inside are 0.
+        """
+        ...
+
+
+class Level:
+    """The part of a rectangle where a function is negative, best a signed distance.
+
+    Parameters
+    ----------
+    values
+        A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``.
+    """
+
+    def __init__(self, values: Any, *, staircase: bool = False):
+        self.staircase = staircase
+        self._field = Field("domain", values)
+
+    def __str__(self) -> str:
+        return "mask" if self.staircase else str(self._field)
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that node values belong to a grid.
+
+        Raises
+        ------
+        ValueError
+            If they do not, with both shapes; or are of several problems.
+        """
+        if self._field.problems > 1:
+            raise ValueError(
+                f"a domain is the same for all problems, got {self._field.problems} of them"
+            )
+        self._field.require_shape(grid)
+
+    def level(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the values at the nodes of a part, zero where the outline is near.
+
+        Raises
+        ------
+        ValueError
+            If one is not finite.
+        """
+        values = self._field.sample(grid, part)[0]
+        values[abs(values) < _ON * grid.spacing] = 0.0
+        return values
+
+    def outlines(self, grid: Grid) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the names of the outlines, and which one each node outside belongs to."""
+        outside = self.level(grid, pair(slice(0, nodes) for nodes in grid.nodes)) >= 0
+        numbers, count = scipy.ndimage.label(outside, np.ones((3, 3)))
+        holes = _enclosed(numbers, count)
+        of_piece = np.zeros(count + 1, np.int32)
+        of_piece[holes] = np.arange(1, len(holes) + 1)
+        return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
+
+
+def level_of_mask(mask: np.ndarray) -> Level:
+    """Return the shape of a mask of nodes ``(ny + 1, nx + 1)``, true inside.
+
+    Raises
+    ------
+    ValueError
+        If it is empty, or has a hole thinner than a cell.
+    """
+    if not mask.any():
+        raise ValueError("the mask is true nowhere: there is no domain")
+    numbers, count = scipy.ndimage.label(~mask, np.ones((3, 3)))
+    wide = _two_by_two(~mask)
+    thin = np.setdiff1d(_enclosed(numbers, count), numbers[wide])
+    if len(thin):
+        row, column = np.argwhere(numbers == thin[0])[0]
+        raise ValueError(
+            f"the mask has {len(thin)} holes thinner than a cell, the first at node "
+            f"({row}, {column}) (row, column): a hole has 2 x 2 nodes somewhere; widen or fill them, or "
+            "take a finer grid"
+        )
+    return Level(-mask.astype(np.int8), staircase=True)
+
+
+def mask_of_cells(cells: np.ndarray) -> np.ndarray:
+    """Return the nodes inside a domain of whole cells ``(ny, nx)``: those with no other cell around."""
+    around = np.pad(cells, 1, mode="edge")
+    return around[:-1, :-1] & around[1:, :-1] & around[:-1, 1:] & around[1:, 1:]
+
+
+def thin_nodes(mask: np.ndarray) -> int:
+    """Count the nodes of a mask that are in no square of 2 x 2, as in bridges thinner than a cell."""
+    return int((mask & ~_two_by_two(mask)).sum())
+
+
+def _two_by_two(mask: np.ndarray) -> np.ndarray:
+    """Return the nodes that are in a square of 2 x 2 nodes of a mask."""
+    corners = mask[:-1, :-1] & mask[1:, :-1] & mask[:-1, 1:] & mask[1:, 1:]
+    found = np.zeros_like(mask)
+    for y in (slice(None, -1), slice(1, None)):
+        for x in (slice(None, -1), slice(1, None)):
+            found[y, x] |= corners
+    return found
+
+
+def _enclosed(numbers: np.ndarray, count: int) -> np.ndarray:
+    """Return which of some pieces ``1..count`` do not reach the edge of the rectangle."""
+    edges = [numbers[0], numbers[-1], numbers[:, 0], numbers[:, -1]]
+    return np.setdiff1d(np.arange(1, count + 1), np.concatenate(edges))
