@@ -38,6 +38,7 @@ HOMES = {
     "click": {"cli"},
     "rich": {"cli"},
     "matplotlib": {"report"},
+    "PIL": {"storage.domain_file"},
     "xarray": {"report"},
     "torch.distributed": {"training", "parallel.layouts.dtensor"},
     "pytorch_optimizer": {"training"},

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     "--cells", type=SIZE_PAIR, required=True, help="Grid cells along x and y, as 2048x2048."
 )
 @click.option(
+    "--domain",
+    metavar="SPEC",
+    help="Part of these cells that is the domain: 'expr:...', a signed distance, negative inside (second "
+    "order at the outline); a mask of nodes or cells, FILE.npy or FILE.png, true or light inside (a "
+    "staircase, first order). [default: all]",
+)
+@click.option(
     "--pde",
     default="laplace",
     show_default=True,
@@ -62,7 +69,8 @@ if TYPE_CHECKING:
     multiple=True,
     help="What holds on one side, or a part of it, instead: 'left=dirichlet:SPEC', 'left=neumann:SPEC' "
     "(the flux a du/dn, outward), 'right[0:0.5]=robin:ALPHA,SPEC' (a du/dn + ALPHA u), with a number, "
-    "'expr:...', or values at the side's nodes in FILE.npy or FILE.h5:/dataset. Repeat for others.",
+    "'expr:...', or values at the side's nodes in FILE.npy or FILE.h5:/dataset. With --domain also "
+    "'outline', or 'outer', 'hole1', ..; files of these have rows 'x y value'. Repeat for others.",
 )
 @click.option(
     "--spacing",
@@ -112,6 +120,7 @@ def solve(
     ctx: click.Context,
     output: str,
     cells: tuple[int, int],
+    domain: str | None,
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
     boundary: str,
@@ -150,7 +159,7 @@ def solve(
         settings = collected(ctx, SolveSettings, dims=dims)
         file = collected(ctx, Output, path=output)
         problem = ranks.agree(
-            lambda: _problem(cells, spacing, pde, given_fields, boundary, given_sides)
+            lambda: _problem(cells, spacing, domain, pde, given_fields, boundary, given_sides)
         )
     with bad_input("--points"):
         places = None if points is None else ranks.on_root(lambda: read_points(points))
@@ -181,6 +190,7 @@ def solve(
 def _problem(
     cells: tuple[int, int],
     spacing: float | None,
+    spec: str | None,
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
     boundary: str,
@@ -188,17 +198,22 @@ def _problem(
 ) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet."""
     from mosaicdd.problems.boundary_spec import BoundarySpec, is_file
+    from mosaicdd.problems.conditions import Dirichlet
     from mosaicdd.problems.domain import Domain
+    from mosaicdd.problems.outline import SIDES
+    from mosaicdd.problems.parts import is_outline
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.sides import Data, Sides
     from mosaicdd.settings import argument
+    from mosaicdd.storage.domain_file import read_domain
     from mosaicdd.storage.field_file import FieldFile
-    from mosaicdd.storage.inputs import BoundaryFile
+    from mosaicdd.storage.inputs import BoundaryFile, read_values_at_points
 
-    def read(condition: Condition) -> Condition:
+    def read(name: str, condition: Condition) -> Condition:
         if isinstance(condition, Periodic) or not names_file(condition.values):
             return condition
-        return replace(condition, values=FieldFile(str(condition.values)))
+        reader = read_values_at_points if is_outline(name) else FieldFile
+        return replace(condition, values=reader(str(condition.values)))
 
     def field(spec: str) -> "float | str | FieldFile":
         try:
@@ -209,7 +224,14 @@ def _problem(
     with argument("field"):
         fields = {name: field(spec) for name, spec in given_fields}
     with argument("boundary"):
-        data: Data = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
+        data: Data | None = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
     with argument("side"):
-        sides = Sides({name: read(condition) for name, condition in given_sides}, data)
-    return Problem(Domain(cells, spacing), pde, fields, sides)
+        given = {name: read(name, condition) for name, condition in given_sides}
+        if spec is not None and boundary.startswith("expr:"):
+            # At the nodes of the domain and on its outline only, wherever that is.
+            given = {name: Dirichlet(boundary) for name in (*SIDES, "outline")} | given
+            data = None
+        sides = Sides(given, data)
+    with argument("domain"):
+        domain = Domain(cells, spacing) if spec is None else read_domain(spec, cells, spacing)
+    return Problem(domain, pde, fields, sides)

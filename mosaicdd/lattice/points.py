@@ -74,6 +74,23 @@ def interpolate(field: np.ndarray, cells: np.ndarray) -> np.ndarray:
     return (1 - ty) * below + ty * above
 
 
+def interpolate_within(field: np.ndarray, level: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Interpolate fields that are NaN outside of a domain; outside, where the level is positive, NaN.
+
+    In cells that have nodes outside, the weights of the others are scaled up.
+
+    Parameters
+    ----------
+    level
+        At the nodes of the fields, negative inside.
+    """
+    inside = np.isfinite(field).all(axis=0)
+    weights = interpolate(inside[None].astype(float), cells)[0]
+    outside = (interpolate(level[None], cells)[0] > 0) | (weights == 0)
+    values = interpolate(np.where(inside, field, 0.0), cells)
+    return np.where(outside, np.nan, values / np.where(weights > 0, weights, 1.0))
+
+
 @dataclass(frozen=True)
 class Cover:
     """For some points, one of the subdomains that cover each, and its weight there.

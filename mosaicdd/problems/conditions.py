@@ -79,7 +79,9 @@ def condition_of_spec(text: str) -> Condition:
 
 def is_file(spec: Values) -> bool:
     """Say whether the values of a condition that was read are the name of a file."""
-    return isinstance(spec, str) and (spec.endswith(".npy") or ":/" in spec) and not _is_text(spec)
+    if not isinstance(spec, str) or _is_text(spec):
+        return False
+    return spec.endswith((".npy", ".txt", ".csv")) or ":/" in spec
 
 
 def _is_text(spec: str) -> bool:

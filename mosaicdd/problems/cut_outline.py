@@ -25,11 +25,13 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.conditions import Dirichlet, Neumann
 from mosaicdd.problems.fields import Part, is_number, overlap
+from mosaicdd.problems.scattered import Scattered
 from mosaicdd.problems.shape import Shape
 from mosaicdd.problems.sides import Sides
 
 _NEAREST = 1e-6  # of a cell, from which a value acts at least
 _SMALLEST = 1e-9  # part of a cell that an unknown has at least
+_FAR = 2  # cells from an outline at which a point is not on it
 _LEAST_DAMPING = 0.1  # of nodes outside, on a grid too coarse for the exchange
 
 
@@ -98,11 +100,11 @@ class OnOutlines:
 
     def part(self, shape: tuple[int, ...], rows: slice, columns: slice) -> "OnOutlines":
         """Return those of some of the nodes of a part of this shape."""
-        crossings = (
+        ties, flows, on = (
             one.chosen(*kept_nodes(one.nodes, shape, rows, columns))
             for one in (self.ties, self.flows, self.on)
         )
-        return OnOutlines(*crossings, self.reported[rows, columns])
+        return OnOutlines(ties, flows, on, self.reported[rows, columns])
 
     def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
         """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""
@@ -165,6 +167,10 @@ class CutOutline:
                     "distance or as polygons"
                 )
 
+        for name, part in zip(self.names, parts, strict=True):
+            if part is not None and isinstance(part.values, Scattered):
+                part.values.require_near(_FAR * grid.spacing, self._crossed(name))
+
     @property
     def natural(self) -> bool:
         """Whether an outline is natural."""
@@ -180,6 +186,21 @@ class CutOutline:
     def reported(self, level: np.ndarray) -> np.ndarray:
         """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""
         return level < 0 if self._shape.staircase else level <= 0
+
+    def _crossed(self, name: str) -> np.ndarray:
+        """Return where an outline crosses grid edges, ``(M, 2)``, (x, y), in units of domain length."""
+        whole = pair(slice(0, nodes) for nodes in self._grid.nodes)
+        level, numbers = self.level(whole), self._outline_of(whole)
+        found = [np.empty((0, 2))]
+        for axis in (0, 1):
+            low, high = ends(axis)
+            y, x = np.nonzero((level[low] < 0) != (level[high] < 0))
+            p, q = level[low][y, x], level[high][y, x]
+            at = np.stack([y, x], axis=1).astype(float)
+            at[:, axis] += p / (p - q)
+            own = np.maximum(numbers[low][y, x], numbers[high][y, x]) == self.names.index(name)
+            found.append(at[own][:, ::-1] * self._grid.spacing)
+        return np.concatenate(found)
 
     def floating_part(self, fixed: np.ndarray) -> tuple[int, int] | None:
         """Return a node of the domain if no value is given anywhere; None if one is.
@@ -339,7 +360,7 @@ class Cut:
             return Crossings.none()
         one = self._segments
         nodes = one.nodes - 1
-        some = ((nodes >= 0) & (nodes < active.shape)).all(axis=1)
+        some = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
         some[some] = active[tuple(nodes[some].T)]
         at, (y, x) = tuple(nodes[some].T), one.cells[some].T
         corners = [self._natural[y + dy, x + dx] for dy in (0, 1) for dx in (0, 1)]

@@ -28,11 +28,12 @@ import scipy.sparse.linalg
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
-from mosaicdd.problems.cut_outline import Crossings, CutOutline, OnOutlines, ends, kept_nodes
+from mosaicdd.problems.cut_outline import CutOutline, OnOutlines, ends, kept_nodes
 from mosaicdd.problems.fields import Part, sample_near
 from mosaicdd.problems.medium import Conductances, Medium, medium_of
+from mosaicdd.problems.parts import is_outline
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.side_values import OutlineValues, joined_values
+from mosaicdd.problems.side_values import EvaluatedPart, OutlineValues, joined_values
 
 
 @dataclass(frozen=True)
@@ -205,19 +206,20 @@ class Discretisation:
         return np.where(equations.active | self._pinned(part), b, 0.0)
 
     def given(
-        self, problem: Problem, outline: OutlineValues, part: Part, on: Crossings | None
+        self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return where in a part values are given, (y, x) ``(K,)``, and these, ``(n or 1, K)``.
 
         Parameters
         ----------
-        on
-            Nodes on the outline of a shape.
+        outlines
+            Of the same part.
         """
         at, y, x = _in_part(outline.known, part)
         values = outline.values[:, at]
-        if on is None or self.outline is None:
+        if outlines is None or self.outline is None:
             return y, x, values
+        on = outlines.on
         rows, columns = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
         more = on.values(problem.conditions, self.outline.names, self.grid)
         return np.append(y, rows), np.append(x, columns), joined_values([values, more])
@@ -266,6 +268,50 @@ def _in_part(nodes: np.ndarray, part: Part) -> tuple[np.ndarray, np.ndarray, np.
     inside &= (x >= 0) & (x < part[1].stop - part[1].start)
     at = np.flatnonzero(inside)
     return at, y[at], x[at]
+
+
+_STRIP = 2**20  # nodes whose equations are made at a time, where they are needed one by one
+
+
+def conditions_of(problem: Problem, grid: Grid) -> list[EvaluatedPart]:
+    """Return all conditions of a problem with their values, as files hold them.
+
+    What is a function on the outline of a shape is evaluated where it is needed.
+    """
+    sides = problem.conditions
+    found = sides.evaluated(grid, problem.pieces(grid))
+    if problem.domain.shape is None:
+        return found
+    parts = [part for part in sides.parts if is_outline(part.name)]
+    functions = [part for part in parts if not isinstance(part.values, (str, float, int))]
+    points = _needed_points(problem, grid) if functions else {}
+    for part in parts:
+        kind = type(part.condition).__name__
+        if part not in functions:
+            found.append(EvaluatedPart(part.name, kind, part.alpha, part.values))
+            continue
+        at = points.get(part.name, np.concatenate(list(points.values())))
+        values = sides.on_outline(part.name, at, grid)
+        where = at[:, ::-1] * grid.spacing
+        found.append(EvaluatedPart(part.name, kind, part.alpha, values, where))
+    return found
+
+
+def _needed_points(problem: Problem, grid: Grid) -> dict[str, np.ndarray]:
+    """Return where on outlines conditions are evaluated, ``(M, 2)``, (y, x) in cells, by their names."""
+    one = Discretisation(problem, medium_of(problem.operator), grid)
+    names = () if one.outline is None else one.outline.names
+    found: dict[str, list[np.ndarray]] = {name: [np.empty((0, 2))] for name in names}
+    rows, columns = grid.nodes
+    step = max(1, _STRIP // columns)
+    for start in range(0, rows, step):
+        stop = min(start + step, rows)
+        wide = one.equations((slice(start - 1, stop + 1), slice(-1, columns + 1)))
+        outlines = wide.part(slice(1, stop - start + 1), slice(1, columns + 1)).outlines
+        for crossings in () if outlines is None else (outlines.ties, outlines.flows, outlines.on):
+            for number, name in enumerate(names):
+                found[name].append(crossings.points[crossings.outlines == number])
+    return {name: np.unique(np.concatenate(points), axis=0) for name, points in found.items()}
 
 
 class OutlineSystem:
@@ -317,7 +363,7 @@ class OutlineSystem:
             field[~outlines.reported] = np.nan
         if not self._discretisation.floating:
             y, x, values = self._discretisation.given(
-                self._problem, self._outline, self._whole, outlines and outlines.on
+                self._problem, self._outline, self._whole, outlines
             )
             field[y, x] = values[self._number % len(values)]
         return field

@@ -22,6 +22,7 @@ _OF_NUMPY = {
         *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2"),
         *("sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh"),
         *("exp", "expm1", "log", "log10", "log1p", "sqrt", "abs", "floor", "ceil", "fmod"),
+        *("hypot", "minimum", "maximum"),
     )
 }
 _ARITY = {name: function.nin for name, function in _OF_NUMPY.items()} | {"where": 3}

@@ -181,18 +181,19 @@ class Field:
         """Say whether values are given per cell of a grid."""
         return self._shape == tuple(grid.shape)
 
-    def sample_as_given(self, grid: Grid, part: Part) -> np.ndarray:
+    def sample_as_given(self, grid: Grid, part: Part, *, checked: bool = True) -> np.ndarray:
         """Return the values at nodes, or in the cells above and to the right of them.
 
-        ``(n, rows, columns)``; of cells, those there are.
+        ``(n, rows, columns)``; of cells, those there are. Unless ``checked``, they need not be finite.
         """
-        if not self.per_cell(grid):
-            return self.sample(grid, part)
-        rows, columns = (
-            slice(p.start, min(p.stop, n)) for p, n in zip(part, grid.shape, strict=True)
-        )
-        values = self.sample_cells((rows, columns))
-        return require_finite(values, f"the field {self.name}")[None]
+        if self.per_cell(grid):
+            rows, columns = (
+                slice(p.start, min(p.stop, n)) for p, n in zip(part, grid.shape, strict=True)
+            )
+            values = self.sample_cells((rows, columns))[None]
+        else:
+            values = self._values(grid, part)
+        return require_finite(values, f"the field {self.name}") if checked else values
 
     def sample_cells(self, part: Part) -> np.ndarray:
         """Return values that are given per cell, in some cells, ``(rows, columns)``, finite or not."""
@@ -211,6 +212,14 @@ class Field:
         ValueError
             If node values belong to another grid, or one is not finite.
         """
+        values = self._values(grid, part)
+        if where is not None:
+            values = np.where(where, values, 0.0)
+        origin = (0, part[0].start, part[1].start)
+        return require_finite(values, f"the field {self.name}", origin)
+
+    def _values(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the values at the nodes of a part, ``(n, rows, columns)``, finite or not."""
         what = f"the field {self.name}"
         if self._shape:
             self.require_shape(grid)
@@ -220,9 +229,6 @@ class Field:
         else:
             y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
             values = evaluate(self.values, y[:, None], x, what)
-        if where is not None:
-            values = np.where(where, values, 0.0)
-        require_finite(values, what, (0, part[0].start, part[1].start))
         return values.reshape(-1, *values.shape[-2:])
 
 

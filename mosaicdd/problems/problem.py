@@ -231,9 +231,12 @@ class Problem:
         if self.source is None or self.source.number is not None:
             return
         rows, columns = part
+        shape = self.domain.shape
         step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
         for start in range(rows.start, rows.stop, step):
-            self.source_at(grid, (slice(start, min(start + step, rows.stop)), columns))
+            some = slice(start, min(start + step, rows.stop)), columns
+            inside = None if shape is None else shape.level(grid, some) < 0
+            self.source.sample(grid, some, inside)
 
     def with_fields(self, **fields: Any) -> "Problem":
         """Return the same problem with other values of some fields."""

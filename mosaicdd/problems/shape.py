@@ -15,6 +15,7 @@ import scipy.ndimage
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Field, Part
 
 _ON = 1e-6  # cells from the outline within which a node lies on it
@@ -58,6 +59,8 @@ class Level:
 
     def __init__(self, values: Any, *, staircase: bool = False):
         self.staircase = staircase
+        if isinstance(values, str):
+            Expression(values.removeprefix("expr:"))  # checks it
         self._field = Field("domain", values)
 
     def __str__(self) -> str:

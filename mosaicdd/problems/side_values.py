@@ -15,6 +15,7 @@ from mosaicdd.problems.conditions import Condition, Dirichlet, Neumann, Robin
 from mosaicdd.problems.fields import evaluate, real_array, require_finite
 from mosaicdd.problems.outline import Piece
 from mosaicdd.problems.parts import Part
+from mosaicdd.problems.scattered import Scattered
 
 _ROUNDING = 1e-6  # cells by which the end of a part may miss a node
 
@@ -57,17 +58,25 @@ class EvaluatedPart:
     alpha
         Of a Robin condition, else 0.
     values
-        At the nodes of its piece, ``(n or 1, M)``; zeros beyond the part.
+        At the nodes of its piece, ``(n or 1, M)``; zeros beyond the part. On the outline of a shape a
+        number, a text, or values at points.
+    points
+        Where these are, ``(M, 2)``, (x, y), in units of domain length.
     """
 
     name: str
     kind: str
     alpha: float
-    values: np.ndarray
+    values: np.ndarray | float | str
+    points: np.ndarray | None = None
 
     def condition(self, number: int) -> Condition:
         """Return the condition of one problem."""
-        values = self.values[number % len(self.values)]
+        values: Any = self.values
+        if isinstance(values, np.ndarray):
+            values = values[number % len(values)]
+        if self.points is not None:
+            values = Scattered(self.points, values)
         return Robin(self.alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
 
 

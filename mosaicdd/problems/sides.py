@@ -161,7 +161,7 @@ class Sides:
             return require_finite(values, what)[None]
         if self.data is None:
             return np.zeros((1, len(points)))
-        return np.stack([one.at(y, x) for one in self._data(grid)])
+        return np.stack([one.at(y, x) for one in self.edge_values(grid)])
 
     @property
     def kinds(self) -> tuple:
@@ -239,7 +239,7 @@ class Sides:
             If values are of another shape than the grid, or not finite.
         """
         if self.data is not None and not self.parts:
-            return self._data(grid)
+            return self.edge_values(grid)
         pieces = rectangle_outline(grid)
         edges = {name: np.zeros((1, len(piece.nodes))) for name, piece in pieces.items()}
         if self.data is not None:
@@ -256,7 +256,14 @@ class Sides:
             for i in range(max(map(len, edges.values())))
         ]
 
-    def _data(self, grid: Grid) -> list[Boundary]:
+    def edge_values(self, grid: Grid) -> list[Boundary]:
+        """Return the values on all edges of each problem that were given so; none if none were.
+
+        Raises
+        ------
+        ValueError
+            If they are of another shape than the grid, or not finite.
+        """
         given: Sequence[Boundary] = []
         if isinstance(self.data, Boundary):
             given = [self.data]
@@ -316,7 +323,7 @@ class Sides:
         return found
 
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
-        given = self._data(grid)
+        given = self.edge_values(grid)
         return {name: np.stack([getattr(one, name) for one in given]) for name in SIDES}
 
 

@@ -84,6 +84,8 @@ def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Compari
     """
     truth, name, seconds = _timed(reference, solution)
     difference = np.abs(np.asarray(solution.field) - truth)
+    if solution.inside is not None:
+        difference, truth = difference[solution.inside], truth[solution.inside]
     return Comparison(
         reference=name,
         mae=float(difference.mean()),
@@ -198,10 +200,19 @@ def _checked(reference: np.ndarray, solution: StoredSolution) -> np.ndarray:
             f"the reference has the shape {reference.shape}, the solution's field "
             f"{solution.window.shape}; they must be equal"
         )
-    return _finite(np.asarray(reference, float), "the reference")
+    return _finite(np.asarray(reference, float), "the reference", solution)
 
 
-def _finite(field: np.ndarray, name: str) -> np.ndarray:
+def _finite(field: np.ndarray, name: str, solution: StoredSolution) -> np.ndarray:
+    """Check a reference at the nodes inside of the solution's domain; outside it becomes NaN."""
+    if solution.inside is not None:
+        outside = np.where(solution.inside, field, np.nan)
+        _finite_everywhere(field[solution.inside], name)
+        return outside
+    return _finite_everywhere(field, name)
+
+
+def _finite_everywhere(field: np.ndarray, name: str) -> np.ndarray:
     count = int((~np.isfinite(field)).sum())
     if count:
         raise ValueError(f"{name} is not finite at {count} of {field.size} nodes")
@@ -210,7 +221,7 @@ def _finite(field: np.ndarray, name: str) -> np.ndarray:
 
 def _evaluated(text: str, solution: StoredSolution) -> np.ndarray:
     field = Expression(text)(y=solution.y[:, None], x=solution.x)
-    return _finite(field, f"expression {text!r}")
+    return _finite(field, f"expression {text!r}", solution)
 
 
 def _read(path: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
@@ -245,4 +256,4 @@ def _of_solution(
             f"{name} holds another window of the domain, not all of the solution's nodes"
         )
     field = other.field[other.window.within(solution.window.place)]
-    return _finite(field, name), other.attributes.get("local_solver", name)
+    return _finite(field, name, solution), other.attributes.get("local_solver", name)

@@ -30,6 +30,7 @@ _TO_SCALE = 12  # beyond, the shorter side would be a line
 _SQUARE, _LENGTH, _TALL = 2.8, 8.5, 5.6  # inches of a panel's longer side
 _TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar and labels
 _NARROW, _TICKS = 2.2, 0.4  # inches that a title needs, and between ticks
+_OUTLINE = 1000  # nodes along an axis by which an outline is drawn, at most
 _MARKED = 40  # iterations whose values are marked one by one
 
 _SMALL = 9  # points
@@ -59,6 +60,7 @@ def figure(
     drawing, maps, history, inches = _layout(len(panels), top - bottom, right - left, dpi)
     for axes, panel in zip(maps, panels, strict=True):
         _draw(drawing, axes, panel, inches)
+        _draw_outline(axes, solution)
         axes.set_xlim(left, right)
         axes.set_ylim(bottom, top)
     _mark_outside(maps[-1], solution)
@@ -141,8 +143,11 @@ def _panels(
     ]
     if reference is not None:
         values = np.abs(field - reference)
-        numbers = f"largest {_number(np.max(values))}, mean {_number(np.mean(values))}"
-        row, column = np.unravel_index(np.argmax(values), values.shape)
+        known = values if solution.inside is None else values[solution.inside]
+        numbers = f"largest {_number(np.max(known))}, mean {_number(np.mean(known))}"
+        # NaN is the largest, unless it stands for what is outside the domain.
+        places = values if solution.inside is None else np.where(solution.inside, values, -1.0)
+        row, column = np.unravel_index(np.argmax(places), values.shape)
         peak = float(solution.x[column]), float(solution.y[row])
         title = f"absolute difference\n{numbers}"
         label = f"|u - {reference_name}|" if len(reference_name) < 20 else "|difference|"
@@ -283,6 +288,18 @@ def _mean(values: np.ndarray, starts: np.ndarray, axis: int) -> np.ndarray:
     return np.add.reduceat(values, starts, axis=axis) / (counts if axis else counts[:, None])
 
 
+def _draw_outline(axes: Axes, solution: StoredSolution) -> None:
+    """Draw the outline of a domain that is no rectangle."""
+    if solution.shape is None:
+        return
+    step = max(1, max(solution.window.shape) // _OUTLINE)
+    level = solution.shape.level(solution.grid, solution.window.place)[::step, ::step]
+    at = -0.5 if solution.shape.staircase else 0.0  # a mask's level is -1 and 0
+    if min(level.shape) > 1 and (level < at).any() and (level > at).any():
+        x, y = solution.x[::step], solution.y[::step]
+        axes.contour(x, y, level, levels=[at], colors="black", linewidths=0.7)
+
+
 def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
     """Mark the centres of subdomains whose data were outside of the training range."""
     if solution.outside is None or not solution.outside.any():
@@ -314,7 +331,8 @@ def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray |
             axes.semilogy(steps[shown], values[shown], style, label=name, ms=4, lw=1)
     lines = {"error estimate": solution.error_estimate}
     if difference is not None:
-        lines["difference, rms"] = float(np.sqrt(np.mean(np.square(difference, dtype=float))))
+        known = difference if solution.inside is None else difference[solution.inside]
+        lines["difference, rms"] = float(np.sqrt(np.mean(np.square(known, dtype=float))))
     for (name, value), colour in zip(lines.items(), ("crimson", "black"), strict=False):
         if value is not None and np.isfinite(value) and value > 0:
             axes.axhline(value, color=colour, lw=1.2, label=f"{name} {value:.1e}")

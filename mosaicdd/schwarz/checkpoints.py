@@ -1,7 +1,9 @@
 """Checkpoints of an iteration, beside its solution file."""
 
+import functools
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cached_property
@@ -9,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.output import write_lines
@@ -66,20 +70,24 @@ class Checkpoints:
         """
         sums = self._ranks.agree(self._checksums)
         total = sum((Counter(one) for one in self._ranks.allgather(sums)), Counter())
-        return self._told | {
-            f"field {name}": f"{total[name] % 2**64:016x}" for name in self._problem.arrays
-        }
+        return self._told | {f"field {name}": f"{total[name] % 2**64:016x}" for name in sums}
 
     def _checksums(self) -> dict[str, int]:
         """Add up the values of fields at this rank's nodes, their bits scrambled with their places."""
         grid = self._engine.block.lattice.grid
         rows, columns = self._engine.block.owned_nodes()[1]
         step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
-        sums = dict.fromkeys(self._problem.arrays, 0)
+        samples: dict[str, Callable[[Slices], np.ndarray]] = {
+            name: functools.partial(field.sample_as_given, grid, checked=False)
+            for name, field in self._problem.arrays.items()
+        }
+        if (shape := self._problem.domain.shape) is not None:
+            samples["domain"] = lambda part: shape.level(grid, part)[None]
+        sums = dict.fromkeys(samples, 0)
         for start in range(rows.start, rows.stop, step):
             part = slice(start, min(start + step, rows.stop)), columns
-            for name, field in self._problem.arrays.items():
-                values = field.sample_as_given(grid, part)[0]
+            for name, sample in samples.items():
+                values = sample(part)[0]
                 y, x = (np.arange(n, dtype=np.uint64) for n in values.shape)
                 place = (y[:, None] + start) * grid.nodes[1] + x + columns.start
                 bits = np.ascontiguousarray(values, "<f8").view("<u8")
@@ -122,13 +130,18 @@ class Checkpoints:
 
 def _digest(problem: Problem, grid: Grid) -> str:
     """Return what tells data on the outline from others."""
-    if problem.conditions.plain:
+    if problem.plain:
         (boundary,) = problem.boundaries(grid)
         content = [getattr(boundary, name).tobytes() for name in boundary.EDGES]
     else:
         content = [
             part
-            for one in problem.conditions.evaluated(grid)
-            for part in (f"{one.name} {one.kind} {one.alpha}".encode(), one.values.tobytes())
+            for one in conditions_of(problem, grid)
+            for part in (
+                f"{one.name} {one.kind} {one.alpha}".encode(),
+                one.values.tobytes()
+                if isinstance(one.values, np.ndarray)
+                else str(one.values).encode(),
+            )
         ]
     return hashlib.sha256(b"".join(content)).hexdigest()[:16]

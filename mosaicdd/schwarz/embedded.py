@@ -109,7 +109,7 @@ class Embedded:
             owned[:, torch.from_numpy(~outlines.reported)] = torch.nan
         if not self._discretisation.floating:
             y, x, values = self._discretisation.given(
-                self._problem, self._outline, strip.place, outlines and outlines.on
+                self._problem, self._outline, strip.place, outlines
             )
             owned[:, torch.from_numpy(y), torch.from_numpy(x)] = torch.from_numpy(values).to(owned)
         return strip

@@ -3,10 +3,11 @@
 Parts of arrays have a leading axis for the problems here, of a single one, too.
 """
 
+import functools
 import itertools
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from types import TracebackType
@@ -22,13 +23,14 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.fields import Field
+from mosaicdd.problems.discretisation import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.report import Result
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.storage.domain_file import ACTIVE, LEVEL
 from mosaicdd.storage.hdf5 import ArrayWriter, line_name
 from mosaicdd.storage.shards import (
     Shard,
@@ -37,7 +39,12 @@ from mosaicdd.storage.shards import (
     shard_folder,
     writing_shard,
 )
-from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
+from mosaicdd.storage.solution_writer import (
+    GHOSTS,
+    HIDDEN,
+    SolutionWriter,
+    writing_solutions,
+)
 
 _SAMPLES = 2**20  # values of a source that a rank has at a time
 
@@ -127,14 +134,21 @@ class SolutionOutput:
 
     def fields(self, parts: Iterable[Part], place: Slices) -> None:
         """Write parts of the fields, ``(problems, rows, columns)``, which lie at a place together."""
+        parts = self._in_window(parts)
+        if self._problem.domain.shape is not None:
+            parts = self._flags(parts)
         if not self._shards:
             self._begin()
-            self._collect("solution", self._in_window(parts), self._dtype)
+            self._collect("solution", parts, self._dtype)
+            if self._problem.domain.shape is not None:
+                self._write_flags()
             return
-        inside = ((array[0], within[1:]) for array, within in self._in_window(parts))
+        inside = ((array[0], within[1:]) for array, within in parts)
         place = self._window.within(place)
         shards = write_shards(self._path, self._ranks, inside, place, self._dtype, self._writing)
         self._begin(shards=shards)
+        if self._problem.domain.shape is not None:
+            self._write_flags()
 
     def _in_window(self, parts: Iterable[Part]) -> Iterator[Part]:
         for array, (problems, rows, columns) in parts:
@@ -197,17 +211,36 @@ class SolutionOutput:
                 shape = grid.shape if field.per_cell(grid) else grid.nodes
                 self._writer.create_common(f"fields/{name}", (*several, *shape), self._dtype)
         for name, field in arrays.items():
-            self._collect(f"fields/{name}", self._samples(field, nodes), self._dtype)
+            checked = self._problem.domain.shape is None
+            sample = functools.partial(field.sample_as_given, grid, checked=checked)
+            self._collect(f"fields/{name}", _samples(sample, nodes), self._dtype)
+        domain = self._problem.domain.shape
+        if domain is not None:
+            if self._ranks.is_root:
+                self._writer.domain(domain, grid)
+            level = functools.partial(domain.level, grid)
+            self._collect(LEVEL, _samples(lambda part: level(part)[None], nodes), "float64")
 
-    def _samples(self, field: Field, nodes: Slices) -> Iterator[Part]:
-        rows, columns = nodes
-        step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
-        for start in range(rows.start, rows.stop, step):
-            place = slice(start, min(start + step, rows.stop)), columns
-            values = field.sample_as_given(self._lattice.grid, place)
-            ends = zip(place, values.shape[1:], strict=True)
-            there = (slice(part.start, part.start + count) for part, count in ends)
-            yield values, (slice(0, len(values)), *there)
+    def _flags(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Pass parts of fields on, and keep where there are values."""
+        self._inside: list[Part] = []
+        for array, place in parts:
+            self._inside.append((np.isfinite(array).astype(np.uint8), place))
+            yield array, place
+
+    def _write_flags(self) -> None:
+        """Write where the domain is: for all problems alike, and for ParaView."""
+        if self._ranks.is_root and ACTIVE not in self._maps:
+            self._writer.hide_outside(self._window.shape)
+            self._maps.add(ACTIVE)
+        first = [
+            (flags[:1], (slice(0, 1), *place[1:]))
+            for flags, place in self._inside
+            if place[0].start == 0
+        ]
+        self._collect(ACTIVE, first, "uint8")
+        hidden = ((HIDDEN * (1 - flags), place) for flags, place in self._inside)
+        self._collect(GHOSTS, hidden, "uint8")
 
     def describe(self, report: dict, results: Sequence[Result]) -> None:
         """Write the report, the results and histories, and NaN for what was not begun."""
@@ -231,11 +264,15 @@ class SolutionOutput:
 
         def on_root() -> None:
             if self._opened is None:
-                grid, conditions = self._lattice.grid, self._problem.conditions
+                grid, problem = self._lattice.grid, self._problem
                 inputs = grid, self._boundaries, self._dtype
-                sides = None if conditions.plain else conditions.evaluated(grid)
+                sides, edges = None, []
+                if not problem.plain:
+                    sides = conditions_of(problem, grid)
+                if problem.domain.shape is not None:
+                    edges = problem.conditions.edge_values(grid)
                 new = writing_solutions(
-                    self._path, *inputs, window=self._window, sides=sides, **what
+                    self._path, *inputs, window=self._window, sides=sides, edges=edges, **what
                 )
                 self._opened = self._open.enter_context(new)
 
@@ -247,6 +284,18 @@ class SolutionOutput:
                 self._writer.write(name, array, place)
 
         collect(self._ranks, parts, dtype, 3, write)
+
+
+def _samples(sample: Callable[[Slices], np.ndarray], nodes: Slices) -> Iterator[Part]:
+    """Yield values ``(n, rows, columns)`` at some nodes, a few rows at a time, and their places."""
+    rows, columns = nodes
+    step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
+    for start in range(rows.start, rows.stop, step):
+        place = slice(start, min(start + step, rows.stop)), columns
+        values = sample(place)
+        ends = zip(place, values.shape[1:], strict=True)
+        there = (slice(part.start, part.start + count) for part, count in ends)
+        yield values, (slice(0, len(values)), *there)
 
 
 def write_lines(

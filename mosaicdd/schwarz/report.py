@@ -126,10 +126,11 @@ def _what(report: dict) -> str:
     many = ""
     if "problems" in report:
         many = f": {len(report['problems'])} problems, {report['batch']} at once"
-    return (
+    what = (
         f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}{many}, {ranks}, "
         f"{report['dtype']} on {report['device']}"
     )
+    return what if report.get("domain") is None else f"{what}\ndomain {report['domain']}"
 
 
 def _how_it_ended(report: dict) -> str:

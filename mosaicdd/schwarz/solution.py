@@ -11,10 +11,11 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.points import as_points, interpolate, on_grid
+from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.discretisation import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides import Sides
 from mosaicdd.report.presented import Presented
@@ -166,7 +167,9 @@ class Solution(Presented):
         """Return the values at points anywhere in the domain.
 
         By the network where one solved an equation without a source; else interpolated bilinearly from
-        the nodes, which is as good as the discretisation: of second order in the spacing.
+        the nodes, which is as good as the discretisation: of second order in the spacing. Outside of a
+        domain that is no rectangle they are NaN; in the cells that its outline cuts, where some nodes
+        are outside, they are means of those inside.
 
         Parameters
         ----------
@@ -184,8 +187,12 @@ class Solution(Presented):
             If they are not points, or one lies outside of the domain, or of the window.
         """
         cells = on_grid(as_points(points), self._kept.lattice.grid)
-        network = self._kept.network
-        if network is None:
+        network, shape = self._kept.network, self.problem.domain.shape
+        if shape is not None:
+            grid, window = self._kept.lattice.grid, self._kept.window
+            level = shape.level(grid, window.place)
+            values = interpolate_within(self._field, level, cells - np.array(window.start))
+        elif network is None:
             values = interpolate(self._field, cells - np.array(self._kept.window.start))
         else:
             values = self._kept.at(network, cells)
@@ -273,17 +280,20 @@ class Solution(Presented):
             attributes={k: v for k, v in self.report.items() if k != "problems"} | own.report,
             number=number,
             problems=self.problems,
+            shape=self.problem.domain.shape,
             lattice_start=self._kept.lattice.first_node,
             lattice_step=self._kept.lattice.spacing,
         )
 
     def _sides(self, number: int) -> Boundary | Sides:
         """Return what was given on the outline of a problem."""
-        conditions = self.problem.conditions
-        if conditions.plain:
+        if self.problem.plain:
             return self._kept.boundaries[number]
-        parts = conditions.evaluated(self._kept.lattice.grid)
-        return Sides({part.name: part.condition(number) for part in parts})
+        grid = self._kept.lattice.grid
+        data = self.problem.conditions.edge_values(grid)
+        parts = conditions_of(self.problem, grid)
+        given = {part.name: part.condition(number) for part in parts}
+        return Sides(given, data[number % len(data)] if data else None)
 
     def _first(self) -> StoredSolution:
         return self._without_arrays(0)
@@ -298,7 +308,8 @@ class Solution(Presented):
         if source is not None and source.number is not None:
             fields["f"] = source.number
         for name, field in self.problem.arrays.items():
-            values = field.sample_as_given(grid, Window.whole(grid).place)
+            place, rectangle = Window.whole(grid).place, self.problem.domain.shape is None
+            values = field.sample_as_given(grid, place, checked=rectangle)
             fields[name] = values[number % len(values)]
         return fields
 

@@ -1,5 +1,6 @@
 """The solver that programs use: planned once for a problem, called again for new data."""
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -448,11 +449,22 @@ class Solver:
                 "peak_memory_bytes": peak_memory(self._world),
                 "pde": self._problem.equation.name,
                 "parameters": self._problem.described,
+                "domain": self._domain(),
                 "unknowns": engine.unknowns,
                 "accelerate": engine.acceleration,
                 "layout": str(engine.layout),
             }
         )
+
+    def _domain(self) -> str | None:
+        """Say what part of the rectangle the domain is; None for all. All ranks together."""
+        shape, grid = self._problem.domain.shape, self._setup.grid
+        if shape is None:
+            return None
+        level = shape.level(grid, self._own_nodes())
+        count = int(self._world.sum(np.array([float((level < 0).sum())]))[0])
+        order = "staircase, first order" if shape.staircase else "second order"
+        return f"{shape}: {count} of {math.prod(grid.nodes)} nodes inside; {order} at the outline"
 
     def _seconds(
         self, begun: float, setup: float, solved: dict[str, float], before: dict[str, float]

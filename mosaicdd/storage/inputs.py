@@ -16,6 +16,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.scattered import Scattered
 from mosaicdd.problems.side_values import EvaluatedPart
 from mosaicdd.problems.sides import Sides
 from mosaicdd.storage.hdf5 import open_any
@@ -33,13 +34,17 @@ def write_sides(file: h5py.File, sides: Sequence[EvaluatedPart], grid: Grid) -> 
     group = file.create_group("sides")
     group.attrs["cells"] = grid.shape
     for part in sides:
-        values = part.values if len(part.values) > 1 else part.values[0]
+        values = part.values
+        if isinstance(values, np.ndarray) and len(values) == 1:
+            values = values[0]
         group[part.name] = values
         group[part.name].attrs["condition"] = part.kind
         group[part.name].attrs["alpha"] = part.alpha
+        if part.points is not None:
+            file[f"points_of_sides/{part.name}"] = part.points
 
 
-def sides_of_file(file: h5py.File, problem: int = 0) -> Sides:
+def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
     """Read the conditions of one problem from an open file.
 
     Raises
@@ -47,14 +52,21 @@ def sides_of_file(file: h5py.File, problem: int = 0) -> Sides:
     ValueError
         If one is unknown.
     """
-    given = {}
+    given, points = {}, file.get("points_of_sides", {})
     for name, values in file["sides"].items():
         kind, alpha = str(values.attrs.get("condition")), float(values.attrs.get("alpha", 0.0))
         if kind not in ("Dirichlet", "Neumann", "Robin"):
             raise ValueError(f"{file.filename}: /sides/{name} has no condition that is known")
-        part = EvaluatedPart(name, kind, alpha, np.atleast_2d(values[()]))
-        given[name] = part.condition(problem)
-    return Sides(given)
+        held: np.ndarray | float | str
+        if values.shape == ():
+            text = h5py.check_string_dtype(values.dtype) is not None
+            held = values.asstr()[()] if text else float(values[()])
+        else:
+            held = np.atleast_2d(values[()])
+        where = points[name][()] if name in points else None
+        given[name] = EvaluatedPart(name, kind, alpha, held, where).condition(problem)
+    edges = boundary_of_file(file, grid, problem) if "boundary/bottom" in file else None
+    return Sides(given, edges)
 
 
 def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:
@@ -98,13 +110,13 @@ class BoundaryFile:
 
 def boundary_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Boundary:
     """Read the boundary data of one problem from an open file, as `read_boundaries`."""
-    edges = _edges(file)
+    edges = _edges(file, of_sides=True)
     several = _count(file.filename, edges) is not None
     return _boundary(file.filename, edges, grid, problem if several else None)
 
 
-def _edges(file: h5py.File) -> dict[str, h5py.Dataset | np.ndarray]:
-    if "sides" in file:
+def _edges(file: h5py.File, *, of_sides: bool = False) -> dict[str, h5py.Dataset | np.ndarray]:
+    if "sides" in file and not of_sides:
         raise ValueError(
             f"{file.filename} holds the conditions of a problem with natural sides, not values on all edges"
         )
@@ -162,7 +174,20 @@ def read_points(path: str | PathLike) -> np.ndarray:
     ValueError
         If it does not hold rows of two numbers.
     """
-    path = Path(path)
+    return _rows(path, 2, "'x y'")
+
+
+def read_values_at_points(path: str | PathLike) -> Scattered:
+    """Read values at points on an outline, rows ``x y value``; errors as of `read_points`."""
+    rows = _rows(path, 3, "'x y value'")
+    if not np.isfinite(rows).all():
+        raise ValueError(f"{path}: {int((~np.isfinite(rows)).sum())} numbers are not finite")
+    return Scattered(rows[:, :2], rows[:, 2], str(path))
+
+
+def _rows(path: str | PathLike, count: int, form: str) -> np.ndarray:
+    """Read rows of so many numbers from a text, or an array of numpy's."""
+    path, numbers = Path(path), {2: "two", 3: "three"}[count]
     if not path.is_file():
         raise FileNotFoundError(f"{path}: the file of points is missing")
     try:
@@ -173,12 +198,12 @@ def read_points(path: str | PathLike) -> np.ndarray:
                 warnings.simplefilter("ignore")  # that there is nothing in it: said below
                 points = np.loadtxt(path, ndmin=2)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not rows of two numbers, 'x y' ({error})") from error
-    if points.ndim != 2 or points.shape[1] != 2 or points.dtype.kind not in "fiu":
+        raise ValueError(f"{path}: not rows of {numbers} numbers, {form} ({error})") from error
+    if points.ndim != 2 or points.shape[1] != count or points.dtype.kind not in "fiu":
         if not points.size:
-            raise ValueError(f"{path} holds no points; rows 'x y' are needed")
+            raise ValueError(f"{path} holds no points; rows {form} are needed")
         raise ValueError(
-            f"{path}: rows of two numbers, 'x y', are needed, got {points.dtype} of shape "
+            f"{path}: rows of {numbers} numbers, {form}, are needed, got {points.dtype} of shape "
             f"{points.shape}"
         )
     return points.astype(float)

@@ -4,7 +4,9 @@
 its values may lie in shards. ``/VTKHDF`` presents the same data to ParaView as an image. Instead of
 it there may be the interface alone, ``/lines/0`` and ``/lines/1``, as in a checkpoint.
 ``/error_estimate`` and ``/outside_training_range``, where the solver gave them, hold a value per
-lattice node. ``/fields`` holds coefficients and sources: numbers as attributes, arrays on nodes or
+lattice node. Of a domain that is no rectangle, ``/active`` says at which nodes of ``/solution`` there
+are values, which are NaN elsewhere, and ``/domain/level`` which part of the rectangle it is, as
+`problems.shape`. ``/fields`` holds coefficients and sources: numbers as attributes, arrays on nodes or
 cells. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution
 file is a boundary file, too.
 
@@ -30,8 +32,10 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shape import Shape
 from mosaicdd.problems.sides import Sides
 from mosaicdd.storage.atomic import version_of
+from mosaicdd.storage.domain_file import shape_of_file
 from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
 from mosaicdd.storage.inputs import boundary_of_file, sides_of_file
 from mosaicdd.storage.shards import require_shards
@@ -54,6 +58,8 @@ class StoredSolution:
         Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``.
     attributes
         What ``solve --json`` printed, of this problem, and the equation's name as ``pde``.
+    shape
+        Which part of the rectangle the domain is; None for all.
     number, problems
         Which of how many problems of its file this is.
     lattice_start, lattice_step
@@ -68,6 +74,7 @@ class StoredSolution:
     window: Window
     history: dict[str, np.ndarray]
     attributes: dict
+    shape: Shape | None = None
     number: int = 0
     problems: int = 1
     lattice_start: tuple[int, int] = (0, 0)
@@ -78,6 +85,13 @@ class StoredSolution:
         """The solution, ``(ny + 1, nx + 1)``, or a window of that."""
         with self._open() as file:
             return _OneProblem(file, self.number).array("solution")
+
+    @cached_property
+    def inside(self) -> np.ndarray | None:
+        """Which nodes of `field` are inside the domain; None of a rectangle."""
+        if self.shape is None:
+            return None
+        return self.shape.level(self.grid, self.window.place) < 0
 
     @property
     def boundary(self) -> Boundary | None:
@@ -133,7 +147,7 @@ class StoredSolution:
             If its equation is unknown: one of the user's own that is not in use, see
             `find_any_equation`.
         """
-        domain = Domain(self.grid.shape, self.grid.spacing)
+        domain = Domain(self.grid.shape, self.grid.spacing, self.shape)
         pde = find_any_equation(str(self.attributes.get("pde")))
         parameters = self.attributes.get("parameters", {})
         functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
@@ -241,12 +255,13 @@ def _stored(file: h5py.File, problem: int) -> StoredSolution:
         path=Path(file.filename),
         version=version_of(file.filename),
         grid=grid,
-        sides=sides_of_file(file, problem)
+        sides=sides_of_file(file, grid, problem)
         if "sides" in file
         else boundary_of_file(file, grid, problem),
         window=_window(file, grid, nodes),
         history={name: one.array(f"history/{name}") for name in file["history"]},
         attributes=_attributes(file) | one.results(),
+        shape=shape_of_file(file),
         number=problem,
         problems=one.problems,
         **_lattice(file),

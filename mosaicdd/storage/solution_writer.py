@@ -15,12 +15,18 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.shape import Shape
 from mosaicdd.problems.side_values import EvaluatedPart
+from mosaicdd.storage.domain_file import ACTIVE, LEVEL
 from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides
 from mosaicdd.storage.shards import Shard, link_shards, replacing_shards
 
 FORMAT_VERSION = SEALED
+GHOSTS = "VTKHDF/PointData/vtkGhostType"
+"""What ParaView hides of the nodes."""
+HIDDEN = 2
+"""Its flag of a hidden node."""
 
 
 class SolutionWriter(ArrayWriter):
@@ -58,6 +64,16 @@ class SolutionWriter(ArrayWriter):
     def leave_empty(self, name: str, problem: int) -> None:
         """Fill the array of a problem that was not solved with NaN."""
         self._file[name][problem if self._problems > 1 else ()] = np.nan
+
+    def domain(self, shape: Shape, grid: Grid) -> None:
+        """Add an array for the level of a domain that is no rectangle."""
+        self.create_common(LEVEL, grid.nodes, "float64")
+        self._file[LEVEL].attrs["staircase"] = shape.staircase
+
+    def hide_outside(self, nodes: tuple[int, int]) -> None:
+        """Add arrays for where there are values, and for what ParaView hides."""
+        self.create_common(ACTIVE, nodes, "uint8")
+        self.create(GHOSTS, nodes, "uint8")
 
     def field(self, name: str, values: float | np.ndarray) -> None:
         """Write a coefficient or source.
@@ -127,6 +143,7 @@ def writing_solutions(
     lines: bool = False,
     fields: Mapping[str, float | np.ndarray] | None = None,
     sides: Sequence[EvaluatedPart] | None = None,
+    edges: Sequence[Boundary] = (),
 ) -> Iterator[SolutionWriter]:
     """Open a solution file for writing; it appears under its name when all is written.
 
@@ -148,6 +165,8 @@ def writing_solutions(
         rank is created as ``fields/NAME`` and written in parts.
     sides
         All conditions, where there are others than given values on all edges.
+    edges
+        Besides them, values on all edges, whose surface gives those on the outline of a shape.
 
     Raises
     ------
@@ -162,6 +181,8 @@ def writing_solutions(
             write_boundaries(file, boundaries)
         else:
             write_sides(file, sides, grid)
+            if edges:
+                write_boundaries(file, edges)
         writer = SolutionWriter(file, len(boundaries))
         for name, values in (fields or {}).items():
             writer.field(name, values)

@@ -1,0 +1,165 @@
+"""Domains that are no rectangles, from the command line: ``solve``, its file, ``compare``, ``plot``."""
+
+import h5py
+import numpy as np
+import pytest
+
+SIZE = ("--cells", "96x128", "--spacing", "0.0125")
+DISK = ("--domain", "expr:hypot(x-0.6,y-0.8)-0.5501")
+RING = ("--domain", "expr:abs(hypot(x-0.6,y-0.8)-0.35)-0.2")
+
+
+@pytest.fixture
+def write(comm, common_path):
+    """Return a function that writes an array or a text to a file, once for all ranks."""
+
+    def write(name, content):
+        if comm.rank == 0:
+            if isinstance(content, str):
+                (common_path / name).write_text(content)
+            else:
+                np.save(common_path / name, content)
+        comm.Barrier()
+        return common_path / name
+
+    return write
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_file_holds_the_domain_and_nan_outside(comm, mosaicdd, common_path, strict_json):
+    output = common_path / "out.h5"
+    sides = ("--boundary", "expr:log(1-hypot(x-0.6,y-0.8)/0.6)", "--side", "outline=dirichlet:1")
+    done = mosaicdd("solve", "-o", output, *SIZE, *DISK, *sides, "--json")
+    assert done.code == 0, done.err
+    report = strict_json(done.out)
+    assert "nodes inside; second order at the outline" in report["domain"]
+    if comm.rank == 0:
+        y, x = np.mgrid[:129, :97] * 0.0125
+        inside = np.hypot(x - 0.6, y - 0.8) < 0.5501
+        with h5py.File(output) as file:
+            np.testing.assert_array_equal(file["active"][()] == 1, inside)
+            np.testing.assert_array_equal(np.isfinite(file["solution"][()]), inside)
+            np.testing.assert_array_equal(file["domain/level"][()] < 0, inside)
+            # Hidden nodes in ParaView have the flag 2.
+            ghosts = file["VTKHDF/PointData/vtkGhostType"][()]
+            np.testing.assert_array_equal(ghosts == 2, ~inside)
+            # Constants are reproduced.
+            np.testing.assert_allclose(file["solution"][()][inside], 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--boundary", "expr:x*x-y*y"),
+        ("--boundary", "gp:seed=3"),
+        ("--side", "hole1=robin:2,expr:x+y"),
+        ("--side", "outer=neumann:expr:x", "--side", "hole1=dirichlet:expr:sin(y)"),
+        ("--pde", "diffusion", "--field", "a=expr:1+x", "--field", "f=1"),
+    ],
+    ids=lambda more: more[1].replace(":", "-"),
+)
+def test_compare_and_plot_take_the_domain_from_the_file(
+    mosaicdd, tmp_path, strict_json, comm, more
+):
+    output = tmp_path / "out.h5"
+    done = mosaicdd("solve", "-o", output, *SIZE, *RING, *more, "--rtol", "1e-10")
+    assert done.code == 0, done.err
+    assert "second order at the outline" in done.out
+    done = mosaicdd("compare", output, "--reference", "direct", "--json")
+    assert done.code == 0, done.err
+    assert strict_json(done.out)["max_error"] < 1e-8
+    if "neumann" in str(more):
+        done = mosaicdd("plot", output, "--reference", "direct")
+        assert done.code == 0, done.err
+        assert output.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_masks_of_nodes_of_cells_and_pictures_of_them_are_the_same(mosaicdd, tmp_path, write):
+    image = pytest.importorskip("PIL.Image")
+    cells = np.zeros((128, 96), bool)
+    cells[10:100, 8:80], cells[40:60, 30:50] = True, False
+    nodes = np.zeros((129, 97), bool)
+    nodes[11:100, 9:80], nodes[40:61, 30:51] = True, False
+    write("nodes.npy", nodes)
+    write("cells.npy", cells.astype(np.uint8))
+    image.fromarray((cells[::-1] * 255).astype(np.uint8)).save(tmp_path / "cells.png")
+    fields = []
+    for name in ("nodes.npy", "cells.npy", "cells.png"):
+        output = tmp_path / "out.h5"
+        arguments = ("--domain", tmp_path / name, "--boundary", "expr:x*y")
+        done = mosaicdd("solve", "-o", output, *SIZE, *arguments)
+        assert done.code == 0, done.err
+        assert "staircase, first order" in done.out
+        with h5py.File(output) as file:
+            fields.append(file["solution"][()])
+    np.testing.assert_array_equal(np.isfinite(fields[0]), nodes)
+    for other in fields[1:]:
+        np.testing.assert_array_equal(other, fields[0])
+
+
+def test_values_from_a_file_of_points(mosaicdd, tmp_path, write, strict_json):
+    angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    x, y = 0.6 + 0.5501 * np.cos(angles), 0.8 + 0.5501 * np.sin(angles)
+    points = write("points.npy", np.stack([x, y, x - y], axis=1))
+    output = tmp_path / "out.h5"
+    given = ("--side", f"outline=dirichlet:{points}")
+    done = mosaicdd("solve", "-o", output, *SIZE, *DISK, *given)
+    assert done.code == 0, done.err
+    # Chords of length 0.0086 are off the circle by 0.0086**2 / 8 / 0.55 = 2e-5.
+    done = mosaicdd("compare", output, "--reference", "expr:x-y", "--json")
+    assert strict_json(done.out)["max_error"] < 5e-5
+    done = mosaicdd("compare", output, "--reference", "direct", "--json")
+    assert strict_json(done.out)["max_error"] < 1e-4
+
+
+REFUSED = {
+    "off the outline": (
+        lambda write: (
+            *DISK,
+            *(
+                "--side",
+                f"outline=dirichlet:{write('off.txt', '0.6 0.25 1' + chr(10) + '0.6 0.5 1')}",
+            ),
+        ),
+        "1 of 2 points are off the outline by more than 0.025",
+    ),
+    "another shape": (
+        lambda write: ("--domain", write("mask.npy", np.ones((97, 129)))),
+        "has the shape (97, 129), a mask of the domain has (129, 97) nodes or (128, 96) cells",
+    ),
+    "a file that is missing": (
+        lambda write: ("--domain", "no.npy"),
+        "no.npy: the file of the domain",
+    ),
+    "no domain": (lambda write: ("--domain", "disk"), "--domain: a domain is 'expr:...'"),
+    "a function that is not known": (
+        lambda write: ("--domain", "expr:norm(x,y)"),
+        "--domain: expression 'norm(x,y)'",
+    ),
+    "a network": (
+        lambda write: (*DISK, "--local-solver", "laplace"),
+        "the domain is no rectangle here: take 'exact'",
+    ),
+    "floating": (
+        lambda write: (
+            *("--domain", "expr:abs(x-0.6)*(-1)+0.3", "--side", "outline=neumann:0"),
+            *("--side", "left=neumann:0", "--side", "top=neumann:0", "--side", "bottom=neumann:0"),
+        ),
+        "part 1 of the 2 parts of the domain",
+    ),
+}
+
+
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_is_one_line_on_all_ranks(
+    comm, mosaicdd, common_path, write, arguments, message
+):
+    output = common_path / "out.h5"
+    ended = mosaicdd("solve", "-o", output, *SIZE, *arguments(write))
+    assert ended.code == 2
+    assert ended.err.startswith("Error: ")
+    assert ended.err.count("\n") == 1, ended.err
+    assert message in ended.err
+    comm.Barrier()
+    assert not output.is_file()

@@ -1,0 +1,355 @@
+"""Domains that are no rectangles: orders of accuracy, iterations, and the same answer everywhere."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+
+from mosaicdd.problems.conditions import Dirichlet, Neumann, Robin
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_directly
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import Solver, solve
+
+TIGHT = SolveSettings(rtol=1e-11)
+CENTRE = 0.5, 0.52
+
+
+def disk(x, y, radius=0.41):
+    return np.hypot(x - CENTRE[0], y - CENTRE[1]) - radius
+
+
+def annulus(x, y):
+    """Return the distance to a ring of radii 0.187 and 0.413."""
+    return abs(disk(x, y, 0.3)) - 0.113
+
+
+def u(x, y):
+    """Return the manufactured solution ``exp(x / 2) sin(2 y) + x y``."""
+    return np.exp(x / 2) * np.sin(2 * y) + x * y
+
+
+def gradient(x, y):
+    """Return its derivatives along x and y."""
+    return np.exp(x / 2) * np.sin(2 * y) / 2 + y, 2 * np.exp(x / 2) * np.cos(2 * y) + x
+
+
+def manufactured(n, distance, sides, *, varying):
+    """Return the problem that `u` solves on a part of the unit square."""
+
+    def f(x, y):
+        ux, uy = gradient(x, y)
+        laplacian = np.exp(x / 2) * np.sin(2 * y) * (0.25 - 4)
+        slopes = (ux + 2 * y * uy) if varying else 0.0
+        return -a(x, y) * laplacian - slopes
+
+    def a(x, y):
+        return 1 + x + y * y if varying else np.ones_like(x + y)
+
+    def into_the_hole(x, y):
+        """Return the flux through a circle, outward: towards its centre."""
+        ux, uy = gradient(x, y)
+        dx, dy = CENTRE[0] - x, CENTRE[1] - y
+        return a(x, y) * (ux * dx + uy * dy) / np.hypot(dx, dy)
+
+    known = {
+        "given": Dirichlet(u),
+        "flux": {"outer": Dirichlet(u), "hole1": Neumann(into_the_hole)},
+        "exchange": {
+            "outer": Dirichlet(u),
+            "hole1": Robin(3.0, lambda x, y: into_the_hole(x, y) + 3 * u(x, y)),
+        },
+    }
+    domain = Domain.from_distance(distance, (n, n), 1 / n)
+    return Problem(domain, "diffusion", {"a": a if varying else 1.0, "f": f}, known[sides])
+
+
+def errors_inside(solution):
+    return np.nanmax(abs(solution.field - u(solution.x, solution.y[:, None])))
+
+
+@pytest.mark.parametrize("varying", [False, True])
+@pytest.mark.parametrize(
+    ("distance", "sides"),
+    [(disk, "given"), (annulus, "given"), (annulus, "flux"), (annulus, "exchange")],
+)
+def test_curved_outlines_are_of_second_order_in_the_largest_error(distance, sides, varying):
+    grids, errors = (32, 64, 128, 256), []
+    for n in grids:
+        solution = solve(manufactured(n, distance, sides, varying=varying), settings=TIGHT)
+        assert solution.status == "converged_rtol"
+        errors.append(errors_inside(solution))
+    # How the outline lies in the cells changes from grid to grid, and with it the constant.
+    slope = np.polyfit(np.log(grids), np.log(errors), 1)[0]
+    assert slope < -1.9, errors
+    assert all(one > 3 * other for one, other in itertools.pairwise(errors)), errors
+
+
+def by_hand(mask, h, g, f):
+    """Solve Poisson's equation at the nodes of a mask, given values at all others next to them."""
+    numbers = np.full(mask.shape, -1)
+    numbers[mask] = np.arange(mask.sum())
+    rows, columns, values, b = [], [], [], h * h * f[mask]
+    for (i, j), row in zip(np.argwhere(mask), range(mask.sum()), strict=True):
+        rows.append(row), columns.append(row), values.append(4.0)
+        for y, x in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
+            if mask[y, x]:
+                rows.append(row), columns.append(numbers[y, x]), values.append(-1.0)
+            else:
+                b[row] += g[y, x]
+    matrix = scipy.sparse.csc_array((values, (rows, columns)))
+    field = np.full(mask.shape, np.nan)
+    field[mask] = scipy.sparse.linalg.spsolve(matrix, b)
+    return field
+
+
+def test_a_mask_is_the_staircase_of_its_nodes():
+    n, rng = 75, np.random.default_rng(0)
+    y, x = np.mgrid[: n + 1, : n + 1] / n
+    mask = np.pad(np.hypot(x - 0.5, y - 0.4) < 0.35, 0)
+    mask[20:30, 35:45] = False
+    f, g = rng.standard_normal(mask.shape), x - y * y
+    problem = Problem(Domain.from_mask(mask, 1 / n), "poisson", {"f": f}, Dirichlet("x - y*y"))
+    solution = solve(problem, settings=TIGHT)
+    np.testing.assert_allclose(solution.field, by_hand(mask, 1 / n, g, f), rtol=0, atol=1e-9)
+
+
+def ring(n):
+    return abs(np.hypot(*np.mgrid[-1 : 1 : (n + 1) * 1j, -1 : 1 : (n + 1) * 1j]) - 0.7) < 0.25
+
+
+def corner(n):
+    mask = np.ones((n + 1, n + 1), bool)
+    mask[: n // 2, n // 2 :] = False
+    return mask
+
+
+def holes(n):
+    y, x = np.mgrid[: n + 1, : n + 1] * 4 / n % 1 - 0.5
+    return np.hypot(x, y) > 0.3
+
+
+def maze(n):
+    """Return corridors of 24 cells, one and a half of elements of 16, joined at alternate ends."""
+    mask = np.ones((n + 1, n + 1), bool)
+    for number, row in enumerate(range(24, n - 20, 28)):
+        mask[row : row + 4, slice(0, n - 24) if number % 2 else slice(24, None)] = False
+    return mask
+
+
+SHAPES = {"corner": corner, "holes": holes, "ring": ring, "maze": maze}
+
+
+@pytest.mark.parametrize("outline", [Dirichlet(), Neumann()], ids=["given", "insulated"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_shapes_cost_at_most_half_as_many_iterations_again_as_the_square(shape, outline):
+    n = 256
+    fields = {"f": np.random.default_rng(0).standard_normal((n + 1, n + 1))}
+    square = solve(Problem(Domain((n, n)), "poisson", fields), "exact")
+    known = {"outline": outline}
+    if isinstance(outline, Neumann) and shape is ring:
+        fields["c"] = 1e-3  # there is no given value
+    pde = "screened-poisson" if "c" in fields else "poisson"
+    solution = solve(Problem(Domain.from_mask(shape(n), 1 / 64), pde, fields, known))
+    assert solution.status == "converged_rtol"
+    assert solution.iterations <= 1.5 * square.iterations
+
+
+def test_the_error_of_a_singular_corner_falls_as_the_four_thirds_power_of_the_spacing():
+    angle = "where(y >= 1, arctan2(y - 1, x - 1), arctan2(y - 1, x - 1) + 2*pi)"
+    text = f"hypot(x - 1, y - 1)**(2/3) * sin(2/3*({angle}))"
+    errors = []
+    for n in (32, 64, 128):
+        cells = np.ones((n, n), bool)
+        cells[: n // 2, n // 2 :] = False  # below and to the right of the corner
+        domain = Domain.from_mask(cells, 2 / n, per_cell=True)
+        solution = solve(Problem(domain, "laplace", sides=Dirichlet(text)), settings=TIGHT)
+        y, x = solution.y[:, None], solution.x
+        angles = np.arctan2(y - 1, x - 1)
+        angles = np.where(y >= 1, angles, angles + 2 * np.pi)
+        truth = np.hypot(x - 1, y - 1) ** (2 / 3) * np.sin(2 / 3 * angles)
+        square = (solution.field - truth) ** 2
+        errors.append(np.sqrt(np.nanmean(square)))
+    orders = np.log2(np.array(errors[:-1]) / errors[1:])
+    # The 5-point difference near such a corner: 2 * 2/3; in the mean square it is reached from below.
+    np.testing.assert_allclose(orders, 4 / 3, atol=0.1)
+
+
+def varied(n=120):
+    """Return a problem with a hole, coefficients that are nothing outside, fluxes and exchange."""
+    rng = np.random.default_rng(3)
+    a = np.exp(rng.standard_normal((n + 1, n + 1)))
+    y, x = np.mgrid[: n + 1, : n + 1] / n
+    a[annulus(x, y) >= 0] = np.nan
+    fields = {"a": a, "c": 0.5, "f": rng.standard_normal((n + 1, n + 1))}
+    sides = {"outer": Neumann("x - y"), "hole1": Robin(2.0, 1.0)}
+    domain = Domain.from_distance(annulus, (n, n), 1 / n)
+    return Problem(domain, "diffusion", fields, sides)
+
+
+def masked(n=120):
+    """Return a corner, insulated, with a given value and a flux on two sides."""
+    sides = {"outline": Neumann(), "left": Dirichlet("y"), "bottom": Neumann(1.0)}
+    return Problem(Domain.from_mask(corner(n), 1 / n), "poisson", {"f": 1.0}, sides)
+
+
+def crossing(n=120):
+    """Return a disk that the edge of the rectangle cuts, with a natural side."""
+    domain = Domain.from_distance("hypot(x, y - 0.4) - 0.83", (n, n), 1 / n)
+    sides = {"left": Neumann(), "bottom": Dirichlet("x"), "outline": Dirichlet("x")}
+    return Problem(domain, "diffusion", {"a": "1 + x*x"}, sides)
+
+
+PROBLEMS = {"varied": varied, "masked": masked, "crossing": crossing}
+
+
+@pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
+def test_fields_are_those_of_a_direct_solver(make):
+    problem = make()
+    solution, reference = solve(problem, settings=TIGHT), solve_directly(problem)
+    np.testing.assert_allclose(solution.field, reference, rtol=0, atol=1e-9)
+    assert solution.report["discrete_residual"] <= 1e-11
+    comparison = solution.compare("direct")
+    assert comparison.max_error < 1e-9
+    rough = solve(problem, settings=SolveSettings(rtol=1e-4))
+    rms = np.sqrt(np.nanmean((rough.field - reference) ** 2))
+    assert 1 <= rough.error_estimate / rms <= 30
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
+def test_all_numbers_of_ranks_give_the_same(comm, make):
+    problem = make()
+    alone, together = (solve(problem, ranks=ranks, settings=TIGHT) for ranks in (None, comm))
+    assert abs(together.iterations - alone.iterations) <= 1
+    scale = np.nanmax(abs(alone.field))
+    np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10 * scale)
+    assert together.report["domain"] == alone.report["domain"]
+
+
+def test_without_a_given_value_the_mean_is_zero():
+    sides = {"outer": Neumann("x - 0.5"), "hole1": Neumann()}
+    domain = Domain.from_distance(annulus, (64, 64), 1 / 64)
+    problem = Problem(domain, "laplace", sides=sides)
+    solution = solve(problem, settings=TIGHT)
+    np.testing.assert_allclose(solution.field, solve_directly(problem), rtol=0, atol=1e-9)
+    assert solution.report["imbalance"] < 1e-3
+
+
+def test_new_values_need_no_new_elements():
+    problem = varied(64)
+    other = problem.with_sides(problem.sides | {"outer": Neumann(lambda x, y: x * y)})
+    with Solver(problem, settings=TIGHT) as solver:
+        solver()
+        planned = list(solver._setup.bound.planned.values())
+        np.testing.assert_allclose(solver(other).field, solve_directly(other), rtol=0, atol=1e-9)
+        assert list(solver._setup.bound.planned.values()) == planned
+
+
+def test_several_problems_differ_in_their_edges_whose_surface_gives_the_outline():
+    from mosaicdd.problems.boundary_spec import BoundarySpec
+
+    domain = Domain.from_distance(disk, (64, 64), 1 / 64)
+    problem = Problem(domain, "poisson", {"f": 1.0}, BoundarySpec("gp:seed=0..2"))
+    solution = solve(problem, settings=SolveSettings(rtol=1e-11, batch=2))
+    assert solution.problems == 3
+    for number, field in enumerate(solution.field):
+        reference = solve_directly(problem, number=number)
+        np.testing.assert_allclose(field, reference, rtol=0, atol=1e-9)
+        assert solution.each()[number].problem.problems == 1
+
+
+@pytest.mark.ranks(1, 4)
+def test_a_window_is_the_part_of_the_field(comm):
+    problem = varied(90)
+    whole = solve(problem, ranks=comm)
+    window = solve(problem, ranks=comm, window=((0.3, 0.8), (0.0, 0.5)))
+    rows, columns = np.isin(whole.y, window.y), np.isin(whole.x, window.x)
+    np.testing.assert_array_equal(window.field, whole.field[rows][:, columns])
+
+
+def test_values_at_points_are_nan_outside():
+    problem = manufactured(128, disk, "given", varying=False)
+    solution = solve(problem, settings=TIGHT)
+    angles = np.linspace(0, 6, 50)
+    inside, outside = (
+        np.stack([CENTRE[0] + r * np.cos(angles), CENTRE[1] + r * np.sin(angles)], axis=1)
+        for r in (0.405, 0.415)
+    )
+    assert np.isnan(solution.at(outside)).all()
+    # Beside the outline only some of a cell's nodes count: of first order, h |grad u| = 0.02.
+    assert abs(solution.at(inside) - u(*inside.T)).max() < 0.02
+    middle = solution.at([CENTRE])
+    assert abs(middle - u(*CENTRE)) < 1e-4
+
+
+def islands(n=64):
+    mask = np.zeros((n + 1, n + 1), bool)
+    mask[:20], mask[30:40, 10:20] = True, True
+    return Domain.from_mask(mask, 1 / n)
+
+
+REFUSED = {
+    "a floating part": (
+        lambda: Problem(islands(), "poisson", {"f": 1.0}, {"outline": Neumann()}),
+        r"part 2 of the 2 parts of the domain, 100 nodes from \(0.15625, 0.46875\) on, has no given",
+    ),
+    "a flux through a staircase": (
+        lambda: Problem(islands(), "poisson", {}, {"outline": Neumann(1.0)}),
+        "the length of a mask's outline is not known",
+    ),
+    "an outline that is not there": (
+        lambda: Problem(
+            Domain.from_distance(annulus, (64, 64), 1 / 64), "laplace", sides={"hole2": Neumann()}
+        ),
+        "the domain has no outline hole2: its outlines are outer, hole1",
+    ),
+    "an outline of a rectangle": (
+        lambda: Problem((64, 64), "laplace", sides={"hole1": Neumann()}),
+        "the domain has no outline hole1: it is a rectangle",
+    ),
+    "a thin hole": (
+        lambda: Problem(
+            Domain.from_mask(np.pad(np.zeros((1, 9)), 30, constant_values=1)), "laplace"
+        ),
+        r"1 holes thinner than a cell, the first at node \(30, 30\)",
+    ),
+    "nothing inside": (
+        lambda: Problem(Domain.from_distance("1 + x*x", (64, 64)), "laplace"),
+        "there are none inside the domain",
+    ),
+    "an empty mask": (lambda: Domain.from_mask(np.zeros((9, 9))), "the mask is true nowhere"),
+    "no mask": (lambda: Domain.from_mask(np.full((9, 9), 0.5)), "is true or false, got 2 axes"),
+    "a level that is not finite": (
+        lambda: Problem(Domain.from_distance("log(x - 0.1)", (64, 64)), "laplace"),
+        "the field domain has .* values that are not finite",
+    ),
+    "a level of another shape": (
+        lambda: Domain.from_distance(np.zeros((9, 9)), (16, 16)),
+        r"the field domain has the shape \(9, 9\), the grid has \(17, 17\) nodes",
+    ),
+    "an incompatible flux": (
+        lambda: Problem(
+            Domain.from_distance(disk, (64, 64), 1 / 64), "laplace", sides={"outline": Neumann(1.0)}
+        ),
+        r"100\.0% of the sources and fluxes are left over",
+    ),
+}
+
+
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_is_refused_on_all_ranks(comm, make, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        solve(make(), ranks=comm)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("pde", ["advection-diffusion", "quasilinear-diffusion"])
+def test_equations_that_need_a_rectangle_are_refused(pde):
+    fields = {"bx": 1.0} if pde == "advection-diffusion" else {}
+    with pytest.raises(NotImplementedError, match="domains that are no rectangles"):
+        Problem(Domain.from_mask(corner(64)), pde, fields)
