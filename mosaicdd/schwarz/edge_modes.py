@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-_SMALL = (
-    0.02  # eigenvalue below which a mode is worth an unknown (uniform media: 0.0096, 0.038, ..)
-)
+_SMALL = 0.02  # eigenvalue below which a mode is worth an unknown (uniform: 0.0096, 0.038, ..)
+_SMALL_IN_FLOW = 0.1  # the same with a velocity, which is on the diagonal, too
 _INVERSE_ITERATIONS = 3
 _ISOLATED = 1e3  # eigenvalue, at least, of nodes without an unknown: no mode
 
@@ -45,12 +44,19 @@ def cut_lines(conductances: torch.Tensor, reaction: torch.Tensor, active: torch.
 
 
 def small_eigenvalues(
-    conductances: torch.Tensor, diagonal: torch.Tensor, cut: CutLines | None
+    conductances: torch.Tensor, diagonal: torch.Tensor, cut: CutLines | None, *, flow: bool
 ) -> torch.Tensor:
-    """Count the modes that are worth an unknown, one at least, ``(lines, cells)``."""
+    """Count the modes that are worth an unknown, one at least, ``(lines, cells)``.
+
+    Parameters
+    ----------
+    flow
+        Whether there is a velocity.
+    """
+    bound = _SMALL_IN_FLOW if flow else _SMALL
     k, d = (one.flatten(0, 1).t() for one in (conductances, diagonal))
     more = torch.zeros_like(d) if cut is None else cut.more.flatten(0, 1).t()
-    counts = _eigenvalues_below(_SMALL, k, d, more).clamp(min=min(len(d), 1))
+    counts = _eigenvalues_below(bound, k, d, more).clamp(min=min(len(d), 1))
     counts = counts.unflatten(0, conductances.shape[:2])
     return counts if cut is None else counts.minimum(cut.active.sum(-1))
 
