@@ -29,7 +29,8 @@ Function = Callable[[torch.Tensor], torch.Tensor]
 Residual = Callable[..., torch.Tensor]
 """``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
 
-``u`` is a `Patch` of values, ``h`` the spacing; fields are patches, too, and functions of ``u`` functions.
+``u`` is a `Patch` of values, ``h`` the spacing; fields are patches, too, functions of ``u`` functions, and
+what is one number for the whole domain a number.
 """
 
 
@@ -44,6 +45,8 @@ class Nonlinear:
         Node values by name.
     functions
         By name: expressions in ``u``, or functions of tensors.
+    numbers
+        By name: what is one number for the whole domain.
     signs
         Which fields must be positive (True), or at least not negative (False).
     self_adjoint
@@ -57,6 +60,7 @@ class Nonlinear:
         residual: Residual,
         fields: Mapping[str, Field],
         functions: Mapping[str, Any],
+        numbers: Mapping[str, float],
         *,
         signs: Mapping[str, bool],
         self_adjoint: bool,
@@ -65,8 +69,11 @@ class Nonlinear:
         self.self_adjoint = self_adjoint
         self._signs = signs
         self._residual = residual
-        self._given = dict(functions)
-        self._functions = {name: _function(name, value) for name, value in functions.items()}
+        self._given = {**functions, **numbers}
+        self._others = {
+            **{name: _function(name, value) for name, value in functions.items()},
+            **numbers,
+        }
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Nonlinear):
@@ -123,7 +130,7 @@ class Nonlinear:
 
     def at(self, u: Patch, fields: Mapping[str, Patch], h: float) -> torch.Tensor:
         """Return the residual at the centres of patches."""
-        return self._residual(u, h, **fields, **self._functions)
+        return self._residual(u, h, **fields, **self._others)
 
 
 class NonlinearPart:

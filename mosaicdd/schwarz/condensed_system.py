@@ -20,6 +20,7 @@ from mosaicdd.schwarz.interface_operator import InterfaceOperator, Stars, region
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _WITH_FACTORS = 500  # bytes per node, where elements keep what is left of their inner nodes
+_LEAST = 1e-3  # of the conductances of a lattice edge, by the largest, where cells are crossed
 _MOST = 0.5  # of a machine's memory for that; beyond, they do not keep it
 
 
@@ -178,13 +179,16 @@ def _along_lines(
     """Return conductances and diagonals per axis, ``(lines, cells, s)`` and ``(.., s - 1)``.
 
     Where an edge has two conductances, their geometric mean: that is the one-dimensional operator
-    between scaled values, which is symmetric.
+    between scaled values, which is symmetric. Beside conductances across cells one along an edge may be
+    negative; the coarse space takes small ones there.
     """
     along = [conductances.right[::s], conductances.up[:, ::s].T]
     if not conductances.symmetric:
         against = conductances.left[::s], conductances.down[:, ::s].T
         along = [np.sqrt(k * other) for k, other in zip(along, against, strict=True)]
     edges = [np.ascontiguousarray(k).reshape(len(k), -1, s) for k in along]
+    if conductances.across is not None:
+        edges = [np.maximum(k, _LEAST * abs(k).max(axis=-1, keepdims=True)) for k in edges]
     return edges, _between(diagonal, s)
 
 

@@ -46,6 +46,25 @@ def test_unsound_fields(mosaicdd, common_path, field, message):
     assert message in line
 
 
+def test_a_minimal_surface(mosaicdd, tmp_path, strict_json):
+    output = tmp_path / "out.h5"
+    given = ("--cells", "64x96", "--pde", "minimal-surface", "--boundary", "expr:sin(3*x)*y")
+    done = mosaicdd("solve", "-o", output, *given, "--certify", "1e-10", "--json")
+    assert done.code == 0, done.err
+    assert strict_json(done.out)["discrete_residual"] <= 1e-10
+    done = mosaicdd("compare", output, "--reference", "direct", "--json")
+    assert strict_json(done.out)["max_error"] < 1e-8
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_power_below_one_is_refused_in_one_line(mosaicdd, common_path):
+    given = ("--cells", "64x96", "--pde", "p-laplace", "--field", "p=0.5")
+    done = mosaicdd("solve", "-o", common_path / "out.h5", *given)
+    assert done.code == 2
+    (line,) = set(done.err.splitlines())
+    assert "p-laplace needs p >= 1, got 0.5" in line
+
+
 def test_a_nan_in_a_file_on_one_rank(mosaicdd, tmp_path):
     a = np.ones((65, 97))
     a[60, 90] = np.nan

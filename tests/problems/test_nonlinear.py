@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.special
 import torch
 
 from mosaicdd.lattice.grid import Grid
@@ -14,8 +15,11 @@ from mosaicdd.problems.medium import MediumSystem
 from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_multigrid, solve_directly
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import solve
 
 GRID = Grid((9, 12), 0.125)
+CROSSED = ("minimal-surface", "p-laplace")  # whose residuals depend on the corners of patches
 WHOLE = tuple(slice(0, nodes) for nodes in GRID.nodes)
 
 
@@ -23,11 +27,16 @@ def operator(name, **fields):
     return NONLINEAR[name].operator(fields)
 
 
+def random_fields(name, rng):
+    one = NONLINEAR[name]
+    varying = (key for key in one.parameters if key not in one.numbers)
+    return {key: rng.uniform(1, 2, GRID.nodes) for key in varying}
+
+
 @pytest.mark.parametrize("name", NONLINEAR)
 def test_the_derivative_is_that_of_the_residual(name):
     rng = np.random.default_rng(0)
-    fields = {key: rng.uniform(1, 2, GRID.nodes) for key in NONLINEAR[name].parameters}
-    one = operator(name, **fields)
+    one = operator(name, **random_fields(name, rng))
     u, change = rng.standard_normal((2, *GRID.nodes))
     change[[0, -1]] = change[:, [0, -1]] = 0.0
     system = MediumSystem(Linearised(one.on(GRID, WHOLE), u), GRID)
@@ -42,8 +51,9 @@ def test_the_derivative_is_that_of_the_residual(name):
 
 @pytest.mark.parametrize("name", NONLINEAR)
 def test_a_part_has_the_residual_and_the_derivative_of_the_whole(name):
-    u = np.random.default_rng(0).standard_normal(GRID.nodes)
-    one = operator(name)
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal(GRID.nodes)
+    one = operator(name, **random_fields(name, rng))
     rows, columns = slice(2, 8), slice(1, 9)
     part = one.on(GRID, (rows, columns)).residual(u[rows, columns])
     np.testing.assert_array_equal(part, one.on(GRID, WHOLE).residual(u)[2:6, 1:7])
@@ -52,6 +62,44 @@ def test_a_part_has_the_residual_and_the_derivative_of_the_whole(name):
     whole = Linearised(one.on(GRID, WHOLE), u).conductances(GRID, WHOLE).part(rows, columns)
     for key in ("up", "down", "left", "right", "reaction"):
         np.testing.assert_array_equal(getattr(found, key), getattr(whole, key))
+    if name in CROSSED:
+        np.testing.assert_array_equal(found.across, whole.across)
+    else:
+        assert found.across is whole.across is None
+
+
+@pytest.mark.parametrize("name", CROSSED)
+def test_the_residual_is_the_derivative_of_the_discrete_energy(name):
+    # The energy of a cell is the mean over its corners of that of the gradient there.
+    u = torch.from_numpy(np.random.default_rng(0).standard_normal(GRID.nodes)).requires_grad_()
+    h = GRID.spacing
+    along, up = (u[:, 1:] - u[:, :-1]) / h, (u[1:] - u[:-1]) / h
+    energy = 0.0
+    for p in (along[:-1], along[1:]):
+        for q in (up[:, :-1], up[:, 1:]):
+            squared = p**2 + q**2
+            density = (
+                (1 + squared) ** 0.5 if name == "minimal-surface" else (0.25 + squared) ** 2 / 4
+            )
+            energy = energy + h**2 / 4 * density.sum()
+    (found,) = torch.autograd.grad(energy, u)
+    one = operator(name, **({} if name == "minimal-surface" else {"p": 4.0, "eps": 0.5}))
+    residual = one.on(GRID, WHOLE).residual(u.detach().numpy())
+    np.testing.assert_allclose(residual, found[1:-1, 1:-1].numpy(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CROSSED)
+def test_the_derivative_of_an_energy_is_positive_definite_at_steep_places_too(name):
+    u = 20 * GRID.spacing * np.random.default_rng(0).standard_normal(GRID.nodes)
+    system = MediumSystem(Linearised(operator(name).on(GRID, WHOLE), u), GRID)
+    assert np.linalg.eigvalsh(system.matrix.toarray()).min() > 0
+
+
+def test_for_p_of_two_it_is_laplaces():
+    u = np.random.default_rng(0).standard_normal(GRID.nodes)
+    found = operator("p-laplace", p=2.0).on(GRID, WHOLE).residual(u)
+    beside = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+    np.testing.assert_allclose(found, 4 * u[1:-1, 1:-1] - beside, atol=1e-12)
 
 
 def errors(name, solution, cells=(16, 32, 64), **fields):
@@ -97,6 +145,47 @@ def test_second_order(name, fields):
     assert (np.log2(found[:-1] / found[1:]) > 1.9).all()
 
 
+def scherk(x, y):
+    return np.log(np.cos(y - 0.3) / np.cos(x - 0.6)) + 0.0 * x
+
+
+def catenoid(x, y):
+    return np.arccosh(np.hypot(x + 1.1, y + 0.2))
+
+
+def p_harmonic(p):
+    return lambda x, y: np.hypot(x + 0.5, y + 0.4) ** ((p - 2) / (p - 1))
+
+
+def between_plates(x, y):
+    # With u = m in the middle, exp((m - u) / 2) is Jacobi's cd.
+    m, c = 0.5, 10.0
+    _, cn, dn, _ = scipy.special.ellipj(np.sqrt(c) * np.exp(m / 2) / 2 * (x - 0.5), np.exp(-2 * m))
+    return m - 2 * np.log(cn / dn) + 0.0 * y
+
+
+def kirchhoff(x, y):
+    # u + u^3 / 3 is harmonic where k = 1 + u^2.
+    harmonic = 3 * (x**2 - y**2) + 4 * x * y + 1
+    return 2 * np.sinh(np.arcsinh(1.5 * harmonic) / 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "solution", "fields"),
+    [
+        ("minimal-surface", scherk, {}),
+        ("minimal-surface", catenoid, {}),
+        ("p-laplace", p_harmonic(1.5), {"p": 1.5, "eps": 1e-6}),
+        ("p-laplace", p_harmonic(4.0), {"p": 4.0, "eps": 1e-6}),
+        ("poisson-boltzmann", between_plates, {"c": 10.0}),
+        ("quasilinear-diffusion", kirchhoff, {"k": "1 + u**2"}),
+    ],
+)
+def test_formulas_are_met_with_second_order(name, solution, fields):
+    found = errors(name, solution, **fields)
+    assert (np.log2(found[:-1] / found[1:]) > 1.85).all()
+
+
 def test_kirchhoffs_transform_of_a_linear_conductivity_is_reproduced_to_rounding():
     # With k = u, w = u^2 / 2 is harmonic, and the discrete flux is the difference of w.
     def root(x, y):
@@ -133,12 +222,39 @@ def test_an_equation_of_the_users_own():
     np.testing.assert_allclose(found, 1.0, atol=1e-6)
 
 
+def test_a_users_own_residual_of_nine_nodes():
+    def residual(u, h):  # Mehrstellenverfahren, and a pointwise nonlinearity
+        across = u.up_left + u.up_right + u.down_left + u.down_right
+        laplacian = (4 * sum(u.neighbours) + across - 20 * u.centre) / (6 * h**2)
+        return u.centre**3 - laplacian
+
+    own = NonlinearEquation("own-cube", "-lap u + u^3 = f", residual)
+    problem = Problem((48, 64), own, {"f": 3.0}, Dirichlet("sin(2*x)"))
+    u = solve_directly(problem)
+    np.testing.assert_allclose(
+        solve(problem, settings=SolveSettings(rtol=1e-11)).field, u, atol=1e-9
+    )
+
+
+def test_a_residual_of_nine_nodes_that_no_energy_makes_is_refused():
+    def residual(u, h):
+        return -(sum(u.neighbours) + u.up_right - 5 * u.centre) / h**2
+
+    own = NonlinearEquation("own-skew", "", residual, self_adjoint=False)
+    with pytest.raises(ValueError, match="corners of its patches must be self-adjoint"):
+        solve_directly(Problem((8, 8), own, {"f": 1.0}))
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
         ("poisson-boltzmann", {"c": -1.0}, "needs c >= 0, got -1"),
         ("quasilinear-diffusion", {"a": 0.0}, "needs a > 0, got 0"),
         ("quasilinear-diffusion", {"k": "1 + v"}, "field k: .* v is not allowed"),
+        ("p-laplace", {"p": 0.5}, "needs p >= 1, got 0.5"),
+        ("p-laplace", {"p": float("nan")}, "needs p >= 1, got nan"),
+        ("p-laplace", {"p": "2 + x"}, "field p of p-laplace must be one number"),
+        ("p-laplace", {"eps": 0.0}, "needs eps > 0, got 0"),
         ("poisson-boltzmann", {"d": 1.0}, "has no field 'd'; it has: c, f"),
         ("quasilinear-diffusion", {"a": np.ones((3, 4))}, r"shape \(3, 4\), the grid has \(9, 9\)"),
     ],

@@ -13,7 +13,9 @@ from mosaicdd.problems.equations.anisotropic_diffusion import ANISOTROPIC_DIFFUS
 from mosaicdd.problems.equations.diffusion import DIFFUSION
 from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.equations.laplace import LAPLACE
+from mosaicdd.problems.equations.minimal_surface import MINIMAL_SURFACE
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.equations.p_laplace import P_LAPLACE
 from mosaicdd.problems.equations.poisson import POISSON
 from mosaicdd.problems.equations.poisson_boltzmann import POISSON_BOLTZMANN
 from mosaicdd.problems.equations.quasilinear_diffusion import QUASILINEAR_DIFFUSION
@@ -32,7 +34,16 @@ EQUATIONS = {
 }
 """The linear ones, by name: those that networks are trained for."""
 
-NONLINEAR = {one.name: one for one in (ALLEN_CAHN, POISSON_BOLTZMANN, QUASILINEAR_DIFFUSION)}
+NONLINEAR = {
+    one.name: one
+    for one in (
+        ALLEN_CAHN,
+        MINIMAL_SURFACE,
+        P_LAPLACE,
+        POISSON_BOLTZMANN,
+        QUASILINEAR_DIFFUSION,
+    )
+}
 """Those that are not linear, by name."""
 
 _own: dict[str, Equation | NonlinearEquation] = {}

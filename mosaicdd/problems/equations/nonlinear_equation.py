@@ -14,6 +14,7 @@ EQUATION = NonlinearEquation("exponential", "-lap u + c exp(u) = f", residual, {
 ```
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,8 +44,12 @@ class NonlinearEquation:
         Names of the coefficients that depend on ``u``, and their defaults: expressions.
     signs
         Which of the parameters must be positive (True), or not negative (False).
+    numbers
+        Which of the parameters are one number for the whole domain, and its least value; the residual
+        takes them as they are, not as patches.
     self_adjoint
-        Whether the derivative of ``F`` is, as that of an energy.
+        Whether the derivative of ``F`` is, as that of an energy. It must be, if ``F`` depends on the
+        corners of its patches.
     linear
         ``linear(**parameters)``: the operator that is left of ``F`` for small ``u`` and parameters that are
         numbers. A network learns what its solutions lack: of an equation with all of ``linear``, ``draw`` and
@@ -66,6 +71,7 @@ class NonlinearEquation:
     parameters: Mapping[str, float] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
     signs: Mapping[str, bool] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
     self_adjoint: bool = True
     linear: Callable[..., EllipticOperator] | None = None
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
@@ -115,7 +121,7 @@ class NonlinearEquation:
         Raises
         ------
         ValueError
-            If a field is unknown, or a number is not positive where it must be.
+            If a field is unknown, a number is too small, or a field is given for one.
         """
         values = self.complete(given)
         fields = {name: Field(name, values[name]) for name in self.parameters}
@@ -124,7 +130,22 @@ class NonlinearEquation:
             if number is not None and not (number > 0 or (number == 0 and not positive)):
                 sign = ">" if positive else ">="
                 raise ValueError(f"{self.name} needs {name} {sign} 0, got {number:g}")
-        functions = {name: values[name] for name in self.functions}
         return Nonlinear(
-            self.residual, fields, functions, signs=self.signs, self_adjoint=self.self_adjoint
+            self.residual,
+            {name: one for name, one in fields.items() if name not in self.numbers},
+            {name: values[name] for name in self.functions},
+            {name: self._number(fields[name]) for name in self.numbers},
+            signs=self.signs,
+            self_adjoint=self.self_adjoint,
         )
+
+    def _number(self, field: Field) -> float:
+        """Return a parameter that must be one number, and large enough."""
+        least = self.numbers[field.name]
+        if field.number is None:
+            raise ValueError(
+                f"the field {field.name} of {self.name} must be one number for the whole domain"
+            )
+        if not least <= field.number < math.inf:
+            raise ValueError(f"{self.name} needs {field.name} >= {least:g}, got {field.number:g}")
+        return field.number
