@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @click.option(
     "--domain",
     metavar="SPEC",
-    help="Part of these cells that is the domain: 'expr:...', a signed distance, negative inside (second "
-    "order at the outline); a mask of nodes or cells, FILE.npy or FILE.png, true or light inside (a "
+    help="Part of these cells that is the domain: 'expr:...', a signed distance, negative inside, or "
+    "polygons with holes, FILE.json (second order at the outline); a mask of nodes or cells, FILE.npy or FILE.png, true or light inside (a "
     "staircase, first order). [default: all]",
 )
 @click.option(

@@ -10,6 +10,7 @@ import numpy as np
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields import real_array
+from mosaicdd.problems.polygons import Polygons
 from mosaicdd.problems.shape import Level, Shape, level_of_mask, mask_of_cells
 
 DEFAULT_SPACING = 0.5 / 32
@@ -95,6 +96,33 @@ class Domain:
             expression, or node values ``(ny + 1, nx + 1)``.
         """
         return cls(cells, spacing, Level(distance))
+
+    @classmethod
+    def from_polygons(
+        cls,
+        outer: Any,
+        holes: Sequence[Any] = (),
+        *,
+        cells: tuple[int, int],
+        spacing: float | None = None,
+    ) -> "Domain":
+        """Return what is inside a polygon and outside of others, its holes; of second order.
+
+        Their outlines are ``outer``, ``hole1``, ``hole2``, .. in this order.
+
+        Parameters
+        ----------
+        outer, holes
+            Corners ``(N, 2)``, (x, y), in units of domain length.
+        cells
+            Of the rectangle around them, from the origin on, ``(ny, nx)``.
+
+        Raises
+        ------
+        ValueError
+            If an outline crosses itself or another, or they do not fit the cells.
+        """
+        return cls(cells, spacing, Polygons(outer, holes))
 
     def grid(self, spacing: float | None = None) -> Grid:
         """Return the grid, with the spacing given where the domain has none of its own."""

@@ -4,16 +4,19 @@ A mask is an array of numpy's or a picture, a domain by its polygons a JSON file
 the level at the nodes, ``/domain/level``, of polygons these, too.
 """
 
+import json
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.polygons import Polygons
 from mosaicdd.problems.shape import Level, Shape
 from mosaicdd.storage.field_file import FieldFile
 
 LEVEL = "domain/level"
+POLYGONS = "domain/polygons"
 ACTIVE = "active"
 
 
@@ -24,7 +27,7 @@ def read_domain(spec: str, cells: tuple[int, int], spacing: float | None) -> Dom
     ----------
     spec
         ``expr:...``, a signed distance; ``FILE.npy`` or ``FILE.png``, a mask of nodes or of cells, true
-        or light inside.
+        or light inside; ``FILE.json``, polygons.
     cells
         Of the rectangle around it, ``(ny, nx)``.
 
@@ -38,10 +41,13 @@ def read_domain(spec: str, cells: tuple[int, int], spacing: float | None) -> Dom
     if spec.startswith("expr:"):
         return Domain.from_distance(spec, cells, spacing)
     path = Path(spec)
+    if path.suffix.lower() == ".json":
+        shape = _polygons(path)
+        return Domain(cells, spacing, shape)
     readers = {".npy": _array, ".png": _picture}
     if path.suffix.lower() not in readers:
         raise ValueError(
-            f"a domain is 'expr:...', a signed distance, or a file {', '.join(readers)}, got {spec!r}"
+            f"a domain is 'expr:...', a signed distance, or a file .json, {', '.join(readers)}, got {spec!r}"
         )
     if not path.is_file():
         raise FileNotFoundError(f"{path}: the file of the domain is missing")
@@ -54,6 +60,23 @@ def read_domain(spec: str, cells: tuple[int, int], spacing: float | None) -> Dom
             f"({ny}, {nx}) cells"
         )
     return Domain.from_mask(mask, spacing, per_cell=per_cell)
+
+
+def _polygons(path: Path) -> Polygons:
+    """Read ``{"outer": [[x, y], ..], "holes": [[[x, y], ..], ..]}``."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: the file of the domain is missing")
+    form = "polygons are {'outer': [[x, y], ..], 'holes': [[[x, y], ..], ..]}"
+    try:
+        given = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}); {form}") from None
+    if not isinstance(given, dict) or "outer" not in given or set(given) - {"outer", "holes"}:
+        raise ValueError(f"{path}: {form}")
+    try:
+        return Polygons(given["outer"], given.get("holes", []))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _array(path: Path) -> np.ndarray:
@@ -83,5 +106,8 @@ def shape_of_file(file: h5py.File) -> Shape | None:
     """Return the part of the rectangle that an open solution file's domain is; None for all."""
     if LEVEL not in file:
         return None
+    if POLYGONS in file:
+        outer, *holes = json.loads(file[POLYGONS].asstr()[()])
+        return Polygons(outer, holes)
     staircase = bool(file[LEVEL].attrs.get("staircase", False))
     return Level(FieldFile(f"{file.filename}:/{LEVEL}"), staircase=staircase)

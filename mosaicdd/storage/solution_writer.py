@@ -5,6 +5,7 @@ always come with that axis, and it is left out where the file has none. Historie
 iterations)``, are NaN after a problem's last iteration.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -15,9 +16,10 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.polygons import Polygons
 from mosaicdd.problems.shape import Shape
 from mosaicdd.problems.side_values import EvaluatedPart
-from mosaicdd.storage.domain_file import ACTIVE, LEVEL
+from mosaicdd.storage.domain_file import ACTIVE, LEVEL, POLYGONS
 from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides
 from mosaicdd.storage.shards import Shard, link_shards, replacing_shards
@@ -69,6 +71,9 @@ class SolutionWriter(ArrayWriter):
         """Add an array for the level of a domain that is no rectangle."""
         self.create_common(LEVEL, grid.nodes, "float64")
         self._file[LEVEL].attrs["staircase"] = shape.staircase
+        if isinstance(shape, Polygons):
+            rings = [ring.tolist() for ring in shape.rings]
+            self._file[POLYGONS] = json.dumps(rings)
 
     def hide_outside(self, nodes: tuple[int, int]) -> None:
         """Add arrays for where there are values, and for what ParaView hides."""

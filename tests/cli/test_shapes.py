@@ -1,5 +1,7 @@
 """Domains that are no rectangles, from the command line: ``solve``, its file, ``compare``, ``plot``."""
 
+import json
+
 import h5py
 import numpy as np
 import pytest
@@ -112,7 +114,34 @@ def test_values_from_a_file_of_points(mosaicdd, tmp_path, write, strict_json):
     assert strict_json(done.out)["max_error"] < 1e-4
 
 
+@pytest.mark.ranks(1, 3)
+def test_polygons_from_a_file_keep_their_names(mosaicdd, common_path, write, strict_json, comm):
+    holes = [[[0.7, 0.9], [0.9, 0.95], [0.8, 1.2]], [[0.3, 0.4], [0.5, 0.4], [0.4, 0.6]]]
+    outer = [[0.1, 0.1], [1.1, 0.2], [1.0, 1.4], [0.2, 1.5]]
+    polygons = write("part.json", json.dumps({"outer": outer, "holes": holes}))
+    output = common_path / "out.h5"
+    sides = ("--side", "hole1=neumann:expr:x*y", "--side", "hole2=dirichlet:2")
+    arguments = ("--domain", polygons, "--boundary", "expr:x", *sides, "--rtol", "1e-10")
+    done = mosaicdd("solve", "-o", output, *SIZE, *arguments)
+    assert done.code == 0, done.err
+    if comm.rank == 0:
+        assert "3 polygons of 10 corners" in done.out
+    comm.Barrier()
+    done = mosaicdd("compare", output, "--reference", "direct", "--json")
+    assert done.code == 0, done.err
+    if comm.rank == 0:
+        assert strict_json(done.out)["max_error"] < 1e-8
+
+
 REFUSED = {
+    "crossing": (
+        lambda write: ("--domain", write("b.json", '{"outer": [[0,0],[1,1],[1,0],[0,1]]}')),
+        "b.json: the polygon outer crosses itself",
+    ),
+    "other JSON": (
+        lambda write: ("--domain", write("c.json", "[1]")),
+        "c.json: polygons are {'outer'",
+    ),
     "off the outline": (
         lambda write: (
             *DISK,
