@@ -1,7 +1,8 @@
 """A network as a local solver: lift, scale, apply, scale back.
 
 A network linear in ``g`` is compiled, in float64, to one dense operator for the points of a plan.
-Any other is evaluated in chunks of subdomains, so that its activations stay within a bound.
+Any other is evaluated in chunks of subdomains, so that its activations stay within a bound; the lifting
+around it, which holds most of the values, keeps the iteration's precision whatever the network's is.
 """
 
 import copy
@@ -38,6 +39,11 @@ class NetworkSolver:
     outside
         Why the operator lies outside of the family that the model was trained for; empty if it does
         not.
+
+    Attributes
+    ----------
+    precision
+        In which a network that is not linear is evaluated; None for that of the iteration.
     """
 
     def __init__(
@@ -60,6 +66,13 @@ class NetworkSolver:
         self.linear = network.linear
         self.training_range = SpectrumRange(**card.spectrum) if card.spectrum else None
         self._compiled: dict[bytes, np.ndarray] = {}
+        self.precision: torch.dtype | None = None
+
+    def in_precision(self, name: str) -> "NetworkSolver":
+        """Return the solver with its network, which is not linear, evaluated in another precision."""
+        changed = copy.copy(self)
+        changed.precision = getattr(torch, name)
+        return changed
 
     def plan(
         self,
@@ -146,14 +159,15 @@ class NetworkPlan:
         dtype: torch.dtype,
         weights: np.ndarray | None = None,
     ):
-        self._network = copy.deepcopy(solver.network).to(device, dtype).eval()
+        self._precision = inside = solver.precision or dtype
+        self._network = copy.deepcopy(solver.network).to(device, inside).eval()
         self._lifting = solver.lifting(device=device, dtype=dtype)
         self._basis = self._lifting.basis_tensor(points)
-        scaled = torch.as_tensor(unit_points(points, solver.subdomain)).to(device, dtype)
+        scaled = torch.as_tensor(unit_points(points, solver.subdomain)).to(device, inside)
         self._weights = None if weights is None else torch.as_tensor(weights).to(device, dtype)
         self._prepared = self._network.prepare(scaled)
         # One layer holds its input, its product and its activation.
-        activations = 3 * len(points) * self._network.settings.width * dtype.itemsize
+        activations = 3 * len(points) * self._network.settings.width * inside.itemsize
         self.chunk = max(1, _ACTIVATION_BYTES[torch.device(device).type] // activations)
 
     @torch.inference_mode()
@@ -161,8 +175,8 @@ class NetworkPlan:
         """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
         for part, result in zip(g.split(self.chunk), out.split(self.chunk), strict=True):
             remainder, scale, coefficients = self._lifting.split(part)
-            values = self._network.apply_prepared(remainder, self._prepared)
-            result.copy_(self._lifting.join(values, scale, coefficients, self._basis))
+            values = self._network.apply_prepared(remainder.to(self._precision), self._prepared)
+            result.copy_(self._lifting.join(values.to(g), scale, coefficients, self._basis))
         if self._weights is not None:
             out *= self._weights
 

@@ -110,6 +110,12 @@ class Setup:
     ) -> BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver:
         """Bind the local solver; a network is tested, if nothing certifies it, and guarded."""
         bound = self._world.agree(lambda: self._unbound.bind(problem, self.grid))
+        other = self.settings.network_dtype != self.settings.dtype
+        if other and (not isinstance(bound, NetworkSolver) or bound.linear):
+            raise TypeError(
+                f"network_dtype={self.settings.network_dtype!r} is for a network that is not linear, "
+                f"{bound.name} is none; leave it out"
+            )
         if isinstance(bound, UpscaledSolver) and self.settings.certify is not None:
             # The exact operators solve alone: their own answer takes little longer.
             return self._world.agree(lambda: Exact().bind(problem, self.grid))
@@ -119,6 +125,8 @@ class Setup:
             return bound
         if not isinstance(bound, NetworkSolver):
             return bound
+        if other:
+            bound = bound.in_precision(self.settings.network_dtype)
         if self.settings.certify is None:
             self._world.on_root(lambda: require_self_test(bound))
         return GuardedSolver(bound) if self.settings.out_of_range == "exact" else bound

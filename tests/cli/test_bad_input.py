@@ -281,6 +281,13 @@ def test_gmres_with_a_network_that_is_not_linear(refused):
 
 
 @pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize("solver", ["exact", "laplace"])
+def test_a_precision_for_a_network_that_is_none(solver, refused):
+    line = refused("--local-solver", solver, "--network-dtype", "float32")
+    assert f"for a network that is not linear, {solver} is none; leave it out" in line
+
+
+@pytest.mark.ranks(*SIZES)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_where_there_is_none(refused):
     assert "torch sees no CUDA device here; use --device cpu" in refused(*EXACT, "--device", "cuda")

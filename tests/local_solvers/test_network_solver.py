@@ -107,6 +107,20 @@ def test_single_precision_agrees_with_double_to_its_rounding(name):
     torch.testing.assert_close(single.double(), double, rtol=0, atol=500 * 2.0**-23)
 
 
+def test_a_network_in_single_precision_leaves_the_lifting_in_double():
+    solver = make_solver("sdnet")
+    inside = solver.in_precision("float32")
+    g, lifting = perimeters(5), Lifting(LAPLACE.at(), SUBDOMAIN, 2)
+    values, expected = (solve(one, g, SUBDOMAIN.interior) for one in (inside, solver))
+    assert not torch.equal(values, expected)
+    torch.testing.assert_close(values, expected, rtol=0, atol=500 * 2.0**-23)
+    # What the lifting takes out never is in single precision: of 1e6 times as much nothing is lost.
+    q = torch.as_tensor(lifting.basis(SUBDOMAIN.perimeter)[:, 1])
+    added = torch.as_tensor(lifting.basis(SUBDOMAIN.interior)[:, 1])
+    more = solve(inside, g + 1e6 * q, SUBDOMAIN.interior) - 1e6 * added
+    torch.testing.assert_close(more, values, rtol=0, atol=1e-6)
+
+
 def test_points_outside_the_subdomain_are_refused():
     with pytest.raises(ValueError, match=r"within 0\.\.8 cells"):
         solve(make_solver("linear"), perimeters(1), np.array([[0.0, 8.5]]))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.boundary import Boundary
 
@@ -29,6 +30,21 @@ def test_the_sdnet_reaches_its_stationary_solution_in_half_of_the_sweeps(
     # Both updates are below 1e-9 of values of size 1; the iteration contracts by 0.25.
     np.testing.assert_allclose(fast.field, plain.field, rtol=0, atol=1e-8)
     assert fast.residual <= 1e-9  # T v = v, measured by the fill
+
+
+@pytest.mark.parametrize("data", [{}, {"amplitude": 0.0, "noise": 1.0}])
+def test_a_network_in_float32_has_the_same_solution(data):
+    grid = m.Domain((224, 256)).grid(0.5 / 32)
+    boundary = Boundary.of_gaussian_process(grid, seed=1, **data)
+    problem = m.Problem((224, 256), "laplace", sides=boundary)
+    fields = [
+        m.solve(problem, "laplace-sdnet", settings=m.SolveSettings(rtol=1e-6, network_dtype=name))
+        for name in ("float64", "float32")
+    ]
+    assert [one.status for one in fields] == ["converged_rtol"] * 2
+    # Updates of at most 1e-6 of values of size 1, and rounding of some 1e-7 inside of the network, whose
+    # own error is above 1e-4 of the remainders.
+    np.testing.assert_allclose(fields[1].field, fields[0].field, rtol=0, atol=1e-5)
 
 
 def test_where_the_exact_solver_is_no_derivative_plain_steps_converge(

@@ -32,11 +32,19 @@ def test_an_unknown_value_is_refused_with_its_name(setting, value):
         {"levels": 1, "sweep": "phases", "accelerate": "gmres"},
         {"accelerate": "gmres", "until_mae": 0.05},
         {"levels": 1, "accelerate": "chebyshev"},
+        {"levels": 1, "accelerate": "quasi-newton"},
     ],
 )
 def test_contradicting_settings_are_refused(settings):
     with pytest.raises(TypeError, match=r"need|those of two levels"):
         SolveSettings(**settings)
+
+
+def test_a_network_in_float32_limits_the_tolerance():
+    settings = SolveSettings(network_dtype="float32")
+    assert (settings.rtol, SolveSettings().rtol) == (1e-6, 1e-7)
+    with pytest.raises(ValueError, match=r"rtol 1e-08 is below .* \(1e-06\); use network_dtype"):
+        SolveSettings(network_dtype="float32", rtol=1e-8)
 
 
 def test_settings_cannot_be_changed():
