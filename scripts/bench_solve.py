@@ -3,7 +3,8 @@
 Set-up (from the model file on), iterations, error estimate and fill of a 2048 x 2048 problem in
 float64, medians of several rounds in one process in which all methods take turns; memory is the peak
 above what the imports take. pyAMG, which takes 2 kB per node, is left out beyond 4096 x 4096. It and the
-paper's network, which take long, run once; that network also in float32, to 1e-5.
+paper's network, which take long, run once; that network also in float32 within a float64 iteration, to
+1e-6 and certified, and all in float32, to 1e-5.
 
 Usage: bench_solve.py [CELLS]
 """
@@ -58,8 +59,14 @@ def main(cells: int) -> None:
         problem = Problem(boundary.shape, LAPLACE, sides=boundary)
         once = {
             "mosaicdd, laplace-sdnet": lambda: _solve("laplace-sdnet", boundary),
-            "mosaicdd, laplace-sdnet in float32": lambda: _solve(
+            "mosaicdd, laplace-sdnet, network in float32": lambda: _solve(
+                "laplace-sdnet", boundary, "float32", rtol=1e-6
+            ),
+            "mosaicdd, laplace-sdnet, all in float32": lambda: _solve(
                 "laplace-sdnet", boundary, rtol=1e-5, dtype="float32"
+            ),
+            "mosaicdd, laplace-sdnet, network in float32, certified": lambda: _solve(
+                "laplace-sdnet", boundary, "float32", rtol=1e-6, certify=1e-10
             ),
             "pyAMG, Ruge-Stueben + CG to 1e-10": lambda: solve_and_count_by_multigrid(problem),
         }
@@ -92,10 +99,14 @@ def main(cells: int) -> None:
     publish(f"solve_{cells}", f"Laplace, {cells} x {cells}, one core", f"{text}\n\n{note}")
 
 
-def _solve(name: str, boundary: Boundary, **changes) -> tuple[np.ndarray, int]:
+def _solve(
+    name: str, boundary: Boundary, inside: str | None = None, **changes
+) -> tuple[np.ndarray, int]:
     settings = SolveSettings(**({"rtol": 1e-7} | changes))
-    solver = schwarz_solver(local_solver(name), boundary.shape, settings)
-    solution = solver.solve(boundary)
+    solver = local_solver(name)
+    if inside is not None:
+        solver = solver.in_precision(inside)
+    solution = schwarz_solver(solver, boundary.shape, settings).solve(boundary)
     return solution.field.numpy(), solution.iterations
 
 

@@ -1,6 +1,6 @@
 """Print the demo's table: the paper, this program and the baselines, side by side.
 
-Usage: demo_table.py FOLDER, with the ``laplace.h5`` and ``exact.h5`` that demo.sh makes. The pyAMG
+Usage: demo_table.py FOLDER, with the ``laplace.h5``, ``sdnet.h5`` and ``exact.h5`` that demo.sh makes. The pyAMG
 solution is left beside them as ``pyamg.h5``.
 """
 
@@ -16,6 +16,11 @@ from mosaicdd.problems.references import solve_and_count_by_multigrid, solve_by_
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
+_OURS = {
+    "laplace": "shipped network",
+    "sdnet": "the paper's kind of network",
+    "exact": "exact local solver",
+}
 _SPAN = (
     "Seconds from the boundary data to the field in memory, set-up included, start-up and files not; "
     "mosaicdd's include the error estimate, the paper's are its own and end at an MAE of 5e-2."
@@ -24,14 +29,14 @@ _SPAN = (
 
 def main(folder: Path) -> None:
     """Solve by the baselines, compare, and print the table."""
-    ours = [read_solution(folder / f"{name}.h5") for name in ("laplace", "exact")]
+    ours = [read_solution(folder / f"{name}.h5") for name in _OURS]
     boundary = ours[0].boundary
     problem = Problem(boundary.shape, ours[0].attributes["pde"], sides=boundary)
     (amg, amg_iterations), amg_seconds = _timed(solve_and_count_by_multigrid, problem)
     dst, dst_seconds = _timed(solve_by_sine_transform, problem)
     _store(folder / "pyamg.h5", ours[0], amg, amg_seconds)
     rows = [["the paper (SC'23), 1 A30 GPU", "3200", "880", "5e-2"]]
-    for solution, name in zip(ours, ("shipped network", "exact local solver"), strict=True):
+    for solution, name in zip(ours, _OURS.values(), strict=True):
         facts = solution.attributes
         label = f"mosaicdd, {name}, {facts['ranks']} ranks"
         seconds = facts["seconds"]["total"] - facts["seconds"]["write"]
