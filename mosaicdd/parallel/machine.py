@@ -41,14 +41,7 @@ class Place:
 
 def beside(ranks: Ranks) -> list[int]:
     """Return the ranks of this rank's own machine, itself among them; called by all ranks."""
-    if ranks.size == 1:
-        return [0]
-    from mpi4py import MPI
-
-    machine = ranks.comm.Split_type(MPI.COMM_TYPE_SHARED)
-    together = machine.allgather(ranks.rank)
-    machine.Free()
-    return together
+    return ranks.machine().allgather(ranks.rank)
 
 
 def device_of_rank(ranks: Ranks, name: str) -> torch.device:

@@ -167,6 +167,18 @@ class Ranks:
         self._life.parts.append(life)
         return type(self)(life, None)
 
+    def machine(self) -> Self:
+        """Return the ranks of this one's machine, which close with these; called by all ranks."""
+        if self.size == 1:
+            return self
+        if self._life.machine is None:
+            from mpi4py import MPI
+
+            life = _Life(self.comm.Split_type(MPI.COMM_TYPE_SHARED, self.rank), owned=True)
+            self._life.machine = life
+            self._life.parts.append(life)
+        return type(self)(self._life.machine, None)
+
     def share(self, count: int, rank: int | None = None) -> range:
         """Return a rank's share of ``count`` items, by default this one's; the first get one more."""
         return range(*share(count, self.size, self.rank if rank is None else rank))
@@ -277,6 +289,7 @@ class _Life:
             weakref.WeakKeyDictionary()  # in order: communicators are freed together
         )
         self.parts: list[_Life] = []
+        self.machine: _Life | None = None  # one of the parts
 
     @property
     def comm(self) -> "MPI.Comm | _Alone":

@@ -6,7 +6,7 @@ lowest eigenvector of the one-dimensional stiffness along it, ends fixed, agains
 grid operator, zero on all other lines; and another where two eigenvalues are small, as on an edge that
 several channels cross. As many as are small, where they are on many edges: along the weak direction of a
 tensor, or in a fast flow. With these as ``P``, the coarse operator is ``A_c = P^T S P``, put together
-from small products per element, factorised and solved by every rank.
+from small products per element, factorised and solved by one rank of every machine.
 
 Coarse values ``c`` have three parts: at lattice nodes ``(K_y + 1, K_x + 1)``, on lattice edges of the
 lines constant in y ``(K_y + 1, K_x, M)``, and of those constant in x ``(K_x + 1, K_y, M)``, ``M`` the most
@@ -27,6 +27,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_shape
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.parallel.node_gather import NodeGather
+from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_numbering import Numbering, owned_parts, region_parts
 from mosaicdd.schwarz.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
@@ -103,7 +104,8 @@ class BalancedCoarse:
             torch.bmm(prolongation.mT, swept.mT, out=products[part])
             if keep:
                 self._swept[part] = swept
-        self._solve = _factorised(_assembled(ranks, blocks, products, numbering))
+        self._once = OncePerMachine(ranks)
+        self._solve = _factorised(ranks, blocks, products, numbering, leads=self._once.leads)
         self._region = [
             torch.from_numpy(part[place].copy()).to(device)
             for part, place in zip(numbering.parts, region_parts(block), strict=True)
@@ -132,7 +134,9 @@ class BalancedCoarse:
         mine = self._restrict(residual)[:, self._own]
         everywhere, _ = self._gathers[n](mine, np.empty(0))
         c = residual.new_zeros(n, self._size)
-        c[:, self._unknowns] = self._solve(everywhere).to(c)
+        given = everywhere.cpu().numpy()
+        solved = self._once(lambda: self._solve(given), given.shape)
+        c[:, self._unknowns] = torch.from_numpy(solved).to(c)
         return c
 
     def _restrict(self, residual: torch.Tensor) -> torch.Tensor:
@@ -235,10 +239,21 @@ def _on_elements(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     return total.flatten(2, 3).flatten(0, 1)
 
 
-def _assembled(
-    ranks: Ranks, blocks: Sequence[Block], products: torch.Tensor, numbering: Numbering
-) -> scipy.sparse.csc_array:
-    """Assemble ``A_c`` of the whole lattice from the products of all ranks' elements."""
+def _factorised(
+    ranks: Ranks,
+    blocks: Sequence[Block],
+    products: torch.Tensor,
+    numbering: Numbering,
+    *,
+    leads: bool,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Factorise ``A_c`` of the whole lattice from the products of all ranks' elements.
+
+    Returns
+    -------
+    Callable
+        Of a rank that leads: from right-hand sides ``(n, unknowns)`` to solutions.
+    """
     whole = Block.whole(blocks[0].lattice)
     numbers = np.arange(math.prod(element_shape(whole))).reshape(element_shape(whole))
     places = []
@@ -251,21 +266,24 @@ def _assembled(
     own = products.unflatten(0, element_shape(mine))[cells].flatten(0, 1)
     gather = NodeGather(ranks, places, numbers.size, problems=own[0].numel())
     values, _ = gather(own.flatten(1).t().cpu(), np.empty(0))
+    if not leads:
+        return _elsewhere
     order = numbering.order[numbering.of_elements(whole)]
     entries = values.numpy().T.reshape(-1, *own.shape[1:])
     rows, columns = np.broadcast_arrays(order[:, :, None], order[:, None])
     inner = (rows >= 0) & (columns >= 0)
-    size = len(numbering.unknowns)
     triplets = entries[inner], (rows[inner], columns[inner])
-    return scipy.sparse.coo_array(triplets, shape=(size, size)).tocsc()
-
-
-def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Factorise a matrix whose diagonal serves as pivots; right-hand sides are ``(n, size)``."""
+    matrix = scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()
+    # The diagonal serves as pivots.
     factors = scipy.sparse.linalg.splu(
         matrix,
         permc_spec="MMD_AT_PLUS_A",
         diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},
     )
-    return lambda given: torch.from_numpy(factors.solve(given.cpu().numpy().T).T)
+    return lambda given: factors.solve(given.T).T
+
+
+def _elsewhere(given: np.ndarray) -> np.ndarray:
+    """Refuse: another rank of the machine has the factors."""
+    raise RuntimeError("the coarse problem is solved by another rank of this machine")
