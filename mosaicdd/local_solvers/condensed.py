@@ -18,7 +18,7 @@ from mosaicdd.lattice.axes import pair, strips
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.elimination import eliminate, halved
 from mosaicdd.local_solvers.interior import Interior, Roots
-from mosaicdd.problems.medium import Conductances
+from mosaicdd.problems.medium import Conductances, Resampled
 from mosaicdd.tensors import Tensors
 
 _PIECE = {"cpu": 128, "cuda": 8192}  # elements eliminated at once: on a CPU few, for the cache
@@ -55,6 +55,8 @@ class CondensedElements:
         ``s``, cells along the side of an element.
     keep
         What is left for the inner nodes.
+    again
+        From where to take the conductances of a piece later on, if these are not to be kept.
 
     Attributes
     ----------
@@ -72,6 +74,7 @@ class CondensedElements:
         spacing: int,
         *,
         keep: bool = True,
+        again: Resampled | None = None,
         device: torch.device,
         dtype: torch.dtype,
     ):
@@ -81,7 +84,7 @@ class CondensedElements:
         self.schur = Complements(
             self.shape, spacing, symmetric=conductances.symmetric, **self._tensors
         )
-        self._conductances = conductances
+        self._conductances: Conductances | Resampled = conductances
         self._strips = strips(self.shape, _PIECE[device.type])
         self._kept: Roots | None = None
         for strip, parts in self._strips:
@@ -91,6 +94,7 @@ class CondensedElements:
                 self.schur.put(numbers, schur)
                 if keep:
                     self._keep(numbers, roots)
+        self._conductances = again or conductances
 
     def _keep(self, numbers: slice, roots: Roots) -> None:
         """Keep what is left of a piece, in memory that is one for all pieces."""

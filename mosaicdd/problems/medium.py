@@ -135,6 +135,31 @@ class Conductances:
         return scipy.sparse.coo_array((values, (rows, columns)), shape=(numbers.size,) * 2).tocsr()
 
 
+@dataclass(frozen=True)
+class Resampled:
+    """Conductances that are not kept but made from the coefficients whenever they are asked for.
+
+    Parameters
+    ----------
+    place
+        A part of the grid, whose nodes are counted from its corner.
+    """
+
+    medium: "Medium"
+    grid: Grid
+    place: Part
+
+    def part(self, rows: slice, columns: slice) -> Conductances:
+        """Return those between some of the nodes."""
+        return self.medium.conductances(
+            self.grid,
+            pair(
+                slice(first.start + one.start, first.start + one.stop)
+                for first, one in zip(self.place, (rows, columns), strict=True)
+            ),
+        )
+
+
 class Medium:
     """The coefficients of a problem; two are equal if their values are the same objects.
 

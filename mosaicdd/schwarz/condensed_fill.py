@@ -8,7 +8,7 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.medium import Conductances
+from mosaicdd.problems.medium import Conductances, Resampled
 from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.fill import Strip
 
@@ -62,7 +62,7 @@ class FieldResidual:
         self,
         ranks: Ranks,
         v: Interface,
-        conductances: Conductances,
+        conductances: Conductances | Resampled,
         source: NodeSource | None,
     ):
         self._ranks = ranks
@@ -87,9 +87,6 @@ class FieldResidual:
         if self._source is not None:
             inner = self._source[:, *self._inner]
             squares += self._scale**2 * np.einsum("nyx,nyx->n", inner, inner)
-        # Of the nodes on the edges, low and high, in the equations of those beside them.
-        beside_low = self._conductances.down, self._conductances.left.T
-        beside_high = self._conductances.up, self._conductances.right.T
         beside: list[list[tuple[int, np.ndarray]]] = [
             [],
             [],
@@ -99,8 +96,7 @@ class FieldResidual:
             for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
                 if at:
                     g = v.lines[axis][:, end, along].cpu().numpy()
-                    conductances = (beside_low, beside_high)[end][axis]
-                    added = conductances[end, along] * g
+                    added = self._beside_edge(axis, end)[along] * g
                     squares += np.square(added).sum(axis=1)
                     if self._source is not None:
                         nodes = self._source if axis == 0 else self._source.swapaxes(1, 2)
@@ -111,6 +107,14 @@ class FieldResidual:
             for other, columns in beside[1]:
                 squares += 2 * rows[:, other] * columns[:, end]
         return np.sqrt(self._ranks.sum(squares))
+
+    def _beside_edge(self, axis: int, end: int) -> np.ndarray:
+        """Return the conductances of the nodes on an edge in the equations of those beside them."""
+        place = [slice(0, cells + 1) for cells in self._block.cells]
+        place[axis] = slice(0, 2) if end == 0 else slice(place[axis].stop - 2, place[axis].stop)
+        part = self._conductances.part(*place)
+        low, high = (part.down, part.left.T), (part.up, part.right.T)
+        return (low, high)[end][axis][0]
 
     def add(self, strip: Strip) -> None:
         """Take the owned nodes of a strip into account that are not on the edge of the lattice."""

@@ -12,7 +12,7 @@ from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation import Discretisation, Equations
-from mosaicdd.problems.medium import Conductances, Medium
+from mosaicdd.problems.medium import Conductances, Medium, Resampled
 from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.edge_modes import cut_lines
@@ -125,16 +125,21 @@ class CondensedSystem:
             slice(first - a, first - a + cells + 1)
             for first, a, cells in zip(block.origin, low, block.cells, strict=True)
         )
-        self.conductances = wide.part(*own)
+        conductances, again = wide.part(*own), None
+        if isinstance(medium, Medium) and discretisation is None:
+            region = zip(block.origin, block.cells, strict=True)
+            again = Resampled(medium, grid, pair(slice(a, a + n + 1) for a, n in region))
+        self.conductances = again or conductances
         if discretisation is not None:
             self.equations = everywhere.part(*own)
-        lines = _along_lines(self.conductances, wide.diagonal()[own], s)
+        lines = _along_lines(conductances, wide.diagonal()[own], s)
         try:
             with clock.part("condense"):
                 self.elements = CondensedElements(
-                    self.conductances,
+                    conductances,
                     s,
                     keep=keep,
+                    again=again,
                     device=self.inside.device,
                     dtype=self.inside.dtype,
                 )
@@ -156,7 +161,7 @@ class CondensedSystem:
         """Return what the outline makes of the region's lines, and which lattice nodes are active."""
         if self.equations is None:
             return (None, None), None
-        active, reaction = self.equations.active, self.conductances.reaction
+        active, reaction = self.equations.active, self.equations.conductances.reaction
         nodes = torch.from_numpy(active[::s, ::s].copy()).to(self.inside.device)
         parts = zip(conductances, _between(reaction, s), _between(active, s), strict=True)
         return pair(
