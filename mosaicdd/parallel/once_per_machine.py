@@ -24,10 +24,20 @@ class OncePerMachine:
         self._machine = ranks.machine()
         self.leads = self._machine.is_root
 
-    def __call__(self, compute: Callable[[], np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-        """Return the result of the rank that leads, float64 ``shape``, on all ranks of the machine."""
-        if self._machine.size == 1:
-            return compute()
-        result = np.ascontiguousarray(compute()) if self.leads else np.empty(shape)
-        self._machine.comm.Bcast(result)
+    def __call__(
+        self, compute: Callable[[np.ndarray], np.ndarray] | None, given: np.ndarray
+    ) -> np.ndarray:
+        """Return ``compute(given)``, float64 of the shape of ``given``, on all ranks of the machine.
+
+        Parameters
+        ----------
+        compute
+            On the rank that leads; None on the others.
+        given
+            The same on all.
+        """
+        result = np.empty(given.shape) if compute is None else compute(given)
+        if self._machine.size > 1:
+            result = np.ascontiguousarray(result)
+            self._machine.comm.Bcast(result)
         return result

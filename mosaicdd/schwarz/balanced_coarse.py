@@ -105,7 +105,9 @@ class BalancedCoarse:
             if keep:
                 self._swept[part] = swept
         self._once = OncePerMachine(ranks)
-        self._solve = _factorised(ranks, blocks, products, numbering, leads=self._once.leads)
+        matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)
+        del products
+        self._solve = _factorised(matrix)
         self._region = [
             torch.from_numpy(part[place].copy()).to(device)
             for part, place in zip(numbering.parts, region_parts(block), strict=True)
@@ -135,7 +137,7 @@ class BalancedCoarse:
         everywhere, _ = self._gathers[n](mine, np.empty(0))
         c = residual.new_zeros(n, self._size)
         given = everywhere.cpu().numpy()
-        solved = self._once(lambda: self._solve(given), given.shape)
+        solved = self._once(self._solve, given)
         c[:, self._unknowns] = torch.from_numpy(solved).to(c)
         return c
 
@@ -239,21 +241,15 @@ def _on_elements(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     return total.flatten(2, 3).flatten(0, 1)
 
 
-def _factorised(
+def _assembled(
     ranks: Ranks,
     blocks: Sequence[Block],
     products: torch.Tensor,
     numbering: Numbering,
     *,
-    leads: bool,
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Factorise ``A_c`` of the whole lattice from the products of all ranks' elements.
-
-    Returns
-    -------
-    Callable
-        Of a rank that leads: from right-hand sides ``(n, unknowns)`` to solutions.
-    """
+    here: bool,
+) -> scipy.sparse.csc_array | None:
+    """Assemble ``A_c`` of the whole lattice from the products of all ranks' elements, if wanted here."""
     whole = Block.whole(blocks[0].lattice)
     numbers = np.arange(math.prod(element_shape(whole))).reshape(element_shape(whole))
     places = []
@@ -266,15 +262,22 @@ def _factorised(
     own = products.unflatten(0, element_shape(mine))[cells].flatten(0, 1)
     gather = NodeGather(ranks, places, numbers.size, problems=own[0].numel())
     values, _ = gather(own.flatten(1).t().cpu(), np.empty(0))
-    if not leads:
-        return _elsewhere
-    order = numbering.order[numbering.of_elements(whole)]
+    if not here:
+        return None
+    order = numbering.order[numbering.of_elements(whole)].astype(np.int32)
     entries = values.numpy().T.reshape(-1, *own.shape[1:])
     rows, columns = np.broadcast_arrays(order[:, :, None], order[:, None])
     inner = (rows >= 0) & (columns >= 0)
     triplets = entries[inner], (rows[inner], columns[inner])
-    matrix = scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()
-    # The diagonal serves as pivots.
+    return scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()
+
+
+def _factorised(
+    matrix: scipy.sparse.csc_array | None,
+) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Factorise a matrix whose diagonal serves as pivots; right-hand sides are ``(n, size)``."""
+    if matrix is None:
+        return None
     factors = scipy.sparse.linalg.splu(
         matrix,
         permc_spec="MMD_AT_PLUS_A",
@@ -282,8 +285,3 @@ def _factorised(
         options={"SymmetricMode": True},
     )
     return lambda given: factors.solve(given.T).T
-
-
-def _elsewhere(given: np.ndarray) -> np.ndarray:
-    """Refuse: another rank of the machine has the factors."""
-    raise RuntimeError("the coarse problem is solved by another rank of this machine")
