@@ -20,6 +20,7 @@ from mosaicdd.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.networks.conductances import (
     CONDUCTANCES,
+    ROUGHNESS,
     ConductanceNetwork,
     ConductanceSettings,
     LearnedRule,
@@ -214,8 +215,8 @@ class ConductanceModel:
         ValueError
             If the coefficients are numbers, or the grid is too small or cannot be coarsened.
         """
-        (largest,) = (most for _, most in self.card.ranges.values())
-        return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, largest))
+        _, roughest = self.card.ranges[ROUGHNESS]
+        return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, roughest))
 
     def as_trained(self) -> NetworkSolver:
         """Refuse: without a medium it solves nothing.

@@ -28,7 +28,7 @@ from mosaicdd.local_solvers.upscaling import (
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.problem import Problem
 
-_MOST = 0.5  # of the patches of a medium that may lie outside of a network's range
+_MOST = 0.1  # of the patches of a medium that may lie outside of a network's range
 _COARSE_CELLS = (32, 16, 8)  # per side of a subdomain of the coarse grid; the first that fits
 
 
@@ -91,13 +91,12 @@ class UpscaledSolver:
         Raises
         ------
         ValueError
-            If most lie outside of its range.
+            If too many lie outside of its range.
         """
         if outside > _MOST * asked:
             raise ValueError(
-                f"{outside / asked:.0%} of the medium varies more, within 9 x 9 nodes, than {self.name} "
-                f"has seen (at most {_MOST:.0%} may); take 'averaged' or 'exact', or ask for a certified "
-                "answer"
+                f"{outside / asked:.0%} of the medium is rougher than {self.name} is for, between "
+                f"neighbouring nodes (at most {_MOST:.0%} may be): take 'exact', or ask for a certified answer"
             )
 
 

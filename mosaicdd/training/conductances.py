@@ -28,9 +28,10 @@ from mosaicdd.local_solvers.loading import extract_weights
 from mosaicdd.local_solvers.networks.conductances import (
     ACROSS,
     CONDUCTANCES,
+    ROUGHNESS,
     ConductanceNetwork,
     ConductanceSettings,
-    contrasts,
+    roughness,
 )
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO
 from mosaicdd.parallel.watch import Watch
@@ -45,7 +46,8 @@ from mosaicdd.training.settings import TrainingSettings
 logger = logging.getLogger(__name__)
 
 _FLOOR = 1e-5  # relative error that is as good as none
-_RANGE = 0.999  # quantile of the contrasts of training patches that the model is for
+_ACCURATE = 0.05  # error up to which held-out media of a roughness are within the model's range
+_ALIKE = 20  # of the held-out media that are compared: a share of them, of about the same roughness
 _BATCH = 100  # media of a validation's pass
 
 
@@ -361,19 +363,30 @@ class _Trainer:
             settings=asdict(self._network_settings),
             lifting_degree=0,
             boundary_range=[-1.0, 1.0],
-            ranges={"the contrast of a patch": [1.0, self._largest_contrast()]},
+            ranges={ROUGHNESS: [0.0, self._roughest(errors)]},
             validation=validation,
             training={**asdict(self._settings), **how},
             dataset_hash=media.content_hash,
         )
 
-    def _largest_contrast(self) -> float:
-        """Return the contrast that nearly all patches of the training media keep within."""
-        found = []
-        for part in self._arrays[0][: self._learned].split(_BATCH):
-            cut = part[:, MARGIN:-MARGIN, MARGIN:-MARGIN]
-            found.append(contrasts(_series(cut, 2), _series(cut, 1)).flatten().numpy())
-        return float(f"{math.exp(np.quantile(np.concatenate(found), _RANGE)):.2g}")
+    def _roughest(self, errors: torch.Tensor) -> float:
+        """Return how rough a medium may be: up to there, held-out media of all roughnesses are accurate.
+
+        Parameters
+        ----------
+        errors
+            The mean logarithm of each held-out medium's.
+        """
+        cut = self._arrays[0][self._learned :, MARGIN:-MARGIN, MARGIN:-MARGIN]
+        patches = roughness(_series(cut, 2), _series(cut, 1)).flatten(1)
+        rough, order = patches.square().mean(dim=1).sqrt().sort()
+        parts = zip(rough.chunk(_ALIKE), errors[order].chunk(_ALIKE), strict=True)
+        bound = float(rough[0])
+        for part, wrong in parts:
+            if wrong.mean() > math.log(_ACCURATE):
+                break
+            bound = float(part[-1])
+        return float(f"{bound:.2g}")
 
     def state(self) -> dict:
         """Return all that a continued run needs."""

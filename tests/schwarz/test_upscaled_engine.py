@@ -32,15 +32,15 @@ class Learned:
     name = "learned"
     spacing = None
 
-    def __init__(self, largest=1e9):
+    def __init__(self, roughest=1e9):
         torch.manual_seed(0)
         self.network = ConductanceNetwork(ConductanceSettings(filters=4, width=8))
         for part in (self.network.edges, self.network.cells):
             torch.nn.init.normal_(part.rest[-1].weight, std=0.3)
-        self.largest = largest
+        self.roughest = roughest
 
     def bind(self, problem, grid):
-        return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, self.largest))
+        return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, self.roughest))
 
 
 def rms(values):
@@ -115,7 +115,7 @@ def test_a_file_holds_the_same(tmp_path):
 
 def test_a_certified_answer_is_exact_whatever_was_asked_for():
     problem = problem_in("noise")
-    solution = solve(problem, Learned(largest=1.01), settings=SolveSettings(certify=1e-9))
+    solution = solve(problem, Learned(roughest=0.01), settings=SolveSettings(certify=1e-9))
     assert solution.report["discrete_residual"] <= 1e-9
     assert abs(solution.field - solve_directly(problem)).max() < 1e-6 * np.ptp(solution.field)
 
@@ -123,9 +123,24 @@ def test_a_certified_answer_is_exact_whatever_was_asked_for():
 @pytest.mark.ranks(1, 2)
 def test_a_medium_that_the_network_does_not_know_is_refused(comm):
     with pytest.raises(
-        ValueError, match="take 'averaged' or 'exact', or ask for a certified answer"
+        ValueError,
+        match=r"rougher than learned is for.*take 'exact', or ask for a certified answer",
     ):
-        Solver(problem_in("noise"), Learned(largest=1.01), ranks=comm)
+        Solver(problem_in("noise"), Learned(roughest=0.01), ranks=comm)
+
+
+@pytest.mark.parametrize("kind", ["noise", "spread"])
+def test_the_shipped_network_refuses_rough_media_but_for_a_certificate(kind):
+    """In such media its answers are off by tenths, and those of averages are worse."""
+    problem = problem_in("noise")
+    if kind == "spread":  # a fifth of the medium is
+        a = np.ones((129, 193))
+        a[:, :39] = MEDIA["noise"]((129, 39), np.random.default_rng(0))
+        problem = problem.with_fields(a=a)
+    with pytest.raises(ValueError, match="rougher than diffusion is for"):
+        solve(problem, "diffusion")
+    certified = solve(problem, "diffusion", settings=SolveSettings(certify=1e-9))
+    assert certified.report["discrete_residual"] <= 1e-9
 
 
 def test_what_it_is_not_for_is_refused():

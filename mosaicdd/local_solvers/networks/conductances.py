@@ -29,6 +29,9 @@ from mosaicdd.problems.medium import Conductances
 CONDUCTANCES = "conductances"
 """Its name in cards and commands."""
 
+ROUGHNESS = "the roughness of a patch"
+"""Of what cards hold the range, see `roughness`."""
+
 ACROSS = 5 / 32  # exact to fourth order, for five-point stencils of both spacings
 _LONG, _SHORT = 2 * MARGIN + 1, 2 * MARGIN  # nodes of a patch, and grid edges between them
 _INPUTS = 2 * _LONG * _SHORT
@@ -172,18 +175,18 @@ class LearnedRule:
 
     Parameters
     ----------
-    largest
-        Contrast of a patch up to which the network is asked.
+    roughest
+        `roughness` of a patch up to which the network is asked.
 
     Attributes
     ----------
     asked, outside
-        Patches that were looked at so far, and those of them with a larger contrast.
+        Patches that were looked at so far, and those of them that are rougher.
     """
 
-    def __init__(self, network: ConductanceNetwork, largest: float):
+    def __init__(self, network: ConductanceNetwork, roughest: float):
         self._network = network.eval()
-        self._largest = math.log(largest)
+        self._roughest = roughest
         self.asked = self.outside = 0
 
     @torch.inference_mode()
@@ -193,7 +196,7 @@ class LearnedRule:
         right, up = (torch.from_numpy(np.log(one)).float()[None] for one in (fine.right, fine.up))
         flat, steep, across = (one[0].double().numpy() for one in self._network(right, up))
         edges = (plain.right, flat), (plain.up, steep)
-        known = contrasts(right, up)[0].numpy() <= self._largest  # (R - 1, C - 1)
+        known = roughness(right, up)[0].numpy() <= self._roughest  # (R - 1, C - 1)
         self.asked += known.size
         self.outside += int((~known).sum())
         along = [
@@ -205,17 +208,21 @@ class LearnedRule:
         return Conductances(along[1], along[0], plain.reaction, across=across)
 
 
-def contrasts(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """Return the logarithm of the largest ratio in the patch around each cell, ``(B, R - 1, C - 1)``."""
+def roughness(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return the root mean square of the steps between neighbours, of the patch around each cell.
+
+    From logarithms of conductances, as `ConductanceNetwork.forward`, to ``(B, R - 1, C - 1)``: 0.7 where all
+    neighbours differ by a factor of 2, 2.3 by one of 10.
+    """
     half = slice(RATIO // 2, -(RATIO // 2))
-    pairs = ((right[:, half, half], (_LONG, _SHORT)), (up[:, half, half], (_SHORT, _LONG)))
-    ends = [
-        torch.maximum(
-            *(torch.nn.functional.max_pool2d(sign * one, size, RATIO) for one, size in pairs)
-        )
-        for sign in (1.0, -1.0)
-    ]
-    return ends[0] + ends[1]
+    squares, count = torch.zeros(()), 0
+    for one, size in ((right, (_LONG, _SHORT)), (up, (_SHORT, _LONG))):
+        for axis in (0, 1):
+            steps = one[:, half, half].diff(dim=1 + axis).square()
+            width = [n - (axis == i) for i, n in enumerate(size)]
+            squares = squares + torch.nn.functional.avg_pool2d(steps, width, RATIO)
+            count += 1
+    return (squares / count).sqrt()
 
 
 def _weights(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
