@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mosaicdd.schwarz.settings import Output, SolveSettings
     from mosaicdd.schwarz.solution import Solution
     from mosaicdd.schwarz.solver import Solver, solve
+    from mosaicdd.time.march import march
+    from mosaicdd.time.series import Series
     from mosaicdd.training import (
         ExecutionSettings,
         GenerationSettings,
@@ -54,12 +56,14 @@ _HOMES = {
     "Problem": "problems.problem",
     "Ranks": "parallel.ranks",
     "Robin": "problems.conditions",
+    "Series": "time.series",
     "Solution": "schwarz.solution",
     "SolveSettings": "schwarz.settings",
     "Solver": "schwarz.solver",
     "TrainingSettings": "training",
     "compare": "report.presented",
     "generate": "training",
+    "march": "time.march",
     "open": "report.presented",
     "solve": "schwarz.solver",
     "train": "training",
@@ -76,6 +80,7 @@ __all__ = [
     "Problem",
     "Ranks",
     "Robin",
+    "Series",
     "Solution",
     "SolveSettings",
     "Solver",
@@ -83,6 +88,7 @@ __all__ = [
     "__version__",
     "compare",
     "generate",
+    "march",
     "open",
     "solve",
     "train",

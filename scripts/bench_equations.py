@@ -16,7 +16,7 @@ from peers import PeerResult, by_petsc, by_pyamg, by_superlu, petsc_described
 from tables import BENCHMARKS, hardware, table
 
 import mosaicdd
-from mosaicdd.local_solvers import exact, source
+from mosaicdd.local_solvers import exact
 from mosaicdd.local_solvers.loading import find_local_solver, model_path, shipped_models
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.equations import EQUATIONS
@@ -116,7 +116,7 @@ def _timed(solve: Callable[[], object]) -> tuple[float, object]:
     """Return the median seconds of some solves, each as if it were the first, and the last result."""
     seconds = []
     for _ in range(_REPEATS):
-        for kept in (exact._matrix, source.source_operator, scheme._measured):
+        for kept in (exact._matrix, scheme._measured):
             kept.cache_clear()  # what a process works out once per operator
         start = time.perf_counter()
         result = solve()

@@ -28,6 +28,10 @@ ALLOWED = {
         *("storage.atomic", "storage.hdf5", "storage.solution_writer"),
     },
     "report": {"lattice", "problems", "storage"},
+    "time": {
+        *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
+        *("storage", "report.presented"),
+    },
 }
 # Outside library: the folders or modules it may be imported in.
 HOMES = {

@@ -16,32 +16,67 @@ from mosaicdd.storage.solution_file import read_solution
 @click.command()
 @click.argument("solution_file", metavar="OUT.h5")
 @click.option(
-    "-o", "--output", metavar="FILE.png", help="Picture to write. [default: OUT.png beside OUT.h5]"
+    "-o",
+    "--output",
+    metavar="FILE.png",
+    help="Picture to write; of a series in time FILE.gif moves, and FILE-%03d.png is one for each time. "
+    "[default: OUT.png beside OUT.h5]",
 )
 @reference_option("auto", ", or 'none'")
 @own_equation_option()
 @click.option(
     "--problem",
     type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Which of several problems of the file.",
+    help="Which of several problems of the file, or of the times of a series. [default: the first problem; "
+    "the last time]",
 )
 @on_first_rank
-def plot(solution_file: str, output: str | None, reference: str, problem: int) -> None:
+def plot(solution_file: str, output: str | None, reference: str, problem: int | None) -> None:
     """Draw a solution, its estimated error and its convergence; and how it differs from a reference."""
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
             raise ValueError("plots need matplotlib: pip install 'mosaicdd[plot]'")
         solution = read_solution(solution_file, problem)
         path = require_writable(output or Path(solution_file).with_suffix(".png"))
-        if path.suffix not in (".png", ".pdf", ".svg"):
-            raise ValueError(f"{path}: the name of a picture ends in .png, .pdf or .svg")
+        moving = path.suffix == ".gif" or "%" in path.name
+        if path.suffix not in (".png", ".pdf", ".svg", ".gif"):
+            raise ValueError(f"{path}: the name of a picture ends in .png, .pdf, .svg or .gif")
+        if moving:
+            from mosaicdd.report.animation import Moving
+
+            if path.suffix != ".gif":
+                _require_pattern(path.name)
+            film = Moving(solution)
         against: tuple = ()  # a field and its name
-        if reference != "none":
+        if solution.times is not None and reference == "auto":
+            reference = "none"
+        if reference != "none" and not moving:
             with waiting(reference, solution, 1, quiet=False) as method:
                 against = reference_field(method, solution)
+    if moving:
+        if path.suffix == ".gif":
+            film.save_gif(path)
+        else:
+            path = film.save_frames(str(path))[-1]
+        click.echo(f"wrote {path}: {len(film.times)} pictures")
+        return
     from mosaicdd.report.figures import figure, save_figure
 
     save_figure(figure(solution, *against), path)
     click.echo(f"wrote {path}")
+
+
+def _require_pattern(name: str) -> None:
+    """Check that a number can be put into a name.
+
+    Raises
+    ------
+    ValueError
+        If not.
+    """
+    try:
+        if name % 1 != name % 2:
+            return
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{name}: a name for many pictures has one number, as in heat-%03d.png")

@@ -48,6 +48,11 @@ def collected(ctx: click.Context, kind: type[Made], **others: Any) -> Made:
     return kind(**{name: value for name, value in given.items() if name in names} | others)
 
 
+def option_given(ctx: click.Context, name: str) -> Any:
+    """Return what an option was given as, or its default."""
+    return ctx.meta.get(__name__, {}).get(name)
+
+
 def _option(entry: Field, hint: Any) -> Callable:
     """Build an option whose value waits in the context for `collected`."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
@@ -17,6 +18,7 @@ from mosaicdd.problems.conditions import Condition, Periodic
 from mosaicdd.problems.conditions import is_file as names_file
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
+from mosaicdd.time.settings import TimeSettings
 
 if TYPE_CHECKING:
     from mosaicdd.problems.problem import Problem
@@ -83,6 +85,13 @@ if TYPE_CHECKING:
     help="A shipped model, a model file, 'exact', or for media 'averaged' (on a grid four times "
     "coarser). [default: what is shipped for the equation, laplace for laplace and poisson; else exact]",
 )
+@settings_options(TimeSettings)
+@click.option(
+    "--initial",
+    metavar="SPEC",
+    help="Values at time 0: a number, 'expr:...' in x and y, or node values in FILE.npy or "
+    "FILE.h5:/dataset. With --steps. [default: 0]",
+)
 @settings_options(SolveSettings)
 @click.option(
     "--dims",
@@ -127,6 +136,7 @@ def solve(
     given_sides: tuple[tuple[str, Condition], ...],
     spacing: float | None,
     local_solver: str | None,
+    initial: str | None,
     dims: tuple[int, int] | None,
     fields: str,
     window: tuple[tuple[float, float], tuple[float, float]] | None,
@@ -161,6 +171,11 @@ def solve(
         problem = ranks.agree(
             lambda: _problem(cells, spacing, domain, pde, given_fields, boundary, given_sides)
         )
+        time = time_settings(ctx, problem)
+    if time is not None:
+        with bad_input("--initial"):
+            begin = ranks.agree(lambda: _field(initial or "0"))
+        return solve_in_time(ctx, ranks, problem, time, begin, settings, file, as_json=as_json)
     with bad_input("--points"):
         places = None if points is None else ranks.on_root(lambda: read_points(points))
     with bad_input():
@@ -215,14 +230,8 @@ def _problem(
         reader = read_values_at_points if is_outline(name) else FieldFile
         return replace(condition, values=reader(str(condition.values)))
 
-    def field(spec: str) -> "float | str | FieldFile":
-        try:
-            return float(spec)
-        except ValueError:
-            return spec if spec.startswith(("expr:", "lognormal:")) else FieldFile(spec)
-
     with argument("field"):
-        fields = {name: field(spec) for name, spec in given_fields}
+        fields = {name: _field(spec) for name, spec in given_fields}
     with argument("boundary"):
         data: Data | None = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
     with argument("side"):
@@ -235,3 +244,13 @@ def _problem(
     with argument("domain"):
         domain = Domain(cells, spacing) if spec is None else read_domain(spec, cells, spacing)
     return Problem(domain, pde, fields, sides)
+
+
+def _field(spec: str) -> "float | str | FieldFile":
+    """Say what a field is; a file is looked at, no more."""
+    from mosaicdd.storage.field_file import FieldFile
+
+    try:
+        return float(spec)
+    except ValueError:
+        return spec if spec.startswith(("expr:", "lognormal:")) else FieldFile(spec)

@@ -141,15 +141,15 @@ class Boundary:
         )
 
     @classmethod
-    def of_expression(cls, text: str, grid: Grid) -> "Boundary":
-        """Evaluate an expression in ``x`` and ``y`` on the edge.
+    def of_expression(cls, text: str | Expression, grid: Grid) -> "Boundary":
+        """Evaluate an expression in ``x`` and ``y``, or its text, on the edge.
 
         Raises
         ------
         ValueError
             If the expression is not allowed or not finite on the edge.
         """
-        expression = Expression(text)
+        expression = Expression(text) if isinstance(text, str) else text
         y, x = (np.linspace(0.0, s, n) for s, n in zip(grid.size, grid.nodes, strict=True))
         return cls(
             bottom=expression(y=0.0, x=x),

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from typing import Self
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.settings_text import read_settings
 
 _SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
@@ -31,6 +33,8 @@ class BoundarySpec:
     ----------
     text
         What is evaluated when the grid is known; on many ranks every one evaluates it.
+    t
+        The time, which may stand in an expression then.
 
     Raises
     ------
@@ -38,8 +42,9 @@ class BoundarySpec:
         If the text is malformed or a value is out of range.
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, t: float | None = None):
         self.text = text
+        self._t = t
         self._expression = text.startswith("expr:")
         self._settings: dict[str, float] = {}
         self._seeds: Sequence[int] = [0]
@@ -51,6 +56,16 @@ class BoundarySpec:
         """Of how many problems they are."""
         return len(self._seeds)
 
+    def at_time(self, t: float) -> Self:
+        """Return the data at a time, themselves if they do not depend on it."""
+        if not self._expression or not self._formula(t).uses("t"):
+            return self
+        return type(self)(self.text, t=t)
+
+    def _formula(self, t: float | None) -> Expression:
+        text = self.text.removeprefix("expr:")
+        return Expression(text) if t is None else Expression(text, t=t)
+
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the values of each problem on the edges of a grid.
 
@@ -60,7 +75,7 @@ class BoundarySpec:
             If an expression is not allowed or not finite on the edge.
         """
         if self._expression:
-            return [Boundary.of_expression(self.text.removeprefix("expr:"), grid)]
+            return [Boundary.of_expression(self._formula(self._t), grid)]
         return [
             Boundary.of_gaussian_process(grid, seed=seed, **self._settings) for seed in self._seeds
         ]

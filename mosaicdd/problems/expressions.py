@@ -1,4 +1,4 @@
-"""Expressions in ``x`` and ``y``, or ``u``, from a command line, parsed and never ``eval``-ed.
+"""Expressions in ``x`` and ``y``, ``t`` or ``u``, from a command line, parsed and never ``eval``-ed.
 
 The syntax tree is walked by hand: numbers, variables, ``pi``, arithmetic, comparisons and the
 functions of numexpr are known; everything else is refused by name.
@@ -76,6 +76,8 @@ class Expression:
     ----------
     variables
         Names that may stand in the text.
+    known
+        Others, and what they are: the time, ``t=0.5``.
 
     Raises
     ------
@@ -83,9 +85,10 @@ class Expression:
         If the text is not an expression, or uses something that is not allowed.
     """
 
-    def __init__(self, text: str, variables: tuple[str, ...] = _VARIABLES):
-        self.text = text
-        self._variables = variables
+    def __init__(self, text: str, variables: tuple[str, ...] = _VARIABLES, **known: float):
+        self.text = self.name = text
+        self._variables = (*variables, *known)
+        self._known = {name: np.float64(value) for name, value in known.items()}
         if len(text) > _LONGEST:
             raise ValueError(f"an expression has at most {_LONGEST} characters, got {len(text)}")
         try:
@@ -120,6 +123,11 @@ class Expression:
             case _:
                 self._refuse(type(node).__name__.lower())
 
+    def uses(self, variable: str) -> bool:
+        """Say whether a variable stands in the text."""
+        names = (node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name))
+        return variable in names
+
     def __call__(self, *, y: np.ndarray | float, x: np.ndarray | float) -> np.ndarray:
         """Evaluate at coordinates that broadcast; overflow and the like give non-finite values.
 
@@ -129,6 +137,7 @@ class Expression:
             If an operator does not fit its values, as ``~`` of a number.
         """
         values = {"x": np.asarray(x, float), "y": np.asarray(y, float), "pi": np.float64(np.pi)}
+        values |= self._known
         with np.errstate(all="ignore"):
             try:
                 result = _evaluated(self._tree, values, _FUNCTIONS, _OPERATORS)

@@ -172,7 +172,18 @@ def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
 
 
 def available(reference: str, solution: StoredSolution) -> str:
-    """Return the method that a name stands for, here and for a solution; what is no name as it is."""
+    """Return the method that a name stands for, here and for a solution; what is no name as it is.
+
+    Raises
+    ------
+    ValueError
+        If it is a method, and the solution is of an equation in time.
+    """
+    if solution.times is not None and reference in ("auto", *REFERENCES, *PEERS):
+        raise ValueError(
+            f"the reference {reference} solves equations without time; compare a series with 'expr:...' in "
+            "x, y and t, or with another series"
+        )
     if reference == "auto":
         return fastest_reference(solution)
     if reference in PEERS and petsc_python() is None:
@@ -220,7 +231,8 @@ def _finite_everywhere(field: np.ndarray, name: str) -> np.ndarray:
 
 
 def _evaluated(text: str, solution: StoredSolution) -> np.ndarray:
-    field = Expression(text)(y=solution.y[:, None], x=solution.x)
+    known = {} if solution.time is None else {"t": solution.time}
+    field = Expression(text, **known)(y=solution.y[:, None], x=solution.x)
     return _finite(field, f"expression {text!r}", solution)
 
 
@@ -228,6 +240,11 @@ def _read(path: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
     other = read_solution(path)
     if other.problems > 1:
         other = read_solution(path, solution.number)
+    if other.times is not None and solution.time is not None:
+        nearest = int(np.argmin(np.abs(other.times - solution.time)))
+        if not np.isclose(other.times[nearest], solution.time, rtol=1e-9, atol=0):
+            raise ValueError(f"{path} holds no field of time {solution.time:g}")
+        other = read_solution(path, nearest)
     return _of_solution(other, path, solution)
 
 

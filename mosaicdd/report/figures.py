@@ -66,7 +66,8 @@ def figure(
     _mark_outside(maps[-1], solution)
     difference = None if reference is None else panels[2].values
     _draw_history(history, solution, difference)
-    drawing.suptitle(_heading(solution), fontsize=11)
+    time = "" if solution.time is None else f", t = {solution.time:g}"
+    drawing.suptitle(heading(solution) + time, fontsize=11)
     return drawing
 
 
@@ -135,8 +136,8 @@ def _panels(
     fields = {f"mosaicdd ({solution.attributes.get('local_solver', 'solution')})": field}
     if reference is not None:
         fields[reference_name] = reference
-    ranges = {name: _range(values) for name, values in fields.items()}
-    limits = ranges[reference_name] if reference is not None else _range(field)
+    ranges = {name: field_range(values) for name, values in fields.items()}
+    limits = ranges[reference_name] if reference is not None else field_range(field)
     panels = [
         _Panel(f"{name}\n{low:.4g} to {high:.4g}", fields[name], extent, "u", limits)
         for name, (low, high) in ranges.items()
@@ -169,7 +170,7 @@ def _estimate_panel(solution: StoredSolution) -> _Panel:
     return _Panel(title, values, extent, "estimated error")
 
 
-def _range(values: np.ndarray) -> tuple[float, float]:
+def field_range(values: np.ndarray) -> tuple[float, float]:
     """Return the least and the largest finite value, (0, 0) if there is none."""
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
@@ -179,7 +180,8 @@ def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.2g}" if value == 0 else f"{value:.1e}"
 
 
-def _heading(solution: StoredSolution) -> str:
+def heading(solution: StoredSolution) -> str:
+    """Say what was solved."""
     ny, nx = solution.grid.shape
     numbers = {name: value for name, value in solution.fields.items() if np.ndim(value) == 0}
     known = "".join(f", {name} = {value:g}" for name, value in numbers.items())
@@ -238,12 +240,12 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float
     beside = axes.inset_axes((1 + 0.1 / inches[1], 0.0, 0.12 / inches[1], 1.0))
     if panel.limits is not None:
         low, high = panel.limits
-        shown = _in_blocks(panel.values, blocks, _mean)
+        shown = in_blocks(panel.values, blocks, _mean)
         image = axes.imshow(shown, vmin=low, vmax=high, cmap="viridis", **style)
         bar = drawing.colorbar(image, cax=beside)
     else:
         limits = _logarithmic(panel.values)
-        shown = _in_blocks(panel.values, blocks, np.maximum.reduceat)
+        shown = in_blocks(panel.values, blocks, np.maximum.reduceat)
         if limits is not None:
             shown = np.maximum(shown, limits[0])
             style["norm"] = LogNorm(*limits)
@@ -252,7 +254,7 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float
     axes.set_facecolor("0.85")  # where there is no value
     bar.set_label(panel.label, fontsize=_SMALL)
     bar.ax.tick_params(labelsize=8)
-    if panel.peak is not None and _range(panel.values)[1] > 0:
+    if panel.peak is not None and field_range(panel.values)[1] > 0:
         axes.plot(*panel.peak, "o", mfc="none", mec="lime", mew=1.0, ms=8, clip_on=False)
     narrow = inches[1] < _NARROW
     axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, fontsize=_SMALL)
@@ -274,8 +276,11 @@ def _logarithmic(values: np.ndarray) -> tuple[float, float] | None:
     return min(low, high / 10), high
 
 
-def _in_blocks(values: np.ndarray, blocks: tuple[int, int], reduce: Callable) -> np.ndarray:
-    """Reduce values to at most as many blocks per axis."""
+def in_blocks(
+    values: np.ndarray, blocks: tuple[int, int], reduce: Callable | None = None
+) -> np.ndarray:
+    """Reduce values to at most as many blocks per axis, by default to their means."""
+    reduce = reduce or _mean
     for axis, count in enumerate(blocks):
         if values.shape[axis] > count:
             starts = np.linspace(0, values.shape[axis], count, endpoint=False).astype(int)
@@ -321,6 +326,9 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
 
 def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | None) -> None:
     """Draw what each iteration said of itself, and beside it what the result is worth."""
+    if solution.times is not None:
+        _draw_steps(axes, solution)
+        return
     count = len(solution.history["update"])
     for name, style in (("update", "o-"), ("residual", "s--"), ("mae", "^:")):
         values = np.asarray(solution.history.get(name, []), float)
@@ -344,4 +352,23 @@ def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray |
     axes.tick_params(labelsize=8)
     axes.set_title(f"{count} iterations\n{solution.status}", fontsize=_SMALL)
     axes.set_xlabel("iteration", fontsize=_SMALL)
+    axes.set_ylabel("root mean square", fontsize=_SMALL)
+
+
+def _draw_steps(axes: Axes, solution: StoredSolution) -> None:
+    """Draw what each step in time is estimated to add to the error."""
+    times = solution.history["time"]
+    for name, style in (("time_error", "o-"), ("solver_error", "s--")):
+        values = solution.history[name]
+        shown = np.isfinite(values) & (values > 0)
+        if shown.any():
+            style = style if len(times) <= _MARKED else style[1:]
+            label = f"{name.replace('_', ' ')} of a step"
+            axes.semilogy(times[shown], values[shown], style, label=label, ms=4, lw=1)
+    if axes.lines:
+        axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+    axes.tick_params(labelsize=8)
+    axes.set_title(f"{len(times)} steps\n{solution.status}", fontsize=_SMALL)
+    axes.set_xlabel("time", fontsize=_SMALL)
     axes.set_ylabel("root mean square", fontsize=_SMALL)

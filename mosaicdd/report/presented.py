@@ -66,29 +66,22 @@ class Presented:
         return drawing
 
     def to_xarray(self) -> "xarray.DataArray":
-        """Return the field with its coordinates and what is known of it.
+        """Return the field with its coordinates and what is known of it; all fields of a series.
 
         Raises
         ------
         ModuleNotFoundError
             If xarray is not installed.
         """
-        try:
-            import xarray
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(_missing("to_xarray", "xarray", "xarray")) from error
         solutions = self.each()
         first, several = solutions[0], len(solutions) > 1
-        plain = (str, int, float)
-        attributes = {k: v for k, v in first.attributes.items() if isinstance(v, plain)}
         fields = [np.asarray(solution.field) for solution in solutions]
-        return xarray.DataArray(
-            np.stack(fields) if several else fields[0],
-            dims=("problem", "y", "x") if several else ("y", "x"),
-            coords={"y": first.y, "x": first.x},
-            name="solution",
-            attrs=attributes,
-        )
+        leading: tuple[str, np.ndarray | None] | None = None
+        if first.times is not None:
+            fields, leading = [first.series()], ("time", first.times)
+        elif several:
+            fields, leading = [np.stack(fields)], ("problem", None)
+        return labelled(fields[0], first.y, first.x, first.attributes, leading)
 
     def _repr_html_(self) -> str:
         solution = self._first()
@@ -136,6 +129,8 @@ class OpenedSolution(Presented, StoredSolution):
     def __repr__(self) -> str:
         nx, ny = self.attributes.get("grid", self.grid.shape[::-1])
         which = f"problem {self.number} of {self.problems}, " if self.problems > 1 else ""
+        if self.times is not None:
+            which = f"time {self.time:g}, number {self.number} of {len(self.times)}, "
         return (
             f"<solution of {self.attributes.get('pde', 'unknown')} on {nx}x{ny} cells in "
             f"{self.path}: {which}{self.status or 'unknown status'}>"
@@ -146,13 +141,14 @@ class OpenedSolution(Presented, StoredSolution):
         return [self]
 
 
-def open_solution(path: str | PathLike, number: int = 0) -> OpenedSolution:
+def open_solution(path: str | PathLike, number: int | None = None) -> OpenedSolution:
     """Open one problem of a solution file; its arrays are read when they are first asked for.
 
     Parameters
     ----------
     number
-        Which of several problems, from 0; ``problems`` of what is returned says how many there are.
+        Which of several problems, from 0; ``problems`` of what is returned says how many there are. Of a
+        series in time, which field, by default the last; ``times`` lists them.
 
     Raises
     ------
@@ -160,6 +156,40 @@ def open_solution(path: str | PathLike, number: int = 0) -> OpenedSolution:
         If there is no such file, it is damaged, or has no such problem.
     """
     return OpenedSolution(**vars(read_solution(path, number)))
+
+
+def labelled(
+    fields: np.ndarray,
+    y: np.ndarray,
+    x: np.ndarray,
+    attributes: dict,
+    leading: tuple[str, np.ndarray | None] | None = None,
+) -> "xarray.DataArray":
+    """Return fields with their coordinates and what is known of them.
+
+    Parameters
+    ----------
+    leading
+        The name of an axis before y and x, and its coordinates, if it has any.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If xarray is not installed.
+    """
+    try:
+        import xarray
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(_missing("to_xarray", "xarray", "xarray")) from error
+    name, values = leading or ("", None)
+    coordinates = {"y": y, "x": x} | ({} if values is None else {name: values})
+    return xarray.DataArray(
+        fields,
+        dims=(name, "y", "x") if name else ("y", "x"),
+        coords=coordinates,
+        name="solution",
+        attrs={k: v for k, v in attributes.items() if isinstance(v, (str, int, float))},
+    )
 
 
 def _figures() -> ModuleType:

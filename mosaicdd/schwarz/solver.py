@@ -12,6 +12,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import peak_memory
@@ -21,6 +22,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.checkpoints import Checkpoints
+from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.kept import Batch, Kept
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.output import SolutionOutput
@@ -105,6 +107,11 @@ class Solver:
         self._closed = False
         try:
             require_type("problem", problem, Problem)
+            if problem.equation.steady is not None:
+                raise TypeError(
+                    f"{problem.equation.name} is an equation in time: give it steps (march), or solve "
+                    f"{problem.equation.steady.name}"
+                )
             if settings is not None:
                 require_type("settings", settings, SolveSettings)
             self._output = self._checked_output(output)
@@ -136,6 +143,16 @@ class Solver:
     def interrupt(self) -> None:
         """Ask the solve at work to stop after this iteration; a signal handler may call it."""
         self._watch.interrupt()
+
+    @property
+    def local_solver(self) -> str:
+        """The name of what solves the subdomains."""
+        return self._setup.bound.name
+
+    @property
+    def lattice(self) -> Lattice:
+        """Of the subdomains."""
+        return self._setup.lattice
 
     @property
     def checkpoint(self) -> Path | None:
@@ -238,7 +255,8 @@ class Solver:
         self,
         problem: Problem | None = None,
         *,
-        start: Solution | None = None,
+        start: Solution | FieldStart | None = None,
+        atol: float | None = None,
         progress: Progress | None = None,
     ) -> Solution:
         """Solve; called by all ranks together.
@@ -249,7 +267,10 @@ class Solver:
             Another one of the same domain, equation and parameters, with other data; by default the
             last one.
         start
-            A solution by this solver of as many problems, from which the iteration starts.
+            A solution by this solver of as many problems, from which the iteration starts; or values
+            that each rank has of a field (`FieldShare.start`).
+        atol
+            The update that is small enough this time, instead of that of the settings.
         progress
             ``progress(fraction, note)``, called after every iteration.
 
@@ -272,6 +293,7 @@ class Solver:
             self._take(problem)
         if start is not None:
             self._world.agree(lambda: self._require_start(start))
+        self._atol = self._setup.settings.atol if atol is None else atol
         self._watch = self._listener()
         before = self._clock.seconds
         self._world.barrier()
@@ -327,9 +349,10 @@ class Solver:
                 "a new one without points and interpolate the field"
             )
 
-    def _require_start(self, start: Solution) -> None:
+    def _require_start(self, start: Solution | FieldStart) -> None:
         wanted = "a Solution that a Solver returned, whose interface is in memory"
-        require_type("start", start, Solution, wanted)
+        if not isinstance(start, FieldStart):
+            require_type("start", start, Solution, wanted)
         if start.problems != self._problem.problems:
             raise ValueError(
                 f"start is a solution of {start.problems} problems, there are "
@@ -361,7 +384,10 @@ class Solver:
         )
 
     def _solve(
-        self, start: Solution | None, progress: Progress | None, file: SolutionOutput | None
+        self,
+        start: Solution | FieldStart | None,
+        progress: Progress | None,
+        file: SolutionOutput | None,
     ) -> tuple[list[Batch], list[Result], dict[str, float]]:
         """Solve and write batch after batch; return what is kept, all results, and the seconds.
 
@@ -391,10 +417,16 @@ class Solver:
         return kept, self._gathered(results), spent
 
     def _batch(
-        self, number: int, members: range, start: Solution | None, progress: Any, file: Any
+        self,
+        number: int,
+        members: range,
+        start: Solution | FieldStart | None,
+        progress: Any,
+        file: Any,
     ) -> list[Outcome]:
         """Solve this group's problems of a round, and write their fields."""
         engine = self._engine(len(members))
+        engine.settings = self._setup.settings.with_changes(atol=self._atol)
         source = self._setup.bound.source
         if source is not None and len(members) < self._problem.problems:
             source.update(self._problem.some(members))

@@ -13,6 +13,9 @@ file is a boundary file, too.
 Of several problems, all arrays but common fields have a leading axis; ``/problems`` holds what
 differs between them, ``(n,)`` each: status, iterations, update, residual and so on; the attributes
 are of all problems together, and ParaView sees a stack of planes.
+
+Of a series in time, ``/time`` holds the times of the fields, which are the leading axis of ``/solution``;
+the histories have an entry per step, and ParaView plays it.
 """
 
 from collections.abc import Iterator
@@ -55,13 +58,15 @@ class StoredSolution:
     window
         Which of the nodes of the grid `field` has; all of them, as a rule.
     history
-        Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``.
+        Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``; or per step.
     attributes
         What ``solve --json`` printed, of this problem, and the equation's name as ``pde``.
     shape
         Which part of the rectangle the domain is; None for all.
     number, problems
-        Which of how many problems of its file this is.
+        Which of how many problems of its file this is; of a series, which of its fields, and one.
+    times
+        Of all fields of a series; else None.
     lattice_start, lattice_step
         At which grid node, (y, x), the arrays with a value per lattice node begin, and how many cells
         they go on by; None where they end with the grid.
@@ -79,6 +84,17 @@ class StoredSolution:
     problems: int = 1
     lattice_start: tuple[int, int] = (0, 0)
     lattice_step: int | None = None
+    times: np.ndarray | None = None
+
+    @property
+    def time(self) -> float | None:
+        """Of the field, if it is one of a series."""
+        return None if self.times is None else float(self.times[self.number])
+
+    def series(self) -> np.ndarray:
+        """Return all fields of a series, ``(n, ny + 1, nx + 1)``."""
+        with self._open() as file:
+            return file["solution"][()]
 
     @cached_property
     def field(self) -> np.ndarray:
@@ -155,8 +171,10 @@ class StoredSolution:
 
     @property
     def seconds(self) -> float:
-        """Seconds that the solve took: iteration and fill, without start-up and writing."""
+        """Seconds that the solve took: iteration and fill, or steps; without start-up and writing."""
         spent = self.attributes.get("seconds", {})
+        if "march" in spent:
+            return spent["march"]
         return spent.get("iterate", 0.0) + spent.get("assemble", 0.0)
 
     def map_extent(self, nodes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
@@ -182,8 +200,13 @@ class StoredSolution:
         return open_to_read(self.path, "solution", FORMAT_VERSION)
 
 
-def read_solution(path: str | PathLike, problem: int = 0) -> StoredSolution:
+def read_solution(path: str | PathLike, problem: int | None = None) -> StoredSolution:
     """Open a solution file, and check it; or one problem of it.
+
+    Parameters
+    ----------
+    problem
+        By default the first; of a series this is the number of a field, by default the last.
 
     Raises
     ------
@@ -202,6 +225,9 @@ def read_solutions(path: str | PathLike) -> Iterator[StoredSolution]:
     """Open a solution file once for all of its problems, one after another; as `read_solution`."""
     with open_to_read(path, "solution", FORMAT_VERSION) as file:
         _require_field(file)
+        if "time" in file:
+            yield _stored(file, None)
+            return
         for problem in range(_OneProblem(file, 0).problems):
             yield _stored(file, problem)
 
@@ -215,21 +241,29 @@ class _OneProblem:
         If the file has no such problem.
     """
 
-    def __init__(self, file: h5py.File, problem: int):
+    def __init__(self, file: h5py.File, problem: int | None):
         solution = file["solution"]
-        self.problems = len(solution) if solution.ndim == 3 else 1
-        if not 0 <= problem < self.problems:
-            held = "one problem" if self.problems == 1 else f"problems 0 to {self.problems - 1}"
-            raise ValueError(f"{file.filename} holds {held}, not number {problem}")
+        held = len(solution) if solution.ndim == 3 else 1
+        series = "time" in file
+        self.problems = 1 if series else held
+        self.number = (held - 1 if series else 0) if problem is None else problem
+        if not 0 <= self.number < held:
+            what = "times" if series else "problems"
+            known = "one problem" if held == 1 else f"{what} 0 to {held - 1}"
+            raise ValueError(f"{file.filename} holds {known}, not number {problem}")
         self._file = file
-        self._at = problem if solution.ndim == 3 else ()
+        self._frame = self.number if series else ()
+        self._at = self.number if solution.ndim == 3 and not series else ()
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an array."""
-        return self._file[name].shape[self._at != () :]
+        frames = name == "solution" and self._frame != ()
+        return self._file[name].shape[self._at != () or frames :]
 
     def array(self, name: str) -> np.ndarray:
         """Return an array; of histories as much as belongs to this problem."""
+        if name == "solution" and self._frame != ():
+            return self._file[name][self._frame]
         values = self._file[name][self._at]
         if name.startswith("history/") and self._at != ():
             return values[: int(self._file["problems/iterations"][self._at])]
@@ -247,8 +281,9 @@ class _OneProblem:
         }
 
 
-def _stored(file: h5py.File, problem: int) -> StoredSolution:
+def _stored(file: h5py.File, problem: int | None) -> StoredSolution:
     one = _OneProblem(file, problem)
+    problem = 0 if "time" in file else one.number
     nodes = _nodes(file, one)
     grid = _grid(file, nodes)
     return StoredSolution(
@@ -262,8 +297,9 @@ def _stored(file: h5py.File, problem: int) -> StoredSolution:
         history={name: one.array(f"history/{name}") for name in file["history"]},
         attributes=_attributes(file) | one.results(),
         shape=shape_of_file(file),
-        number=problem,
+        number=one.number,
         problems=one.problems,
+        times=file["time"][()] if "time" in file else None,
         **_lattice(file),
     )
 

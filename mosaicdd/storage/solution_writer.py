@@ -2,7 +2,8 @@
 
 Arrays have a leading axis for the problems only if there are several. Writers need not care: parts
 always come with that axis, and it is left out where the file has none. Histories, ``(n,
-iterations)``, are NaN after a problem's last iteration.
+iterations)``, are NaN after a problem's last iteration. In a series in time, of one problem, that axis of the
+solution is the time.
 """
 
 import json
@@ -149,6 +150,7 @@ def writing_solutions(
     fields: Mapping[str, float | np.ndarray] | None = None,
     sides: Sequence[EvaluatedPart] | None = None,
     edges: Sequence[Boundary] = (),
+    times: Sequence[float] | None = None,
 ) -> Iterator[SolutionWriter]:
     """Open a solution file for writing; it appears under its name when all is written.
 
@@ -172,6 +174,8 @@ def writing_solutions(
         All conditions, where there are others than given values on all edges.
     edges
         Besides them, values on all edges, whose surface gives those on the outline of a shape.
+    times
+        Of the fields of a series, which has one for each.
 
     Raises
     ------
@@ -192,16 +196,25 @@ def writing_solutions(
         for name, values in (fields or {}).items():
             writer.field(name, values)
         if not lines:
-            if shards is None:
+            if times is not None:
+                file["time"] = np.asarray(times, float)
+                writer.create("solution", (len(times), *window.shape), dtype)
+            elif shards is None:
                 writer.create("solution", window.shape, dtype)
             else:
                 link_shards(file, "solution", writer._shape(window.shape), dtype, shards)
             file["solution"].attrs["first_node"] = window.start
-            _present_to_vtk(file, grid.spacing, [n * grid.spacing for n in window.start])
+            origin = [n * grid.spacing for n in window.start]
+            _present_to_vtk(file, grid.spacing, origin, times)
         yield writer
 
 
-def _present_to_vtk(file: h5py.File, spacing: float, origin: Sequence[float]) -> None:
+def _present_to_vtk(
+    file: h5py.File,
+    spacing: float,
+    origin: Sequence[float],
+    times: Sequence[float] | None = None,
+) -> None:
     """Describe ``/solution`` as what ParaView reads: values are linked, not copied.
 
     Parameters
@@ -210,8 +223,12 @@ def _present_to_vtk(file: h5py.File, spacing: float, origin: Sequence[float]) ->
         Of the nodes, and of the planes, one for each of several problems, in units of domain length.
     origin
         Where the first node lies, ``(y, x)``.
+    times
+        Of a series, whose leading axis is the time.
     """
     planes, y, x = (1, *file["solution"].shape)[-3:]
+    if times is not None:
+        planes = 1
     image = file.create_group("VTKHDF")
     image.attrs["Version"] = np.array([2, 0], dtype="i8")
     image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
@@ -220,3 +237,8 @@ def _present_to_vtk(file: h5py.File, spacing: float, origin: Sequence[float]) ->
     image.attrs["Spacing"] = np.array([spacing, spacing, spacing if planes > 1 else 1.0])
     image.attrs["Direction"] = np.eye(3).ravel()
     image.create_group("PointData")["solution"] = file["solution"]
+    if times is not None:
+        steps = image.create_group("Steps")
+        steps.attrs["NSteps"] = np.int64(len(times))
+        steps["Values"] = file["time"]
+        steps["PointDataOffsets/solution"] = np.arange(len(times))

@@ -12,6 +12,7 @@ from mosaicdd.problems.equations.allen_cahn import ALLEN_CAHN
 from mosaicdd.problems.equations.anisotropic_diffusion import ANISOTROPIC_DIFFUSION
 from mosaicdd.problems.equations.diffusion import DIFFUSION
 from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.equations.heat import HEAT
 from mosaicdd.problems.equations.laplace import LAPLACE
 from mosaicdd.problems.equations.minimal_surface import MINIMAL_SURFACE
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
@@ -19,6 +20,7 @@ from mosaicdd.problems.equations.p_laplace import P_LAPLACE
 from mosaicdd.problems.equations.poisson import POISSON
 from mosaicdd.problems.equations.poisson_boltzmann import POISSON_BOLTZMANN
 from mosaicdd.problems.equations.quasilinear_diffusion import QUASILINEAR_DIFFUSION
+from mosaicdd.problems.equations.reaction_diffusion import REACTION_DIFFUSION
 from mosaicdd.problems.equations.screened_poisson import SCREENED_POISSON
 
 EQUATIONS = {
@@ -42,10 +44,15 @@ NONLINEAR = {
         P_LAPLACE,
         POISSON_BOLTZMANN,
         QUASILINEAR_DIFFUSION,
+        REACTION_DIFFUSION,
     )
 }
 """Those that are not linear, by name."""
 
+IN_TIME = {HEAT.name: HEAT}
+"""Those that are solved in time only, by name."""
+
+_SHIPPED: dict[str, Equation | NonlinearEquation] = {**EQUATIONS, **NONLINEAR, **IN_TIME}
 _own: dict[str, Equation | NonlinearEquation] = {}
 
 
@@ -57,12 +64,11 @@ def any_equation(name: str) -> Equation | NonlinearEquation:
     ValueError
         If there is no equation of this name.
     """
-    known = {**EQUATIONS, **NONLINEAR, **_own}
+    known = {**_SHIPPED, **_own}
     if name in known:
         return known[name]
     raise ValueError(
-        f"unknown pde {name!r}; known: {', '.join(sorted({**EQUATIONS, **NONLINEAR}))}, or your own as "
-        "FILE.py:NAME"
+        f"unknown pde {name!r}; known: {', '.join(sorted(_SHIPPED))}, or your own as FILE.py:NAME"
     )
 
 
@@ -124,15 +130,18 @@ def use_equation(one: Equation | NonlinearEquation) -> Equation | NonlinearEquat
     ValueError
         If the name is that of an equation of the package.
     """
-    shipped = {**EQUATIONS, **NONLINEAR}
-    if shipped.get(one.name, one) is not one:
+    if _SHIPPED.get(one.name, one) is not one:
         raise ValueError(f"an equation of your own needs a name of its own, {one.name!r} is taken")
-    if one.name not in shipped:
+    if one.name not in _SHIPPED:
         _own[one.name] = one
     return one
 
 
 def _linear(found: Equation | NonlinearEquation) -> Equation:
+    if found.steady is not None:
+        raise ValueError(
+            f"{found.name} is an equation in time; networks are trained for {found.steady.name}"
+        )
     if isinstance(found, NonlinearEquation):
         raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
             f"{found.name} is not linear; networks are trained for linear equations: "

@@ -29,4 +29,5 @@ ADVECTION_DIFFUSION = Equation(
     parameters={"bx": 0.0, "by": 0.0, "a": 1.0, "c": 0.0},
     varying=("bx", "by", "a", "c"),
     draw=_draw,
+    reaction="c",
 )

@@ -24,4 +24,5 @@ ALLEN_CAHN = NonlinearEquation(
     residual=_residual,
     parameters={"eps": 0.1, "c": 10.0},
     signs={"eps": True, "c": True},
+    reaction="c",
 )

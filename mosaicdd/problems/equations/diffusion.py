@@ -22,4 +22,5 @@ DIFFUSION = Equation(
     parameters={"a": 1.0, "c": 0.0},
     varying=("a", "axx", "ayy", "c"),
     instead={"a": ("axx", "ayy")},
+    reaction="c",
 )

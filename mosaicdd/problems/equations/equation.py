@@ -49,6 +49,11 @@ class Equation:
     draw
         ``draw(rng)``: parameters, as random as the data that a network for the whole family should
         be trained on; None if that is for the defaults alone.
+    reaction
+        The parameter that multiplies ``u``, if there is one: through it ``du/dt + A u = f`` is solved
+        in implicit steps, each a problem with one over the step more. In time it is 0 by default.
+    steady
+        ``A u = f``, where the name stands for the equation in time.
 
     Raises
     ------
@@ -64,6 +69,8 @@ class Equation:
     instead: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     source: bool = True
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
+    reaction: str | None = None
+    steady: "Equation | None" = None
 
     def __post_init__(self) -> None:
         for member in ("name", "text"):
@@ -87,6 +94,10 @@ class Equation:
             raise TypeError(f"equation {self.name}: draw must be a function, got {self.draw!r}")
         if "f" in self.parameters:
             raise TypeError(f"equation {self.name}: f is the source, not a parameter")
+        if self.reaction is not None and self.reaction not in self.parameters:
+            raise TypeError(
+                f"equation {self.name}: reaction must name a parameter, got {self.reaction!r}"
+            )
         if self.varying and not {*self.varying, *self.parameters}.issubset(Medium.NAMES):
             raise TypeError(
                 f"equation {self.name}: where parameters may be fields, all must be those of a medium, "

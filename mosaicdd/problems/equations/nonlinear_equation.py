@@ -58,6 +58,8 @@ class NonlinearEquation:
         ``draw(rng)``: parameters, as random as the data that a network is trained on.
     largest
         Values of ``u`` that these data reach.
+    reaction
+        The parameter that multiplies ``u``, if there is one: see `Equation`.
 
     Raises
     ------
@@ -76,8 +78,10 @@ class NonlinearEquation:
     linear: Callable[..., EllipticOperator] | None = None
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
     largest: float | None = None
+    reaction: str | None = None
 
     source = True
+    steady = None
 
     def __post_init__(self) -> None:
         for member in ("name", "text"):
@@ -94,6 +98,10 @@ class NonlinearEquation:
                 )
         if "f" in self.parameters or "f" in self.functions:
             raise TypeError(f"equation {self.name}: f is the source, not a parameter")
+        if self.reaction is not None and self.reaction not in self.parameters:
+            raise TypeError(
+                f"equation {self.name}: reaction must name a parameter, got {self.reaction!r}"
+            )
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -28,4 +28,5 @@ QUASILINEAR_DIFFUSION = NonlinearEquation(
     functions={"k": "1 + u**2"},
     signs={"a": True, "c": False},
     self_adjoint=False,
+    reaction="c",
 )

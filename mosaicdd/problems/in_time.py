@@ -1,0 +1,198 @@
+"""Problems whose data change with time: sources and values on the sides as they are at an instant.
+
+What depends on the time: the text of an expression in which ``t`` stands, a function ``f(x, y, t)``, and
+node values with a leading axis, one for each of equally long intervals and one for the begin. All else
+stays as it is.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary_spec import BoundarySpec
+from mosaicdd.problems.conditions import Periodic
+from mosaicdd.problems.expressions import Expression
+from mosaicdd.problems.fields import Field, Part, evaluate, real_array, require_finite
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides import Sides
+
+
+def at_time(values: Any, t: float) -> Any:
+    """Return values, given as a number, a text, a function or an array, as they are at a time."""
+    if isinstance(values, str) and not values.startswith("lognormal:"):
+        expression = Expression(values.removeprefix("expr:"), t=t)
+        return expression if expression.uses("t") else values
+    if callable(values) and _takes_time(values):
+        return lambda x, y: values(x, y, t)
+    return values
+
+
+def varies(values: Any) -> bool:
+    """Say whether values depend on the time."""
+    return at_time(values, 0.0) is not values
+
+
+def _takes_time(function: Callable) -> bool:
+    """Say whether a function has a third argument."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # of a library that does not say
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in kinds for one in parameters) == 3
+
+
+class SourceInTime:
+    """The source of a problem, sampled at an instant.
+
+    Parameters
+    ----------
+    interval
+        Between the node values of a source that has a leading axis, from the time 0 on; between them
+        it is interpolated linearly.
+    """
+
+    def __init__(self, problem: Problem, grid: Grid, interval: float):
+        source = problem.source
+        self._grid = grid
+        self._interval = interval
+        self._source: Any = None if source is None else source.values
+        self._frames = 0 if source is None or source.problems == 1 else source.problems
+        self._fixed = not (self._frames or varies(self._source))
+        self._sampled: tuple[Part, np.ndarray | None] | None = None
+
+    def require_until(self, end: float) -> None:
+        """Check that the source is known up to a time.
+
+        Raises
+        ------
+        ValueError
+            If it has too few node values.
+        """
+        last = (self._frames - 1) * self._interval
+        if self._frames and last < end * (1 - 1e-9):
+            raise ValueError(
+                f"the field f has values at {self._frames} times, the last at {last:g}; steps to {end:g} "
+                f"need {round(end / self._interval) + 1}"
+            )
+
+    def __call__(self, t: float, part: Part) -> np.ndarray | None:
+        """Return the values at the nodes of a part, ``(rows, columns)``, not to be changed; None if zero."""
+        if self._source is None:
+            return None
+        if not self._fixed:
+            return self._at(t, part)
+        if self._sampled is None or self._sampled[0] != part:
+            self._sampled = part, self._at(t, part)
+        return self._sampled[1]
+
+    def _at(self, t: float, part: Part) -> np.ndarray:
+        if not self._frames:
+            return Field("f", at_time(self._source, t)).sample(self._grid, part)[0]
+        position = t / self._interval
+        before = max(0, min(int(position * (1 + 1e-12)), self._frames - 2))
+        one, other = (self._frame(number, part) for number in (before, before + 1))
+        return one + (position - before) * (other - one)
+
+    def _frame(self, number: int, part: Part) -> np.ndarray:
+        """Return the node values of one time."""
+        what = f"the field f at time {number * self._interval:g}"
+        values = real_array(self._source[number, part[0], part[1]], what)
+        return require_finite(values, what, (part[0].start, part[1].start))
+
+
+class SidesInTime:
+    """The conditions of a problem at an instant, with values at the nodes of the outline."""
+
+    def __init__(self, sides: Sides):
+        self._sides = sides
+        data = sides.data
+        self._moving_data = isinstance(data, BoundarySpec) and data.at_time(0.0) is not data
+        self.vary = self._moving_data or any(varies(part.values) for part in sides.parts)
+
+    def __call__(self, t: float) -> Sides:
+        """Return the conditions at a time."""
+        if not self.vary:
+            return self._sides
+        given, data = {}, self._sides.data
+        for part in self._sides.parts:
+            condition = part.condition
+            if not isinstance(condition, Periodic):
+                condition = dataclasses.replace(condition, values=at_time(part.values, t))
+            given[str(part)] = condition
+        if isinstance(data, BoundarySpec):
+            data = data.at_time(t)
+        return Sides(given, data)
+
+    def between(self, t: float, later: float, share: float, grid: Grid) -> Sides:
+        """Return conditions whose values are ``share`` of those at a later time and the rest at ``t``."""
+        if not self.vary or share == 1.0:
+            return self(later)
+        pairs = zip(self(t).evaluated(grid), self(later).evaluated(grid), strict=True)
+        return Sides(
+            {
+                new.name: dataclasses.replace(
+                    new, values=(1.0 - share) * old.values + share * new.values
+                ).condition(0)
+                for old, new in pairs
+            }
+        )
+
+
+def step_problem(problem: Problem, rate: float) -> Problem:
+    """Return the problem of an implicit step of ``du/dt + A u = f``: ``rate u + A u = f``.
+
+    Its source is that of zeros at the nodes, to be replaced; the values on its sides are those at time 0.
+
+    Parameters
+    ----------
+    rate
+        One over the length of a step, times a weight of the method.
+
+    Raises
+    ------
+    ValueError
+        If the equation has no reaction, or there are several problems.
+    """
+    equation = problem.equation.steady or problem.equation
+    if equation.reaction is None:
+        raise ValueError(
+            f"{equation.name} has no parameter that multiplies u, through which it could be solved in "
+            "time; heat, advection-diffusion and others have: see the equations' page"
+        )
+    if max(problem.conditions.counts.values(), default=1) > 1:
+        raise ValueError(
+            f"an equation in time is solved for one problem, the sides are of {problem.problems}; solve "
+            "them one by one"
+        )
+    name = equation.reaction
+    given = Field(name, problem.fields.get(name, 0.0))
+    total = _raised(given, rate) if given.number is None else given.number + rate
+    nodes = pair(cells + 1 for cells in problem.domain.cells)
+    fields = {**problem.fields, name: total, "f": np.broadcast_to(0.0, nodes)}
+    return Problem(problem.domain, equation, fields, SidesInTime(problem.conditions)(0.0))
+
+
+def _raised(field: Field, number: float) -> Any:
+    """Return the values of a field with a number added."""
+    if getattr(field.values, "shape", None):
+        return _RaisedArray(field.values, number)
+    what = f"the field {field.name}"
+    return lambda x, y: evaluate(field.values, y, x, what) + number
+
+
+class _RaisedArray:
+    """Node values with a number added, read when they are sliced."""
+
+    def __init__(self, values: Any, number: float):
+        self.shape = tuple(values.shape)
+        self._values, self._number = values, number
+
+    def __getitem__(self, place: Any) -> np.ndarray:
+        """Return a part of them."""
+        return real_array(self._values[place], "node values") + self._number

@@ -1,0 +1,88 @@
+"""Moving pictures of a series in time: a GIF, or a picture for each of its times."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.animation import PillowWriter
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from mosaicdd.report.figures import field_range, heading, in_blocks, save_figure
+from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.solution_file import StoredSolution, read_solution
+
+_DPI = 100
+_LONGEST = 5.0  # inches, of the side of the field
+_ROOM = 1.6, 1.0  # inches around it, (x, y): colour bar and labels, title
+_SECONDS = 8.0  # that a GIF takes from begin to end, in pictures of at most
+_FASTEST = 20  # per second
+
+
+class Moving:
+    """The picture of a series: one figure, whose values change from time to time.
+
+    Colours are the same at all times: from the least to the largest value of all.
+    """
+
+    def __init__(self, series: StoredSolution):
+        if series.times is None:
+            raise ValueError(f"{series.path} is of one time; a series is needed")
+        self._path, self.times = series.path, series.times
+        (bottom, top), (left, right) = series.window.extent(series.grid)
+        scale = _LONGEST / max(top - bottom, right - left)
+        width, height = scale * (right - left), scale * (top - bottom)
+        self._blocks = int(height * _DPI) + 1, int(width * _DPI) + 1
+        size = max(width, 1.0) + _ROOM[0], max(height, 1.0) + _ROOM[1]
+        self.figure = Figure(size, dpi=_DPI, layout="constrained")
+        FigureCanvasAgg(self.figure)
+        axes = self.figure.add_subplot()
+        low, high = self._limits()
+        self._image = axes.imshow(
+            np.zeros((1, 1)),
+            origin="lower",
+            extent=(left, right, bottom, top),
+            vmin=low,
+            vmax=high,
+            cmap="viridis",
+        )
+        self.figure.colorbar(self._image, label="u")
+        axes.set(xlabel="x", ylabel="y")
+        self._heading = heading(series)
+        self._title = axes.set_title("")
+
+    def show(self, number: int) -> None:
+        """Draw the field of a time."""
+        field = np.asarray(read_solution(self._path, number).field)
+        self._image.set_data(in_blocks(field, self._blocks))
+        self._title.set_text(f"{self._heading}\nt = {self.times[number]:.4g}")
+
+    def save_gif(self, path: Path) -> None:
+        """Write a GIF, whole or not at all."""
+        rate = max(1, min(_FASTEST, round(len(self.times) / _SECONDS)))
+        writer = PillowWriter(fps=rate)
+        with atomic_file(path) as temporary:
+            named = temporary.with_suffix(".gif")  # Pillow goes by the name
+            try:
+                writer.setup(self.figure, str(named), dpi=_DPI)
+                for number in range(len(self.times)):
+                    self.show(number)
+                    writer.grab_frame()
+                writer.finish()
+                named.replace(temporary)
+            finally:
+                named.unlink(missing_ok=True)
+
+    def save_frames(self, pattern: str) -> list[Path]:
+        """Write a picture for each time, to a name with its number in the place of ``%d``."""
+        paths = [Path(pattern % number) for number in range(len(self.times))]
+        for number, path in enumerate(paths):
+            self.show(number)
+            save_figure(self.figure, path)
+        return paths
+
+    def _limits(self) -> tuple[float, float]:
+        ranges = [
+            field_range(np.asarray(read_solution(self._path, number).field))
+            for number in range(len(self.times))
+        ]
+        return min(low for low, _ in ranges), max(high for _, high in ranges)

@@ -1,0 +1,130 @@
+"""What a rank has of a field: the nodes that it owns, with as many around them as a solve asks for.
+
+A field that changes from solve to solve, as in time, stays on the ranks: each makes its part of the next
+source from its part of the last solution, and only the nodes around it come from other ranks.
+"""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.fields import LocalPart
+from mosaicdd.schwarz.fill import FILL_HALO
+from mosaicdd.schwarz.layouts import block_of, field_layout
+from mosaicdd.tensors import Tensors
+
+
+class FieldShare:
+    """A rank's share of the fields of a lattice.
+
+    Attributes
+    ----------
+    own, wide
+        Nodes of the grid: those that this rank owns, and those whose values it holds.
+    block
+        Of this rank.
+    ranks
+        All of them.
+    """
+
+    def __init__(self, ranks: Ranks, lattice: Lattice):
+        self.ranks = ranks
+        self.grid = lattice.grid
+        self.block = block_of(ranks, lattice, ranks.rank)
+        self.own: Slices = self.block.owned_nodes()[1]
+        halo = FILL_HALO * lattice.spacing
+        self.wide: Slices = pair(
+            slice(max(p.start - halo, 0), min(p.stop + halo, nodes))
+            for p, nodes in zip(self.own, lattice.grid.nodes, strict=True)
+        )
+        layout = field_layout(ranks, lattice)
+        shards = [one for one in layout.placements if isinstance(one, Shard)]
+        placements = tuple(Halo(one.axis, halo, one.sizes) for one in shards)
+        wide = Layout(layout.shape, layout.mesh, placements)
+        self._move = Redistribution(layout, wide, ranks, np.float64)
+
+    def widen(self, own: np.ndarray) -> np.ndarray:
+        """Return values at the nodes held, from those owned; all ranks together."""
+        if self.own == self.wide:
+            return own
+        return self._move(np.ascontiguousarray(own, np.float64))
+
+    def owned(self, wide: np.ndarray) -> np.ndarray:
+        """Return the owned nodes of values at those held, a view."""
+        return wide[_within(self.own, self.wide)]
+
+    def as_field(self, wide: np.ndarray) -> LocalPart:
+        """Return values at the nodes held as a field for a `Problem`."""
+        return LocalPart(self.grid, wide, self.wide)
+
+    def start(self, wide: np.ndarray) -> "FieldStart":
+        """Return values at the nodes held as something that a solve begins with."""
+        return FieldStart(self, wide)
+
+    def mean_square(self, own: np.ndarray) -> float:
+        """Return the mean square of values over the nodes of all ranks."""
+        flat = own.reshape(-1) if own.flags.c_contiguous else own.ravel()
+        total, count = self.ranks.sum(np.array([np.dot(flat, flat), own.size]))
+        return float(total / count)
+
+
+class FieldStart:
+    """Values at the nodes held, from which a solve of one problem begins; as a `Solution` is used."""
+
+    problems = 1
+
+    def __init__(self, share: FieldShare, wide: np.ndarray):
+        self._share = share
+        self._wide = wide
+
+    def require_start(self, members: Sequence[int], block: Block) -> None:
+        """Check that a solve of a problem can begin here.
+
+        Raises
+        ------
+        ValueError
+            If it lies otherwise over the ranks.
+        """
+        if self._share.block != block or list(members) != [0]:
+            raise ValueError("start lies otherwise over the ranks; use the same ranks and dims")
+
+    def start(self, members: Sequence[int], **tensors: Unpack[Tensors]) -> Interface:
+        """Return the values on the lattice lines of the rank's region."""
+        block, s = self._share.block, self._share.block.lattice.spacing
+        region = pair(slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True))
+        nodes = self._share.grid.nodes
+        if any(p.start < 0 or p.stop > n for p, n in zip(region, nodes, strict=True)):
+            values = np.zeros(
+                [p.stop - p.start for p in region]
+            )  # beyond the grid there is nothing
+            inside = pair(
+                slice(max(p.start, 0), min(p.stop, n)) for p, n in zip(region, nodes, strict=True)
+            )
+            values[_within(inside, region)] = self._wide[_within(inside, self._share.wide)]
+        else:
+            values = self._wide[_within(region, self._share.wide)]
+        v = Interface(block, problems=1, **tensors)
+        v.lines[0][0].copy_(torch.from_numpy(values[::s]))
+        v.lines[1][0].copy_(torch.from_numpy(np.ascontiguousarray(values[:, ::s].T)))
+        return v
+
+    def start_fields(self, members: Sequence[int]) -> torch.Tensor:
+        """Return the owned nodes, ``(1, rows, columns)``."""
+        return torch.from_numpy(np.ascontiguousarray(self._share.owned(self._wide)))[None]
+
+
+def _within(part: Slices, whole: Slices) -> Slices:
+    """Return where a part of the grid lies in an array of another that holds it."""
+    return pair(
+        slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
+    )

@@ -1,0 +1,124 @@
+"""The values that are kept of a march: on the ranks, or in a file that the root writes."""
+
+from collections.abc import Callable
+from os import PathLike
+from typing import Protocol
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.parallel.collect import collect
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.storage.raw_frames import RawFrames
+
+Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
+"""``sink(values, place)``."""
+
+
+class Frames(Protocol):
+    """Takes fields, of which each rank gives the nodes that it owns; all ranks call it together.
+
+    Attributes
+    ----------
+    times
+        Of the fields, in units of time.
+    """
+
+    times: list[float]
+
+    def add(self, time: float, own: np.ndarray) -> None:
+        """Take a field."""
+        ...
+
+    def keep(self, count: int) -> None:
+        """Drop all but the first ones."""
+        ...
+
+    def part(self, number: int) -> np.ndarray:
+        """Return the nodes of a field that this rank owns."""
+        ...
+
+    def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
+        """Hand the parts of a field to a function on the root."""
+        ...
+
+    def remove(self) -> None:
+        """Forget what need not be kept any more, as it was written elsewhere."""
+        ...
+
+
+class MemoryFrames:
+    """Each rank keeps its parts."""
+
+    def __init__(self, share: FieldShare):
+        self.times: list[float] = []
+        self._parts: list[np.ndarray] = []
+        self._share = share
+
+    def add(self, time: float, own: np.ndarray) -> None:
+        """Take a field."""
+        self.times.append(time)
+        self._parts.append(own.copy())
+
+    def keep(self, count: int) -> None:
+        """Drop all but the first ones."""
+        del self.times[count:], self._parts[count:]
+
+    def part(self, number: int) -> np.ndarray:
+        """Return the nodes of a field that this rank owns."""
+        return self._parts[number]
+
+    def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
+        """Hand the parts of a field to a function on the root."""
+        part = self._parts[number], self._share.own
+        collect(ranks, [part], np.float64, 2, sink)
+
+    def remove(self) -> None:
+        """Keep all: there is nothing else."""
+
+
+class FileFrames:
+    """The root writes them to ``OUTPUT.frames``, from which they go to the output at the end."""
+
+    def __init__(self, output: str | PathLike, share: FieldShare):
+        self.times: list[float] = []
+        self._share = share
+        self._file = RawFrames(f"{output}.frames", share.grid.nodes)
+
+    def add(self, time: float, own: np.ndarray) -> None:
+        """Take a field."""
+        number = len(self.times)
+        self.keep(number)
+
+        def write(values: np.ndarray, place: tuple[slice, ...]) -> None:
+            self._file.write(number, values, place)
+
+        collect(self._share.ranks, [(own, self._share.own)], np.float64, 2, write)
+        self.times.append(time)
+
+    def keep(self, count: int) -> None:
+        """Drop all but the first ones, in the file, too.
+
+        Raises
+        ------
+        ValueError
+            On all ranks, if the file has fewer.
+        """
+        self._share.ranks.on_root(lambda: self._file.keep(count))
+        del self.times[count:]
+
+    def part(self, number: int) -> np.ndarray:
+        """Return the nodes of a field that this rank owns."""
+        return self._file.read(number)[self._share.own]
+
+    def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
+        """Hand a field to a function on the root."""
+        if ranks.is_root:
+            whole: Slices = pair(slice(0, nodes) for nodes in self._share.grid.nodes)
+            sink(self._file.read(number), whole)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        if self._share.ranks.is_root:
+            self._file.remove()

@@ -1,0 +1,84 @@
+r"""The methods: which problem a step is, and what its solution says of the new values.
+
+A step of length $\tau$ from $t$ solves, for a *stage* $s$,
+
+$$\frac{\gamma}{\tau} s + A s = f(t + \theta \tau) + \frac{1}{\tau} \sum_i p_i u_{n-i}, \qquad
+  u_{n+1} = \frac{s - (1 - \theta) u_n}{\theta},$$
+
+with values on the sides between those of $u_n$ and those at the end, as $s$ is. With $p = (\gamma)$ and
+$\gamma = 1 / \theta$ that is the theta method: implicit Euler with 1, Crank-Nicolson with 1/2. BDF2 has
+$\theta = 1$, $\gamma = 3/2$ and two last values; its first step is the theta method with 2/3, of the same
+operator, and damps what the initial values have of high frequencies.
+
+The error of a step is estimated from the difference between the new values and their extrapolation from
+the last ones (Milne's device): both are off by known multiples of the same derivative.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Step:
+    """One implicit step.
+
+    Parameters
+    ----------
+    weight
+        ``gamma``.
+    past
+        ``p_i``, of the last values, the newest first.
+    share
+        ``theta``.
+    """
+
+    weight: float
+    past: tuple[float, ...]
+    share: float = 1.0
+
+
+def theta_step(share: float) -> Step:
+    """Return a step of the theta method."""
+    return Step(1.0 / share, (1.0 / share,), share)
+
+
+@dataclass(frozen=True)
+class Method:
+    """How steps follow each other.
+
+    Parameters
+    ----------
+    order
+        Of the error in the step's length.
+    steps
+        By the number of last values that are known, from one on; the last one serves for more.
+    error
+        What part of the difference to the extrapolated values is the error of a step.
+    """
+
+    order: int
+    steps: tuple[Step, ...]
+    error: float
+
+    @property
+    def levels(self) -> int:
+        """Last values that the error estimate takes."""
+        return self.order + 1
+
+    @property
+    def weight(self) -> float:
+        """``gamma``, the same of all steps, so that they share an operator."""
+        return self.steps[0].weight
+
+    def step(self, known: int) -> Step:
+        """Return the step from so many last values."""
+        return self.steps[min(known, len(self.steps)) - 1]
+
+
+# Errors of a step, and of the extrapolation, over (step)^(order + 1) times the next derivative: 1/2 and 1
+# of the other sign for Euler, 2/9 and 1 for BDF2, 1/12 and 1 for Crank-Nicolson.
+METHODS = {
+    "euler": Method(1, (theta_step(1.0),), (1 / 2) / (1 + 1 / 2)),
+    "bdf2": Method(2, (theta_step(2 / 3), Step(1.5, (2.0, -0.5))), (2 / 9) / (1 + 2 / 9)),
+    "crank-nicolson": Method(2, (theta_step(0.5),), (1 / 12) / (1 + 1 / 12)),
+}
+"""By name."""

@@ -1,0 +1,66 @@
+"""What is said of the steps of a march."""
+
+import math
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass
+class Record:
+    """One entry per step.
+
+    Parameters
+    ----------
+    time
+        At its end.
+    step
+        Its length, in units of time.
+    iterations
+        Of its solve.
+    time_error, solver_error
+        Estimated root mean squares of what the step and what its solve add to the error; NaN where
+        nothing is known of it yet.
+    """
+
+    time: list[float] = field(default_factory=list)
+    step: list[float] = field(default_factory=list)
+    iterations: list[int] = field(default_factory=list)
+    time_error: list[float] = field(default_factory=list)
+    solver_error: list[float] = field(default_factory=list)
+
+    def add(
+        self,
+        time: float,
+        step: float,
+        iterations: int,
+        time_error: float | None,
+        solver_error: float,
+    ) -> None:
+        """Enter a step."""
+        self.time.append(time)
+        self.step.append(step)
+        self.iterations.append(iterations)
+        self.time_error.append(math.nan if time_error is None else time_error)
+        self.solver_error.append(solver_error)
+
+    @property
+    def judged(self) -> bool:
+        """Whether the error of any step is known."""
+        return not all(map(math.isnan, self.time_error))
+
+    def summed(self) -> dict:
+        """Return what is said of all steps together."""
+        known = [error for error in self.time_error if not math.isnan(error)]
+        return {
+            "steps": len(self.time),
+            "time": self.time[-1] if self.time else 0.0,
+            "shortest_step": min(self.step, default=None),
+            "longest_step": max(self.step, default=None),
+            "iterations": sum(self.iterations),
+            "most_iterations": max(self.iterations, default=0),
+            "time_error": sum(known) if known else None,
+            "solver_error": sum(self.solver_error),
+        }
+
+    def arrays(self) -> dict[str, list]:
+        """Return the entries by name."""
+        return asdict(self)

@@ -1,0 +1,226 @@
+"""What a march gives: fields at some times, how far off they are, and what can be done with them."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.in_time import SidesInTime
+from mosaicdd.problems.problem import Problem
+from mosaicdd.report.presented import labelled
+from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.schwarz.settings import CONVERGED
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
+from mosaicdd.time.frames import Frames
+from mosaicdd.time.record import Record
+
+_ROWS = 256  # of a coefficient that are sampled at once
+
+
+class Series:
+    """The solution of an equation in time; every rank has its own part.
+
+    ``series[i]`` is the field at ``times[i]``, ``(ny + 1, nx + 1)``; that, `save` and `to_xarray` are asked
+    for by all ranks together where there are several.
+
+    Attributes
+    ----------
+    problem
+        What was solved.
+    times
+        Of the fields that were kept, the initial ones first, in units of time.
+    report
+        All that ``solve --json`` prints, by name.
+    steps
+        By name, a number for each step: ``time`` at its end, ``step``, ``iterations``, and the root mean
+        squares ``time_error`` and ``solver_error`` that it is estimated to add to the error.
+    path
+        The file that holds the fields, if one was asked for.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        given_ranks: Any,
+        share: FieldShare,
+        frames: Frames,
+        report: dict,
+        record: Record,
+        path: str | PathLike | None,
+    ):
+        self.problem = problem
+        self.report = report
+        self.times = np.array(frames.times)
+        self.steps = {name: np.array(values) for name, values in record.arrays().items()}
+        self.path = None if path is None else Path(path)
+        self._given_ranks, self._share, self._frames = given_ranks, share, frames
+        self._record = record
+
+    @property
+    def status(self) -> str:
+        """How it ended: ``converged_rtol``, ``interrupted``, or how the solve of a step failed."""
+        return self.report["status"]
+
+    @property
+    def converged(self) -> bool:
+        """Whether all steps were solved."""
+        return self.status in CONVERGED
+
+    @property
+    def x(self) -> np.ndarray:
+        """Where the columns of the fields lie, ``(nx + 1,)``, in units of domain length."""
+        return np.arange(self._share.grid.nodes[1]) * self._share.grid.spacing
+
+    @property
+    def y(self) -> np.ndarray:
+        """Where the rows of the fields lie, ``(ny + 1,)``, in units of domain length."""
+        return np.arange(self._share.grid.nodes[0]) * self._share.grid.spacing
+
+    @property
+    def field(self) -> np.ndarray:
+        """The last field, ``(ny + 1, nx + 1)``, on every rank."""
+        return self[-1]
+
+    @property
+    def place(self) -> tuple[slice, slice]:
+        """Where the parts of this rank belong in the fields: a slice per axis."""
+        return self._share.own
+
+    def local(self, number: int = -1) -> np.ndarray:
+        """Return the part of a field that this rank has, by default of the last."""
+        number = self._number(number)
+        if self.path is not None:
+            return read_solution(self.path, number).field[self.place]
+        return self._frames.part(number)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[number] for number in range(len(self)))
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        number = self._number(number)
+        if self.path is not None:
+            return read_solution(self.path, number).field
+        whole = np.zeros(self._share.grid.nodes)
+        whole[self.place] = self.local(number)
+        with Ranks.of(self._given_ranks) as ranks:
+            return whole if ranks.size == 1 else ranks.sum(whole)
+
+    def _number(self, number: int) -> int:
+        """Return which field it is, from the first.
+
+        Raises
+        ------
+        IndexError
+            If there is none.
+        """
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"there are {len(self)} fields, 0 to {len(self) - 1}, not {number}")
+        return number % len(self)
+
+    def to_xarray(self) -> Any:
+        """Return all fields ``(time, y, x)`` as a `DataArray`, with what is known of them.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If xarray is not installed.
+        """
+        fields = np.stack(list(self))
+        return labelled(fields, self.y, self.x, self.report, ("time", self.times))
+
+    def save(self, path: str | PathLike) -> None:
+        """Write a solution file with all times, as ``mosaicdd solve`` does; all ranks together.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written, on all ranks; a file that was there before stays.
+        RuntimeError
+            If the march wrote the fields to a file already.
+        """
+        if self.path is not None:
+            raise RuntimeError(f"the series was written to {self.path} and is kept there only")
+        with Ranks.of(self._given_ranks) as ranks:
+            ranks.on_root(lambda: require_writable(path))
+            write_series(
+                path, ranks, self.problem, self._share.grid, self._frames, self.report, self._record
+            )
+
+    def __repr__(self) -> str:
+        nx, ny = self.report["grid"]
+        return (
+            f"<Series of {self.report['pde']} on {nx}x{ny} cells: {len(self)} times to "
+            f"{self.times[-1]:g}, {self.status} after {self.report['steps']} steps>"
+        )
+
+
+def write_series(
+    path: str | PathLike,
+    ranks: Ranks,
+    problem: Problem,
+    grid: Grid,
+    frames: Frames,
+    report: dict,
+    record: Record,
+) -> None:
+    """Write a solution file with all times; all ranks together.
+
+    Raises
+    ------
+    OSError
+        On all ranks, if it cannot be written.
+    """
+    times, opened = frames.times, ExitStack()
+    writer: SolutionWriter | None = None
+
+    def begin() -> SolutionWriter:
+        sides = SidesInTime(problem.conditions)(times[-1])
+        given = None if sides.plain else sides.evaluated(grid)
+        new = writing_solutions(
+            path, grid, sides.boundaries(grid), "float64", sides=given, times=times
+        )
+        return opened.enter_context(new)
+
+    def complete() -> None:
+        if writer is not None:
+            _write_coefficients(writer, problem, grid)
+            attributes = report | {"command_line": " ".join(sys.argv)}
+            writer.describe(attributes, [record.arrays()])
+        opened.close()
+
+    with opened:
+        if ranks.is_root:
+            writer = begin()
+        for number in range(len(times)):
+
+            def write(values: np.ndarray, place: tuple[slice, ...], at: int = number) -> None:
+                if writer is not None:
+                    writer.write("solution", values[None], (slice(at, at + 1), *place))
+
+            frames.to_root(ranks, number, write)
+        ranks.agree(complete)
+
+
+def _write_coefficients(writer: SolutionWriter, problem: Problem, grid: Grid) -> None:
+    """Write the parameters, those that are fields a few rows at a time."""
+    for name, number in problem.parameters.items():
+        writer.field(name, number)
+    for name, field in problem.arrays.items():
+        if name == "f":  # which depends on the time
+            continue
+        rows, columns = grid.shape if field.per_cell(grid) else grid.nodes
+        writer.create_common(f"fields/{name}", (rows, columns), "float64")
+        for start in range(0, rows, _ROWS):
+            place = slice(start, min(start + _ROWS, rows)), slice(0, columns)
+            writer.write(f"fields/{name}", field.sample_as_given(grid, place)[0], place)

@@ -1,0 +1,194 @@
+"""One step in time: a problem with more reaction and the last values in its source, solved on all ranks."""
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.local_solvers.bound import LocalSolver
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.fields import Field
+from mosaicdd.problems.in_time import SidesInTime, SourceInTime, step_problem
+from mosaicdd.problems.outline import rectangle_outline
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import Solver
+from mosaicdd.settings import argument
+from mosaicdd.time.levels import Levels
+from mosaicdd.time.settings import TimeSettings
+
+_PLANNED = 3  # lengths of steps whose plans are kept
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken.
+
+    Parameters
+    ----------
+    values
+        The new ones, at the nodes that this rank holds.
+    size
+        Their root mean square.
+    error
+        Estimated root mean square of the step's own error; None where there are too few last values.
+    solver_error
+        The same of its solve.
+    report
+        What the solver says of that.
+    """
+
+    values: np.ndarray
+    size: float
+    error: float | None
+    solver_error: float
+    report: dict
+
+
+class Stepper:
+    """Takes steps of any length; a solver is planned once for each.
+
+    Parameters
+    ----------
+    problem
+        Its source and the values on its sides may depend on the time.
+
+    Attributes
+    ----------
+    solver
+        Of steps of the length that was asked for.
+    share
+        How fields lie over the ranks.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the equation cannot be solved in time, or the problem or the settings are not sound; the
+        same on all ranks.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        time: TimeSettings,
+        local_solver: str | PathLike | LocalSolver | None,
+        ranks: Ranks,
+        settings: SolveSettings,
+    ):
+        _require_method(settings)
+        self._problem, self._ranks = problem, ranks
+        self._local_solver, self._settings = local_solver, settings
+        self._method = time.scheme
+        self._sides = SidesInTime(problem.conditions)
+        self._planned: dict[float, tuple[Solver, Problem]] = {}
+        self.solver, _ = self._plan(time.dt)
+        lattice = self.solver.lattice
+        self.share = FieldShare(Ranks.of(ranks, settings.dims).fitted(lattice.subdomains), lattice)
+        self._source = SourceInTime(problem, self.share.grid, time.dt)
+        with argument("field"):
+            self._source.require_until(time.end)
+            ranks.agree(lambda: self._source(0.0, self.share.wide))
+
+    def close(self) -> None:
+        """Free what was planned."""
+        for solver, _ in self._planned.values():
+            solver.close()
+
+    def initial(self, values: Any) -> np.ndarray:
+        """Return the initial values at the nodes that this rank holds, with those given on the sides.
+
+        Raises
+        ------
+        ValueError, TypeError
+            On all ranks, if they are not sound.
+        """
+        share, grid = self.share, self.share.grid
+
+        def sampled() -> np.ndarray:
+            field = Field("initial", values)
+            field.require_shape(grid)
+            if field.problems > 1:
+                raise ValueError(f"initial values are those of one problem, got {field.problems}")
+            u = field.sample(grid, share.wide)[0].copy()
+            outline = self._sides(0.0).values(grid, rectangle_outline(grid))
+            y, x = (outline.known - [part.start for part in share.wide]).T
+            held = (y >= 0) & (y < u.shape[0]) & (x >= 0) & (x < u.shape[1])
+            u[y[held], x[held]] = outline.values[0, held]
+            return u
+
+        with argument("initial"):
+            return self._ranks.agree(sampled)
+
+    def __call__(self, levels: Levels, t: float, length: float, atol: float) -> Taken:
+        """Take a step from the last values, which are that long apart, at a time.
+
+        Parameters
+        ----------
+        atol
+            Last change, root mean square, with which its solve is good enough.
+        """
+        step, share = self._method.step(len(levels.values)), self.share
+        solver, problem = self._plan(length)
+        force = levels.weighted(step.past)
+        force /= length
+        f = self._ranks.agree(lambda: self._source(t + step.share * length, share.wide))
+        if f is not None:
+            force += f
+        later, rest = t + length, 1.0 - step.share
+        if self._sides.vary:
+            sides = self._ranks.agree(lambda: self._sides.between(t, later, step.share, share.grid))
+            problem = problem.with_sides(sides)
+        expected = levels.next()
+        start = step.share * expected + rest * levels.newest if rest else expected
+        solution = solver(
+            problem.with_fields(f=share.as_field(force)), start=share.start(start), atol=atol
+        )
+        new = np.asarray(solution.local)
+        if rest:
+            new = (new - rest * share.owned(levels.newest)) / step.share
+        difference = new - share.owned(expected)
+        squares = [share.mean_square(one) for one in (new, difference)]
+        return Taken(
+            share.widen(new),
+            math.sqrt(squares[0]),
+            self._method.error * math.sqrt(squares[1]) if levels.complete else None,
+            solution.error_estimate / step.share,
+            solution.report,
+        )
+
+    def _plan(self, length: float) -> tuple[Solver, Problem]:
+        """Return what solves steps of a length, and their problem without its data."""
+        found = self._planned.pop(length, None)
+        if found is None:
+            problem = step_problem(self._problem, self._method.weight / length)
+            found = (
+                Solver(problem, self._local_solver, ranks=self._ranks, settings=self._settings),
+                problem,
+            )
+            while len(self._planned) >= _PLANNED:
+                oldest = next(iter(self._planned))
+                self._planned.pop(oldest)[0].close()
+        self._planned[length] = found
+        return found
+
+
+def _require_method(settings: SolveSettings) -> None:
+    """Check that nothing is asked for that steps in time do not have.
+
+    Raises
+    ------
+    TypeError
+        If something is.
+    """
+    unlike = {
+        "dtype='float32'": settings.dtype != "float64",
+        f"replicas={settings.replicas}": settings.replicas > 1,
+        f"halo_depth={settings.halo_depth}": settings.halo_depth > 1,
+        "until_mae": settings.until_mae is not None,
+    }
+    for name, is_given in unlike.items():
+        if is_given:
+            raise TypeError(f"{name} is not for equations in time: leave it out")

@@ -1,0 +1,184 @@
+"""``solve --steps`` as users and batch systems see it: series, pictures, interruptions."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+import mosaicdd as m
+
+COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", "solve", "--json")
+HEAT = (
+    *("--pde", "heat", "--cells", "96x64", "--boundary", "expr:0", "--initial", "expr:sin(3*x)*y"),
+    *("--field", "f=expr:20*exp(-9*((x-0.7-0.4*cos(5*t))**2+(y-0.5)**2))"),
+)
+LONG = (*HEAT, "--dt", "0.002", "--steps", "60", "--every", "15")
+
+
+@pytest.fixture
+def series(mosaicdd, common_path):
+    """Return the file of a short series."""
+    path = common_path / "heat.h5"
+    ended = mosaicdd("solve", "-o", path, *HEAT, "--dt", "0.05", "--steps", "6", "--every", "2")
+    assert (ended.code, ended.err) == (0, "")
+    return path
+
+
+def test_a_series_is_opened_compared_and_drawn(series, mosaicdd, strict_json):
+    opened = m.open(series)
+    np.testing.assert_allclose(opened.times, [0, 0.1, 0.2, 0.3])
+    assert opened.time == opened.times[-1]
+    assert m.open(series, 1).time == opened.times[1]
+    labelled = opened.to_xarray()
+    assert labelled.dims == ("time", "y", "x")
+    np.testing.assert_array_equal(labelled[-1], opened.field)
+    np.testing.assert_array_equal(labelled.time, opened.times)
+    nearest = labelled.sel(time=0.2, y=0.5, x=0.75, method="nearest")
+    assert float(nearest) == m.open(series, 2).field[32, 48]
+    assert len(opened.history["time_error"]) == 6
+    ended = mosaicdd("compare", series, "--reference", "expr:t*x", "--json")
+    report = strict_json(ended.out)
+    difference = np.abs(opened.field - opened.time * opened.x)
+    assert (report["time"], report["max_error"]) == (opened.time, difference.max())
+    ended = mosaicdd("compare", series, "--reference", series, "--problem", "1", "--json")
+    assert strict_json(ended.out)["max_error"] == 0.0
+    ended = mosaicdd("compare", series, "--reference", "direct")
+    assert ended.code == 2
+    assert "compare a series with 'expr:...'" in ended.err
+
+
+def test_a_series_moves_in_a_gif_and_in_pictures(series, mosaicdd):
+    moving, still = series.with_suffix(".gif"), series.with_name("heat-%02d.png")
+    assert mosaicdd("plot", series, "-o", moving).code == 0
+    assert moving.read_bytes()[:6] == b"GIF89a"
+    assert mosaicdd("plot", series, "-o", still).code == 0
+    pictures = sorted(series.parent.glob("heat-*.png"))
+    assert [path.name for path in pictures] == [f"heat-0{i}.png" for i in range(4)]
+    assert len({path.read_bytes() for path in pictures}) == 4
+    assert mosaicdd("plot", series).code == 0
+    ended = mosaicdd("plot", series, "-o", series.with_name("heat%.png"))
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+
+
+def test_vtk_plays_a_series_with_its_times(series):
+    pytest.importorskip("vtkmodules")
+    from vtkmodules.util.numpy_support import vtk_to_numpy
+    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline as Pipeline
+    from vtkmodules.vtkIOHDF import vtkHDFReader
+
+    opened = m.open(series)
+    reader = vtkHDFReader()
+    reader.SetFileName(str(series))
+    reader.UpdateInformation()
+    times = reader.GetOutputInformation(0).Get(Pipeline.TIME_STEPS())
+    np.testing.assert_array_equal(times, opened.times)
+    for number, at in enumerate(times):
+        reader.UpdateTimeStep(at)
+        image = reader.GetOutput()
+        assert image.GetDimensions() == (97, 65, 1)
+        values = vtk_to_numpy(image.GetPointData().GetArray("solution")).reshape(65, 97)
+        np.testing.assert_array_equal(values, opened.series()[number])
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_the_file_holds_the_series_of_the_library_whatever_the_ranks(
+    mosaicdd, common_path, comm, strict_json
+):
+    options = ("--dt", "0.05", "--steps", "3", "--solver-share", "0", "--rtol", "1e-11")
+    ended = mosaicdd("solve", "-o", common_path / "out.h5", *HEAT, *options, "--json")
+    assert ended.code == 0, ended.err
+    report = strict_json(ended.out)
+    assert (report["status"], report["ranks"], report["frames"]) == ("converged_rtol", comm.size, 4)
+    problem = m.Problem(
+        (64, 96), "heat", {"f": "20*exp(-9*((x-0.7-0.4*cos(5*t))**2+(y-0.5)**2))"}, m.Dirichlet()
+    )
+    settings = m.SolveSettings(rtol=1e-11)
+    same = m.march(problem, "sin(3*x)*y", dt=0.05, steps=3, solver_share=0, settings=settings)
+    stored = m.open(common_path / "out.h5").series()
+    np.testing.assert_allclose(stored, list(same), rtol=0, atol=1e-10)
+    assert [path.name for path in common_path.iterdir()] == ["out.h5"]
+    comm.Barrier()
+
+
+def run(*arguments, launcher=()):
+    """Run ``solve`` to its end; return the exit code, its JSON, and stderr."""
+    done = subprocess.run(
+        [*launcher, *COMMAND, *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def interrupt(number, output, *arguments):
+    """Start ``solve``, send a signal after the first checkpoint, and return as `run`."""
+    job = subprocess.Popen(
+        [*COMMAND, "-o", output, *arguments, "--checkpoint-minutes", "0.0001"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not output.with_suffix(".h5.checkpoint").exists() and job.poll() is None:
+        time.sleep(0.01)
+    job.send_signal(number)
+    out, err = job.communicate(timeout=100)
+    return job.returncode, json.loads(out) if out else None, err
+
+
+@pytest.mark.limit(300)
+def test_what_was_interrupted_or_killed_goes_on_to_the_same_bits(tmp_path, mpiexec):
+    code, report, err = run("-o", tmp_path / "whole.h5", *LONG)
+    assert (code, err) == (0, "")
+    with h5py.File(tmp_path / "whole.h5") as file:
+        whole = {name: file[name][()] for name in ("solution", "time", "history/time_error")}
+    output = tmp_path / "part.h5"
+    code, part, err = interrupt(signal.SIGTERM, output, *LONG)
+    assert (code, part["status"]) == (1, "interrupted"), err
+    assert len(m.open(output).times) == part["frames"] < report["frames"]
+    code, _, _ = interrupt(signal.SIGKILL, output, *LONG, "--resume")
+    assert code == -signal.SIGKILL
+    code, rest, err = run("-o", output, *LONG, "--resume")
+    assert (code, rest["steps"]) == (0, 60), err
+    with h5py.File(output) as file:
+        for name, values in whole.items():
+            np.testing.assert_array_equal(file[name][()], values)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["part.h5", "whole.h5"]
+    interrupt(signal.SIGKILL, output, *LONG)
+    code, _, err = run("-o", output, *LONG, "--resume", "--rtol", "1e-10", "--dt", "0.004")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "its dt is 0.002, not 0.004" in err
+    code, rest, err = run("-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
+    assert (code, rest["ranks"]) == (0, 3), err
+    with h5py.File(output) as file:
+        np.testing.assert_allclose(file["solution"][()], whole["solution"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--steps", "3"), "Error: --dt must be given for an equation in time"),
+        ((), "Error: --steps must be given for an equation in time"),
+        (("--steps", "3", "--dt", "-1"), "Error: --dt must be a number > 0, got -1.0"),
+        (("--steps", "3", "--dt", "1", "--shards"), "Error: --shards is not for equations in time"),
+        (
+            ("--steps", "3", "--dt", "1", "--window", "0:1,0:1"),
+            "Error: --window: not for an equation",
+        ),
+        (
+            ("--steps", "3", "--dt", "1", "--initial", "expr:t"),
+            "Error: --initial: expression 't': t is",
+        ),
+        (("--steps", "3", "--dt", "1", "--dtype", "float32"), "Error: --dtype float32 is not for"),
+        (("--steps", "3", "--dt", "1", "--resume"), "Error: --resume: "),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(arguments, message, mosaicdd, tmp_path):
+    ended = mosaicdd(
+        "solve", "-o", tmp_path / "out.h5", "--pde", "heat", "--cells", "64x64", *arguments
+    )
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert ended.err.startswith(message), ended.err
+    assert not list(tmp_path.iterdir())

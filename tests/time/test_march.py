@@ -1,0 +1,251 @@
+"""Marches through time: orders in the step, media and sides, ranks, steps by tolerance."""
+
+import numpy as np
+import pytest
+
+import mosaicdd as m
+from mosaicdd.problems.discretisation import OutlineSystem
+from mosaicdd.problems.medium import MediumSystem
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
+
+
+class Manufactured:
+    """``v = cos(t) S + sin(2t) x / 3`` with ``S = sin(pi x/4) sin(pi y/4)``, on 4 x 4.
+
+    ``S`` is an eigenvector of the discrete Laplacian, ``x`` is harmonic: with ``f`` made from the discrete
+    eigenvalue ``v`` solves the equations of the grid, and all of the error is of the steps.
+    """
+
+    shape = "sin(pi*x/4)*sin(pi*y/4)"
+
+    def __init__(self, cells):
+        h = 4 / cells
+        value = 2 * (2 * np.sin(np.pi * h / 8) / h) ** 2
+        self.values = f"cos(t)*{self.shape} + sin(2*t)*x/3"
+        self.initial = self.shape
+        source = f"({value}*cos(t) - sin(t))*{self.shape} + 2*cos(2*t)*x/3"
+        self.problem = m.Problem(
+            m.Domain((cells, cells), h), "heat", {"f": source}, m.Dirichlet(self.values)
+        )
+
+    def error(self, series):
+        x, y, t = series.x, series.y[:, None], series.times[-1]
+        truth = np.cos(t) * np.sin(np.pi * x / 4) * np.sin(np.pi * y / 4) + np.sin(2 * t) * x / 3
+        return np.sqrt(np.mean((series.field - truth) ** 2))
+
+
+@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("bdf2", 2), ("crank-nicolson", 2)])
+def test_the_error_falls_with_the_order_in_the_step(method, order):
+    known = Manufactured(48)
+    errors = []
+    for steps in (10, 20):
+        series = m.march(
+            known.problem, known.initial, dt=1 / steps, steps=steps, method=method, **TIGHT
+        )
+        errors.append(known.error(series))
+        assert series.status == "converged_rtol"
+    found = np.log2(np.array(errors[:-1]) / errors[1:])
+    np.testing.assert_allclose(found, order, atol=0.15)  # the next order is a tenth at these steps
+    assert series.report["solver_error"] < 1e-2 * errors[-1]
+
+
+def test_the_estimated_errors_of_the_steps_bound_the_error():
+    # Each fades from step to step, so their sum is too large, by what it takes to fade: 1 / (lambda dt).
+    known = Manufactured(48)
+    for method in ("euler", "bdf2", "crank-nicolson"):
+        series = m.march(known.problem, known.initial, dt=0.05, steps=20, method=method)
+        error = known.error(series)
+        assert 0.5 * error < series.report["time_error"] < 20 * error
+
+
+def test_last_values_that_were_known_exactly_give_the_order_of_a_step():
+    # The first step of BDF2 alone: theta = 2/3, of second order in one step.
+    known = Manufactured(48)
+    errors = [
+        known.error(m.march(known.problem, known.initial, dt=dt, steps=1, **TIGHT))
+        for dt in (0.1, 0.05)
+    ]
+    assert np.log2(errors[0] / errors[1]) > 1.8
+
+
+def euler_by_hand(matrix, u, b, dt, steps):
+    """Solve ``(u_new - u)/dt + A u = b`` with dense matrices."""
+    a = matrix.toarray()
+    for _ in range(steps):
+        u = np.linalg.solve(np.eye(len(u)) / dt + a, b + u / dt)
+    return u
+
+
+def test_a_medium_is_that_of_euler_s_method_by_hand():
+    rng = np.random.default_rng(0)
+    cells, h, dt = 32, 0.1, 0.2
+    nodes = (cells + 1, cells + 1)
+    a, c = np.exp(rng.standard_normal(nodes)), rng.uniform(0, 2, nodes)
+    u = rng.standard_normal(nodes)
+    u[0] = u[-1] = u[:, 0] = u[:, -1] = 0.0
+    problem = m.Problem(m.Domain((cells, cells), h), "heat", {"a": a, "c": c, "f": 1.0})
+    series = m.march(problem, u, dt=dt, steps=3, method="euler", **TIGHT)
+    steady = m.Problem(problem.domain, "diffusion", {"a": a, "c": c})
+    system = MediumSystem(steady.operator, problem.domain.grid())
+    inner = u[1:-1, 1:-1].ravel()
+    truth = euler_by_hand(system.matrix / h**2, inner, np.ones_like(inner), dt, 3)
+    np.testing.assert_allclose(series.field[1:-1, 1:-1].ravel(), truth, rtol=0, atol=1e-9)
+
+
+def test_natural_sides_in_time_are_those_of_euler_s_method_by_hand():
+    cells, h, dt, steps = (20, 28), 0.1, 0.1, 4
+    sides = {"left": m.Neumann("1 + t*y"), "top": m.Robin(2.0, "cos(t)"), "right": m.Dirichlet("t")}
+    problem = m.Problem(m.Domain(cells, h), "heat", {"f": "x*t"}, sides)
+    series = m.march(problem, "x*y", dt=dt, steps=steps, method="euler", **TIGHT)
+    grid = problem.domain.grid()
+    x, y = np.meshgrid(np.arange(grid.nodes[1]) * h, np.arange(grid.nodes[0]) * h)
+    u = x * y
+    u[:, -1], u[0] = 0.0, 0.0
+    u[0, -1] = 0.0
+    for step in range(1, steps + 1):
+        t = step * dt
+        now = {"left": m.Neumann(f"1+{t}*y"), "top": m.Robin(2.0, float(np.cos(t)))}
+        now["right"] = m.Dirichlet(t)
+        one = m.Problem(problem.domain, "diffusion", {"c": 1 / dt, "f": x * t + u / dt}, now)
+        system = OutlineSystem(one, grid)
+        u = system.field(system.solve(system.right_hand_side))
+    np.testing.assert_allclose(series.field, u, rtol=0, atol=1e-8)
+
+
+def test_energy_of_a_closed_box_is_kept():
+    # Crank-Nicolson and the finite volumes keep the sum over the volumes to the solver's tolerance.
+    sides = dict.fromkeys(("left", "right", "top", "bottom"), m.Neumann(0.0))
+    problem = m.Problem(m.Domain((40, 40), 0.1), "heat", {"a": "1 + x"}, sides)
+    series = m.march(
+        problem, "exp(-5*((x-1)**2+(y-2)**2))", dt=0.05, steps=10, method="crank-nicolson", **TIGHT
+    )
+    weights = np.ones(41)
+    weights[[0, -1]] = 0.5
+    sums = [weights @ field @ weights for field in series]
+    np.testing.assert_allclose(sums, sums[0], rtol=1e-7)
+    assert np.ptp(series.field) < 0.5 * np.ptp(series[0])
+
+
+@RANKS
+@pytest.mark.parametrize("medium", [False, True], ids=["constant", "medium"])
+def test_the_fields_do_not_depend_on_the_ranks(medium, comm):
+    fields = {"f": "exp(-4*((x-2-cos(3*t))**2+(y-2)**2))"}
+    fields |= {"a": "2+sin(3*x*y)"} if medium else {}
+    sides = (
+        {"left": m.Dirichlet("sin(t)*y"), "top": m.Neumann(0.5)} if medium else m.Dirichlet("t*x")
+    )
+    problem = m.Problem((128, 160), "heat", fields, sides)
+    options = {"dt": 0.05, "steps": 5, "every": 2, "solver_share": 0}
+    options["settings"] = m.SolveSettings(rtol=1e-12)
+    one = m.march(problem, "x*y/4", **options)
+    all_ranks = m.march(problem, "x*y/4", ranks=comm, **options)
+    np.testing.assert_array_equal(all_ranks.times, [0, 0.1, 0.2, 0.25])
+    for field, other in zip(one, all_ranks, strict=True):
+        np.testing.assert_allclose(other, field, rtol=0, atol=1e-10)
+    part = all_ranks.local(2)
+    np.testing.assert_array_equal(part, all_ranks[2][all_ranks.place])
+
+
+@RANKS
+def test_steps_by_tolerance_are_the_same_on_all_ranks(comm):
+    problem = m.Problem((96, 96), "heat", {"f": "sin(4*t)*x"})
+    options = {"dt": 0.1, "steps": 8, "every": 4, "tolerance": 1e-2, "solver_share": 0}
+    one = m.march(problem, "sin(x)*sin(y)", **options)
+    all_ranks = m.march(problem, "sin(x)*sin(y)", ranks=comm, **options)
+    np.testing.assert_array_equal(all_ranks.steps["step"], one.steps["step"])
+    np.testing.assert_allclose(all_ranks.field, one.field, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(all_ranks.times, [0, 0.4, 0.8])
+
+
+def test_steps_by_tolerance_grow_as_the_field_settles_and_meet_the_times_that_are_kept():
+    known = m.Problem((64, 64), "heat", {"f": 1.0})
+    series = m.march(
+        known, "100*where(abs(x-0.5)<0.2, 1, 0)", dt=0.25, steps=32, every=8, tolerance=1e-3
+    )
+    lengths = series.steps["step"]
+    assert lengths[0] < 0.05  # no step was judged before the first ones were taken again
+    assert lengths.max() > 0.25
+    np.testing.assert_allclose(series.times, [0, 2, 4, 6, 8])
+    np.testing.assert_allclose(np.log2(lengths / 0.25) % 1, 0)
+    size = np.sqrt(np.mean(series.field**2))
+    judged = series.steps["time_error"]
+    assert np.isnan(judged[:2]).all()
+    assert np.isfinite(judged[2:]).all()
+    assert judged[-1] <= 1e-3 * size
+
+
+def test_a_smaller_tolerance_gives_a_smaller_error():
+    known = Manufactured(48)
+    errors = [
+        known.error(m.march(known.problem, known.initial, dt=0.5, steps=4, tolerance=tolerance))
+        for tolerance in (1e-2, 1e-3, 1e-4)
+    ]
+    # Of second order: a tenth of the error of a step is a step 10^(1/3) times shorter.
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+
+
+def test_a_source_of_node_values_at_all_times_is_interpolated():
+    nodes, times = (33, 33), np.linspace(0, 0.4, 5)
+    y, x = np.mgrid[:33, :33] / 64
+    frames = times[:, None, None] * x * y
+    options = {"dt": 0.1, "steps": 4, "method": "crank-nicolson", **TIGHT}
+    given = m.march(m.Problem((32, 32), "heat", {"f": frames}), 0.0, **options)
+    same = m.march(m.Problem((32, 32), "heat", {"f": lambda x, y, t: t * x * y}), 0.0, **options)
+    assert same.field.shape == nodes
+    np.testing.assert_allclose(given.field, same.field, rtol=0, atol=1e-12)
+    assert same.field.max() > 0
+
+
+def test_the_reaction_of_a_nonlinear_equation_moves_in_time():
+    # Allen and Cahn without diffusion's part: constants follow du/dt = u - u^3.
+    sides = m.Dirichlet("1/sqrt(1 + 3*exp(-2*t))")
+    problem = m.Problem(m.Domain((32, 32), 0.05), "allen-cahn", {"eps": 0.05}, sides)
+    errors = []
+    for steps in (8, 16):
+        series = m.march(problem, 0.5, dt=1 / steps, steps=steps)
+        errors.append(np.abs(series.field - 1 / np.sqrt(1 + 3 * np.exp(-2))).max())
+    assert errors[1] < 1e-3
+    assert np.log2(errors[0] / errors[1]) > 1.7
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_front_of_fisher_s_equation_runs_at_its_speed(comm):
+    # u = (1 + exp(x / sqrt(6) - 5 t / 6))^-2 solves du/dt - lap u + u^2 - u = 0 (Ablowitz, Zeppetella 1979).
+    wave = "(1+exp((x-2)/sqrt(6)-5*t/6))**-2"
+    problem = m.Problem(
+        m.Domain((32, 128), 0.0625), "reaction-diffusion", {"r": "u**2 - u"}, m.Dirichlet(wave)
+    )
+    series = m.march(problem, wave.replace("5*t/6", "0"), dt=0.1, steps=10, ranks=comm)
+    truth = (1 + np.exp((series.x - 2) / np.sqrt(6) - 5 / 6)) ** -2
+    np.testing.assert_allclose(series.field, np.broadcast_to(truth, (33, 129)), atol=3e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pde": "poisson"}, "poisson has no parameter that multiplies u"),
+        ({"dt": 0.0}, "dt must be a number > 0, got 0.0"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"method": "rk4"}, "unknown method 'rk4'; known: euler, bdf2, crank-nicolson"),
+        ({"initial": np.zeros((3, 3))}, r"initial: the field initial has the shape \(3, 3\)"),
+        ({"initial": "1/x"}, "initial: the field initial has 33 of 1089 values"),
+        ({"fields": {"a": "1+t"}}, "t is not allowed; known: x, y, pi"),
+        (
+            {"fields": {"f": np.zeros((3, 33, 33))}},
+            "has values at 3 times, the last at 0.2; .* need 5",
+        ),
+        ({"tolerance": 2.0}, "tolerance must lie between 0 and 1, got 2.0"),
+    ],
+)
+def test_bad_input_is_one_clear_line(change, message):
+    change = {"pde": "heat", "fields": {}, "dt": 0.1, "steps": 4, "initial": 0.0} | change
+    pde, fields, initial = (change.pop(name) for name in ("pde", "fields", "initial"))
+    with pytest.raises((ValueError, TypeError), match=message):
+        m.march(m.Problem((32, 32), pde, fields), initial, **change)
+
+
+def test_an_equation_in_time_without_steps_is_refused():
+    with pytest.raises(TypeError, match="heat is an equation in time: give it steps"):
+        m.solve(m.Problem((32, 32), "heat"))
