@@ -322,10 +322,8 @@ class CorrectedPlan:
         lines, points = square.centre_lines, network.points
         self._linear = _rows(ExactSolver(solver.base, square).matrix, lines, device)  # (P, L)
         at = np.concatenate([lines, points])
-        operator = source_operator(solver.base, square)
-        self._inverse = torch.from_numpy(
-            operator[:, (at[:, 0] - 1) * (square.cells - 1) + at[:, 1] - 1].copy()
-        ).to(device)  # (I, L + K)
+        inverse = source_operator(solver.base, square, at)
+        self._inverse = torch.from_numpy(inverse).to(device)  # (I, L + K)
         self._count = len(lines)
         self._network = network.compiled(device)
         self._sigma = torch.tensor(solver.learned.sigma, dtype=torch.float32, device=device)

@@ -147,6 +147,18 @@ class BlockSource:
         self._values, self._patches = values, None
 
 
+def source_operator(
+    operator: EllipticOperator, subdomain: Subdomain, points: np.ndarray
+) -> np.ndarray:
+    """Return rows of ``A^-1`` inside a subdomain, for some points, as columns ``(I, Q)``."""
+    m = subdomain.cells
+    matrix = DirichletSystem(operator, Grid((m, m), subdomain.spacing)).matrix
+    unit = np.zeros((matrix.shape[0], len(points)))
+    inner = (points[:, 0] - 1) * (m - 1) + points[:, 1] - 1
+    unit[inner.astype(int), np.arange(len(points))] = subdomain.spacing**2
+    return np.ascontiguousarray(scipy.sparse.linalg.splu(matrix.T.tocsc()).solve(unit))
+
+
 class _Rows:
     """Rows of ``A^-1`` inside a subdomain, for some points."""
 
@@ -160,17 +172,10 @@ class _Rows:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        m = subdomain.cells
-        matrix = DirichletSystem(operator, Grid((m, m), subdomain.spacing)).matrix
-        unit = np.zeros((matrix.shape[0], len(points)))
-        inner = (points[:, 0] - 1) * (m - 1) + points[:, 1] - 1
-        unit[inner.astype(int), np.arange(len(points))] = subdomain.spacing**2
-        columns = scipy.sparse.linalg.splu(matrix.T.tocsc()).solve(unit)  # (I, Q)
+        columns = source_operator(operator, subdomain, points)
         if weights is not None:
             columns *= np.asarray(weights)
-        self._columns = torch.as_tensor(np.ascontiguousarray(columns)).to(
-            device=device, dtype=dtype
-        )
+        self._columns = torch.as_tensor(columns).to(device=device, dtype=dtype)
 
     def add(self, f: torch.Tensor, out: torch.Tensor) -> None:
         """Add ``w`` for sources ``(.., B, m - 1, m - 1)`` to values ``(.., B, Q)``."""

@@ -18,7 +18,9 @@ from mosaicdd.problems.boundary_spec import BoundarySpec
 from mosaicdd.problems.conditions import Periodic
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Field, Part, evaluate, real_array, require_finite
+from mosaicdd.problems.outline import rectangle_outline
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.side_values import EvaluatedPart
 from mosaicdd.problems.sides import Sides
 
 
@@ -115,6 +117,10 @@ class SidesInTime:
         self._moving_data = isinstance(data, BoundarySpec) and data.at_time(0.0) is not data
         self.vary = self._moving_data or any(varies(part.values) for part in sides.parts)
 
+    def evaluated(self, t: float, grid: Grid) -> list[EvaluatedPart]:
+        """Return the conditions at a time with their values at the nodes of a grid."""
+        return self(t).evaluated(grid, rectangle_outline(grid))
+
     def __call__(self, t: float) -> Sides:
         """Return the conditions at a time."""
         if not self.vary:
@@ -133,15 +139,12 @@ class SidesInTime:
         """Return conditions whose values are ``share`` of those at a later time and the rest at ``t``."""
         if not self.vary or share == 1.0:
             return self(later)
-        pairs = zip(self(t).evaluated(grid), self(later).evaluated(grid), strict=True)
-        return Sides(
-            {
-                new.name: dataclasses.replace(
-                    new, values=(1.0 - share) * old.values + share * new.values
-                ).condition(0)
-                for old, new in pairs
-            }
-        )
+        pairs = zip(self.evaluated(t, grid), self.evaluated(later, grid), strict=True)
+        given = {}
+        for old, new in pairs:
+            values = (1.0 - share) * np.asarray(old.values) + share * np.asarray(new.values)
+            given[new.name] = dataclasses.replace(new, values=values).condition(0)
+        return Sides(given)
 
 
 def step_problem(problem: Problem, rate: float) -> Problem:
@@ -157,7 +160,7 @@ def step_problem(problem: Problem, rate: float) -> Problem:
     Raises
     ------
     ValueError
-        If the equation has no reaction, or there are several problems.
+        If the equation has no reaction, the domain is no rectangle, or there are several problems.
     """
     equation = problem.equation.steady or problem.equation
     if equation.reaction is None:
@@ -165,6 +168,8 @@ def step_problem(problem: Problem, rate: float) -> Problem:
             f"{equation.name} has no parameter that multiplies u, through which it could be solved in "
             "time; heat, advection-diffusion and others have: see the equations' page"
         )
+    if problem.domain.shape is not None:
+        raise ValueError("domain: equations in time are solved on rectangles, not yet on shapes")
     if max(problem.conditions.counts.values(), default=1) > 1:
         raise ValueError(
             f"an equation in time is solved for one problem, the sides are of {problem.problems}; solve "

@@ -231,8 +231,9 @@ def _finite_everywhere(field: np.ndarray, name: str) -> np.ndarray:
 
 
 def _evaluated(text: str, solution: StoredSolution) -> np.ndarray:
-    known = {} if solution.time is None else {"t": solution.time}
-    field = Expression(text, **known)(y=solution.y[:, None], x=solution.x)
+    t = solution.time
+    expression = Expression(text) if t is None else Expression(text, t=t)
+    field = expression(y=solution.y[:, None], x=solution.x)
     return _finite(field, f"expression {text!r}", solution)
 
 

@@ -123,7 +123,10 @@ def _digest(problem: Problem, share: FieldShare) -> str:
     content = [
         part
         for t in (0.0, 1.0)
-        for one in SidesInTime(problem.conditions)(t).evaluated(share.grid)
-        for part in (f"{one.name} {one.kind} {one.alpha}".encode(), one.values.tobytes())
+        for one in SidesInTime(problem.conditions).evaluated(t, share.grid)
+        for part in (
+            f"{one.name} {one.kind} {one.alpha}".encode(),
+            np.asarray(one.values).tobytes(),
+        )
     ]
     return hashlib.sha256(b"".join(content)).hexdigest()[:16]

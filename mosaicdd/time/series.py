@@ -185,10 +185,11 @@ def write_series(
     writer: SolutionWriter | None = None
 
     def begin() -> SolutionWriter:
-        sides = SidesInTime(problem.conditions)(times[-1])
-        given = None if sides.plain else sides.evaluated(grid)
+        sides = SidesInTime(problem.conditions)
+        last = sides(times[-1])
+        given = None if last.plain else sides.evaluated(times[-1], grid)
         new = writing_solutions(
-            path, grid, sides.boundaries(grid), "float64", sides=given, times=times
+            path, grid, last.boundaries(grid), "float64", sides=given, times=times
         )
         return opened.enter_context(new)
 
