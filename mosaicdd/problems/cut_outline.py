@@ -29,7 +29,7 @@ from mosaicdd.problems.scattered import Scattered
 from mosaicdd.problems.shape import Shape
 from mosaicdd.problems.sides import Sides
 
-_NEAREST = 1e-6  # of a cell, from which a value acts at least
+_NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not drown the residual
 _SMALLEST = 1e-9  # part of a cell that an unknown has at least
 _FAR = 2  # cells from an outline at which a point is not on it
 _LEAST_DAMPING = 0.1  # of nodes outside, on a grid too coarse for the exchange

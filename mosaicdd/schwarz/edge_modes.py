@@ -80,8 +80,8 @@ def edge_basis(
 def _cut_hats(conductances: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
     """Return both hats on lattice edges that the outline cuts, ``(edges, s - 1, 2)``."""
     diagonal = conductances[:, :-1] + conductances[:, 1:] + more
-    # What lies between two cuts hangs on neither end: it must not be singular.
-    matrix = torch.diag_embed(diagonal * (1 + 1e-10))
+    # What lies between two cuts hangs on neither end, a single node on nothing: it must not be singular.
+    matrix = torch.diag_embed(torch.where(diagonal > 0, diagonal * (1 + 1e-10), 1.0))
     coupling = -conductances[:, 1:-1]
     matrix.diagonal(-1, -2, -1).copy_(coupling)
     matrix.diagonal(1, -2, -1).copy_(coupling)

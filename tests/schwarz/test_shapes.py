@@ -353,3 +353,17 @@ def test_equations_that_need_a_rectangle_are_refused(pde):
     fields = {"bx": 1.0} if pde == "advection-diffusion" else {}
     with pytest.raises(NotImplementedError, match="domains that are no rectangles"):
         Problem(Domain.from_mask(corner(64)), pde, fields)
+
+
+@pytest.mark.parametrize("outline", [Dirichlet("x"), Neumann(0.1)], ids=["given", "natural"])
+def test_the_sea_beside_a_coast_with_a_hundred_islands(outline):
+    sample = pytest.importorskip("matplotlib.cbook").get_sample_data("topobathy.npz")
+    level = np.asarray(sample["topo"], float) / 1000
+    domain = Domain.from_distance(level, tuple(n - 1 for n in level.shape), 0.1)
+    sides = {"outline": outline, "left": Dirichlet()}
+    problem = Problem(domain, "poisson", {"f": 1.0}, sides)
+    solution, reference = solve(problem, settings=TIGHT), solve_directly(problem)
+    scale = np.nanmax(abs(reference))
+    np.testing.assert_allclose(solution.field, reference, rtol=0, atol=1e-7 * scale)
+    # Islands of single nodes, and sounds between them: still few iterations.
+    assert solution.iterations <= 20
