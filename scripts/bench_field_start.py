@@ -1,0 +1,77 @@
+"""What an approximate answer saves as the start of an exact one: iterations and seconds.
+
+Usage: bench_field_start.py [CELLS [SPE10.npz]]. One thread, float64, the media and problems of
+`bench_field_networks`, to a true relative residual of 1e-8. The exact operators start from zero, from
+the answer of averages (`--local-solver averaged`) and of the shipped network (`diffusion`), at the nodes
+of their own interface. *Saved* are the seconds of the iterations that are not made, *start* those that
+the answer took. Writes ``benchmarks/field_start.md``.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from bench_field_networks import MEDIA, problem_of
+from media import spe10
+from tables import publish, table
+
+import mosaicdd as m
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.condensed_engine import CondensedEngine
+
+_SEED = 12345
+_STARTS = ("averaged", "diffusion")
+_SETTINGS = m.SolveSettings(rtol=1e-8)
+
+
+def main(cells: int, path: Path | None) -> None:
+    """Solve, print and write the table."""
+    torch.set_num_threads(1)
+    nodes = cells + 1
+    media = {name: make(nodes, np.random.default_rng(_SEED)) for name, make in MEDIA.items()}
+    if path is not None:
+        media["spe10"] = spe10((nodes, nodes), path)
+    rows = []
+    for name, a in media.items():
+        for what in ("sides", "source"):
+            rows.append([name, what, *_row(problem_of(a, what))])
+            print(rows[-1], flush=True)
+    header = ["medium", "", "iterations", "seconds"]
+    header += [f"{name} {what}" for name in _STARTS for what in ("iterations", "saved", "start")]
+    note = "By `python scripts/bench_field_start.py`; its head says what is measured."
+    title = f"Approximate answers as the start of exact ones, {cells} x {cells}"
+    publish("field_start", title, f"{note}\n\n{table(header, rows)}")
+
+
+def _row(problem: m.Problem) -> list[str]:
+    """Return iterations and seconds from zero, and from each start."""
+    grid = problem.domain.grid()
+    bound = Exact().bind(problem, grid)
+    lattice = Lattice(grid, bound.subdomain)
+    engine = CondensedEngine(Ranks.alone(), lattice, bound, _SETTINGS)
+    boundaries, s = problem.boundaries(grid), lattice.spacing
+    (plain,) = engine.solve_many(boundaries)
+    each = plain.seconds["iterate"] / plain.iterations
+    cells = [str(plain.iterations), f"{plain.seconds['iterate']:.2f}"]
+    for name in _STARTS:
+        begun = time.perf_counter()
+        try:
+            field = m.solve(problem, name).field
+        except ValueError:  # outside of the network's range
+            cells += ["refused", "", ""]
+            continue
+        spent = time.perf_counter() - begun
+        lines = np.ascontiguousarray(field[::s]), np.ascontiguousarray(field[:, ::s].T)
+        (solved,) = engine.solve_many(boundaries, start=engine.interface_of_lines(lines))
+        saved = (plain.iterations - solved.iterations) * each
+        cells += [str(solved.iterations), f"{saved:.2f}", f"{spent:.2f}"]
+    return cells
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    main(int((given or ["1024"])[0]), Path(given[1]) if len(given) > 1 else None)
