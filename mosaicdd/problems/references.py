@@ -10,6 +10,7 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.discretisation import OutlineSystem
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.problems.nonlinear import Linearised, Nonlinear, NonlinearPart
@@ -174,8 +175,7 @@ def _solved(
     f = None if source is None else source[number % len(source)]
     if isinstance(operator, Nonlinear):
         whole = pair(slice(0, nodes) for nodes in grid.nodes)
-        begin = problem.boundaries(grid)[number].spanned(*whole)
-        return _by_newton(operator.on(grid, whole), begin, f, solve, bare=field)
+        return _by_newton(operator.on(grid, whole), field, f, solve)
     system: System
     if isinstance(operator, Medium):
         system = MediumSystem(operator, grid)
@@ -187,23 +187,22 @@ def _solved(
 
 
 _STEPS = 50  # of Newton's method
-_RTOL = 1e-11  # of the residual, relative to that of zero inside
+_RTOL = 1e-11  # of the residual, relative to the right-hand side of the first linear equation
+_SHORTEST = 2.0**-30  # part of a step
 
 
 def _by_newton(
     operator: NonlinearPart,
-    field: np.ndarray,
+    bare: np.ndarray,
     f: np.ndarray | None,
     solve: Callable[[System, np.ndarray], np.ndarray],
-    *,
-    bare: np.ndarray,
 ) -> np.ndarray:
-    """Solve a nonlinear equation by Newton's method with a line search, from the surface that the edges span.
+    """Solve a nonlinear equation by Newton's method with a line search, from the harmonic surface on.
 
     Parameters
     ----------
     bare
-        The boundary data with zeros inside, whose residual is the measure.
+        The boundary data with zeros inside.
 
     Raises
     ------
@@ -213,32 +212,33 @@ def _by_newton(
     grid = operator.grid
     source = 0.0 if f is None else grid.spacing**2 * f[1:-1, 1:-1]
 
-    def residual(u: np.ndarray) -> np.ndarray:
-        return operator.residual(u) - source
+    def moved(u: np.ndarray, change: np.ndarray, length: float = 1.0) -> np.ndarray:
+        other = u.copy()
+        other[1:-1, 1:-1] += length * change.reshape(grid.shape[0] - 1, -1)
+        return other
 
-    first = np.linalg.norm(residual(bare))
-    r = residual(field)
-    norm = np.linalg.norm(r)
+    laplacian = DirichletSystem(EllipticOperator(), grid)
+    u = moved(bare, solve(laplacian, laplacian.right_hand_side(bare)))
+    size = np.linalg.norm(operator.derivative(u, operator.part).apply(bare) - source)
+    r = operator.residual(u) - source
     for _ in range(_STEPS):
-        if norm <= _RTOL * first:
-            return field
-        step = solve(MediumSystem(Linearised(operator, field), grid), -r.ravel())
-        length, before = 1.0, norm
+        norm = np.linalg.norm(r)
+        if norm <= _RTOL * size:
+            return u
+        step, length = solve(MediumSystem(Linearised(operator, u), grid), -r.ravel()), 1.0
         while True:
-            tried = field.copy()
-            tried[1:-1, 1:-1] += length * step.reshape(r.shape)
-            r = residual(tried)
-            norm = np.linalg.norm(r)
-            if norm < before:
+            tried = moved(u, step, length)
+            r = operator.residual(tried) - source
+            if np.linalg.norm(r) < norm:
                 break
             length /= 2
-            if length < 1e-3:  # rounding is all that is left, or there is no way down
-                if before <= 1e3 * _RTOL * first:
-                    return field
+            if length < _SHORTEST:  # rounding is all that is left, or there is no way down
+                if norm <= 1e3 * _RTOL * size:
+                    return u
                 raise RuntimeError(
-                    f"Newton's method does not converge: relative residual {before / first:.1e}"
+                    f"Newton's method does not converge: relative residual {norm / size:.1e}"
                 )
-        field = tried
+        u = tried
     raise RuntimeError(f"Newton's method does not converge in {_STEPS} steps")
 
 

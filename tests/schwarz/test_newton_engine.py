@@ -5,6 +5,8 @@ import pytest
 
 from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_directly
 from mosaicdd.schwarz.settings import Output, SolveSettings
@@ -49,17 +51,56 @@ def test_the_steps_do_not_grow_with_the_grid(name):
     for n in (64, 256):
         one = Problem(Domain((n, n), 2.0 / n), name, FIELDS[name], SIDES)
         steps.append(solve(one, settings=TIGHT).iterations)
-    assert max(steps) <= 15
-    assert steps[1] <= steps[0] + 3
+    steep = name == "minimal-surface"  # a slope of 7
+    assert max(steps) <= (12 if steep else 9)
+    assert steps[1] <= steps[0] + (4 if steep else 1)
+
+
+def waves(x, y):  # its slope is up to 4
+    return 2 / np.pi * np.sin(2 * np.pi * (x + 0.3 * y)) * np.cos(2 * y)
+
+
+def hot(x, y):
+    return 5 * np.sin(5 * x + y) * np.cos(3 * y)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "sides"),
+    [
+        ("minimal-surface", {}, waves),
+        ("quasilinear-diffusion", {"k": "1 + u**2", "f": lambda x, y: 300 * np.sin(7 * x)}, hot),
+        ("p-laplace", {"p": 1.5}, hot),
+        ("p-laplace", {"p": 4.0}, hot),
+        ("p-laplace", {"p": 1.5, "f": 1.0}, 0.0),
+        ("p-laplace", {"p": 4.0, "f": 1.0}, 0.0),
+    ],
+)
+def test_strong_nonlinearities_take_few_steps_too(name, fields, sides):
+    one = Problem(Domain((96, 96), 1 / 96), name, fields, Dirichlet(sides))
+    solution = solve(one, settings=TIGHT)
+    assert solution.status == "converged_rtol"
+    assert solution.iterations <= 15
+    np.testing.assert_allclose(solution.field, solve_directly(one), rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("rtol", [1e-2, 1e-4, 1e-7])
 @pytest.mark.parametrize("name", FIELDS)
-def test_the_estimate_covers_the_error(name, rtol):
+def test_the_estimates_cover_the_error(name, rtol):
     one = problem(name)
     solution = solve(one, settings=SolveSettings(rtol=rtol))
-    error = np.sqrt(np.square(solution.field - solve_directly(one)).mean())
+    truth = solve_directly(one)
+    error = np.sqrt(np.square(solution.field - truth).mean())
     assert error <= solution.error_estimate <= 20 * error
+    grid, whole = one.domain.grid(), tuple(slice(0, nodes) for nodes in truth.shape)
+    operator = one.operator.on(grid, whole)
+    estimate = solution.report["energy_estimate"]
+    if not operator.self_adjoint:
+        assert estimate is None
+        return
+    error = solution.field - truth
+    change = MediumSystem(Linearised(operator, truth), grid).apply(error)
+    energy = np.sqrt((error[1:-1, 1:-1] * change).sum())
+    assert energy <= estimate <= 20 * energy
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
@@ -162,7 +203,7 @@ def test_an_interrupted_solve_leaves_a_checkpoint_from_which_another_goes_on(com
         rest = solve(one, settings=TIGHT, output=Output(path, resume=True))
         assert rest.status == "converged_rtol"
         assert part.iterations < rest.iterations <= whole.iterations + 1
-        np.testing.assert_allclose(read_solution(path).field, whole.field, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(read_solution(path).field, whole.field, rtol=0, atol=1e-8)
         assert not part.checkpoint.exists()
     comm.Barrier()
 

@@ -1,0 +1,259 @@
+r"""Newton's method for one nonlinear problem, whose steps are solves in a medium.
+
+Each step solves $J(u) \delta = -F(u)$ by `CondensedEngine`, only as well as it pays (Eisenstat and Walker,
+1996: the bound of a step's residual falls with that of the nonlinear one), and goes on by
+$u + t \delta$ with the largest $t$ of 1, 1/2, 1/4, ... that lowers the residual.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.fields import LocalPart
+from mosaicdd.problems.nonlinear import Linearised, NonlinearPart
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.certify import Certificate
+from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.wide_field import WideField
+
+# Bounds of a step's linear residual: this, and times the nonlinear one.
+_LOOSEST, _FORCING = 1e-2, 0.1
+_SHORTEST = 2.0**-30  # of a step: the first one may be far too long
+_SLOWEST = 0.75  # part of its last update that a step may leave, for an error estimate
+_SAFETY = 2.0  # of error estimates, which are linear
+_ESTIMATE = 0.1  # linear residual that is enough for an error estimate
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """What the steps for all problems of an engine have in common: where, of what, and how.
+
+    Parameters
+    ----------
+    operator
+        On the nodes that ``place`` holds.
+    """
+
+    ranks: Ranks
+    lattice: Lattice
+    subdomain: Subdomain
+    operator: NonlinearPart
+    place: WideField
+    settings: SolveSettings
+    clock: Stopwatch
+
+
+class Newton:
+    """Newton's method for one problem.
+
+    Parameters
+    ----------
+    f
+        The source at the nodes that are held here, None for zero.
+    measure
+        Of residuals.
+
+    Attributes
+    ----------
+    u
+        Values at the nodes that are held here.
+    status, relative, size, history
+        How it went: ``relative`` is the residual by its measure.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        f: np.ndarray | None,
+        measure: float,
+        *,
+        history: History,
+        progress: Callable[[int, float, float, float], None] | None,
+        watch: Watch,
+    ):
+        self._steps, self._place = steps, steps.place
+        self._f, self._progress, self._watch = f, progress, watch
+        self._measure = measure
+        self._linear: CondensedSolver | None = None
+        self._begun = time.perf_counter()
+        self._rtol = min(steps.settings.rtol, steps.settings.certify or steps.settings.rtol)
+        self.history = history
+        self.status: str | None = None
+        self.size = 0.0
+
+    def run(self, u: np.ndarray) -> None:
+        """Iterate from values on until the residual is small, or nothing makes it smaller."""
+        self._take(u)
+        while self.status is None:
+            self._step()
+
+    @property
+    def relative(self) -> float:
+        """The residual by its measure."""
+        return self._norm / self._measure
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What `certify` asks for: here the tolerance bounds the residual itself."""
+        certify = self._steps.settings.certify
+        if certify is None:
+            return None
+        return Certificate(certify, len(self.history.update), 0.0, 0.0)
+
+    def estimate(self) -> ErrorEstimate:
+        r"""Estimate the error by what one more step would change, with the last derivative.
+
+        What the steps after that would change is the geometric series of what these two leave. The energy
+        of the change $\delta$ is $-\delta \cdot F$. The derivative is forgotten.
+        """
+        try:
+            outcome = self._solved(_ESTIMATE)
+        except ValueError:
+            return self._unknown()
+        finally:
+            self._linear = None
+        estimate, change = outcome.error_estimate, outcome.interface.nodes().abs()[0]
+        last = self.history.update[-1]
+        share = min(outcome.size / last, _SLOWEST) if last > 0 else 0.0
+        scale = (
+            _SAFETY * (1.0 + estimate.rms / outcome.size) / (1.0 - share) if outcome.size else 1.0
+        )
+        energy = None
+        if self._steps.operator.self_adjoint:
+            products = _field(outcome) * self._place.owned(self._residual)
+            energy = scale * math.sqrt(
+                abs(float(self._steps.ranks.sum(np.array([products.sum()]))[0]))
+            )
+        return dataclasses.replace(
+            estimate,
+            rms=scale * outcome.size,
+            interface=scale * outcome.size,
+            nodes=scale * change,
+            energy=energy,
+        )
+
+    def _unknown(self) -> ErrorEstimate:
+        """Return the estimate where there is no derivative to go by: infinite."""
+        block = self._place.block
+        place = pair(map(slice, block.start, block.stop))
+        nodes = torch.full(block.subdomains, math.inf, **self._steps.settings.tensors)
+        return ErrorEstimate(math.inf, math.inf, nodes, place)
+
+    def _step(self) -> None:
+        """Take a step, and judge it."""
+        before, self._linear = self._norm, None
+        aim = 0.5 * self._rtol / max(self.relative, 1e-300)
+        try:
+            outcome = self._solved(max(min(_LOOSEST, _FORCING * self.relative), min(aim, _LOOSEST)))
+        except ValueError:  # of all ranks: no elliptic equation at these values
+            self._enter(0.0)
+            self.status = "stagnated"
+            return
+        u, length = self.u, 1.0
+        begin, change = self._place.owned(u), _field(outcome)
+        while True:
+            self._take(self._place.widened(begin + length * change))
+            if self._norm < before or length < _SHORTEST:
+                break
+            length /= 2
+        improved = self._norm < before
+        if not improved and math.isfinite(before):
+            self._take(u)
+        self._enter(length * outcome.size)
+        nodes = self._place.owned(self.u)
+        total, count, *calls = self._steps.ranks.sum(
+            np.array([np.square(nodes).sum(), nodes.size, *self._watch.calls()])
+        )
+        self.size = math.sqrt(total / count)
+        if self._progress is not None:
+            updates = self.history.update
+            self._progress(len(updates), updates[-1], self.size, math.nan)
+        self._judge(outcome, improved=improved)
+        self._answer(*(call > 0 for call in calls))
+
+    def _enter(self, update: float) -> None:
+        """Enter a step into the history."""
+        self.history.update.append(update)
+        self.history.residual.append(self.relative)
+        self.history.mae.append(math.nan)
+        self.history.seconds.append(time.perf_counter() - self._begun)
+
+    def _judge(self, outcome: Outcome, *, improved: bool) -> None:
+        """Decide how it ended, if it did."""
+        settings = self._steps.settings
+        if not math.isfinite(self.relative):
+            self.status = "diverged_nan"
+        elif self.relative <= self._rtol:
+            self.status = "converged_rtol"
+        elif self.history.update[-1] <= settings.atol:
+            self.status = "converged_atol"
+        elif not improved or outcome.status == "stagnated":
+            self.status = "stagnated"
+        elif outcome.status in ("diverged_nan", "diverged_tolerance"):
+            self.status = outcome.status
+        elif len(self.history.update) >= settings.max_iterations:
+            self.status = "diverged_max_iterations"
+
+    def _answer(self, interrupted: bool, due: bool) -> None:
+        """Keep a checkpoint, and stop, if any rank was called to."""
+        if self._watch.save is not None and (interrupted or due):
+            lines = self._place.lines([self.u], self._steps.settings.tensors)
+            self._watch.save(lines, self.history)
+            self._watch.saved()
+        if interrupted:
+            self.status = self.status or "interrupted"
+
+    def _take(self, u: np.ndarray) -> None:
+        """Go to other values: evaluate their residual, and its 2-norm over the nodes of all ranks."""
+        steps, self.u = self._steps, u
+        with steps.clock.part("residual"):
+            self._residual = np.zeros_like(u)
+            self._residual[1:-1, 1:-1] = steps.operator.residual(u)
+            if self._f is not None:
+                self._residual -= steps.operator.grid.spacing**2 * self._f
+            self._place.clear_edges(self._residual)
+            mine = np.square(self._place.owned(self._residual)).sum()
+        self._norm = math.sqrt(float(steps.ranks.sum(np.array([mine]))[0]))
+
+    def _solved(self, rtol: float) -> Outcome:
+        """Solve for the change that the derivative asks for; the last derivative is kept."""
+        steps, grid = self._steps, self._steps.operator.grid
+        force = LocalPart(grid, -self._residual / grid.spacing**2, self._place.wide)
+        problem = Problem(Domain(grid.shape, grid.spacing), "poisson", {"f": force})
+        if self._linear is None:
+            source = Source(problem, grid, steps.subdomain)
+            derivative = Linearised(steps.operator, self.u)
+            self._linear = CondensedSolver(derivative, steps.subdomain, source)
+        else:
+            self._linear.source.update(problem)
+        settings = steps.settings.with_changes(rtol=rtol, certify=None, max_iterations=200)
+        step = CondensedEngine(
+            steps.ranks, steps.lattice, self._linear, settings, clock=steps.clock
+        )
+        zero = Boundary(*(np.zeros(grid.nodes[1 - i // 2]) for i in range(4)))
+        return step.solve(zero)
+
+
+def _field(outcome: Outcome) -> np.ndarray:
+    """Return this rank's part of a change."""
+    if outcome.field is None:
+        raise RuntimeError("a step's field is kept")
+    return outcome.field.double().cpu().numpy()
