@@ -37,7 +37,7 @@ from mosaicdd.schwarz.wide_field import WideField
 # Bounds of a step's linear residual: this, and times the nonlinear one.
 _LOOSEST, _FORCING = 1e-2, 0.1
 _SHORTEST = 2.0**-30  # of a step: the first one may be far too long
-_SLOWEST = 0.75  # part of its last update that a step may leave, for an error estimate
+_SLOWEST = 0.67  # part of its last update that a step may leave, for an error estimate
 _SAFETY = 2.0  # of error estimates, which are linear
 _ESTIMATE = 0.1  # linear residual that is enough for an error estimate
 
