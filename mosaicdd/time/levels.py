@@ -1,6 +1,7 @@
 """The last values in time, equally long steps apart, and what polynomials through them say."""
 
 import numpy as np
+import torch
 
 # Weights of up to three values, the newest first, at another time on their polynomial.
 _Weights = dict[int, tuple[float, ...]]
@@ -39,9 +40,9 @@ class Levels:
         """Take the values after a step."""
         self.values = [values, *self.values][: self._depth]
 
-    def next(self) -> np.ndarray:
+    def next(self, out: np.ndarray | None = None) -> np.ndarray:
         """Return what comes next, extrapolated."""
-        return self._at(_NEXT)
+        return self.weighted(_NEXT[len(self.values)], out)
 
     def halve(self) -> None:
         """Let the values be half as far apart."""
@@ -53,13 +54,12 @@ class Levels:
         further = [self._at(weights) for weights in (_TWO_BACK, _FOUR_BACK) if self._knows(weights)]
         self.values = [self.newest, *further]
 
-    def weighted(self, weights: tuple[float, ...]) -> np.ndarray:
-        """Return a sum of the last values, each times its weight; a new array."""
-        total = weights[0] * self.values[0]
-        part = np.empty_like(total) if len(weights) > 1 else total
+    def weighted(self, weights: tuple[float, ...], out: np.ndarray | None = None) -> np.ndarray:
+        """Return a sum of the last values, each times its weight; of as many as there are weights."""
+        total = np.multiply(self.values[0], weights[0], out=out)
+        accumulated = torch.from_numpy(total)
         for weight, values in zip(weights[1:], self.values[1:], strict=False):
-            if weight:
-                total += np.multiply(values, weight, out=part)
+            accumulated.add_(torch.from_numpy(values), alpha=weight)  # one pass, numpy needs two
         return total
 
     def _knows(self, weights: _Weights) -> bool:

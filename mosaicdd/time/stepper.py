@@ -88,6 +88,9 @@ class Stepper:
         lattice = self.solver.lattice
         self.share = FieldShare(Ranks.of(ranks, settings.dims).fitted(lattice.subdomains), lattice)
         self._source = SourceInTime(problem, self.share.grid, time.dt)
+        held, owned = ([p.stop - p.start for p in part] for part in (self.share.wide, self.share.own))
+        self._force, self._expected = np.empty(held), np.empty(held)
+        self._difference = np.empty(owned)
         with argument("field"):
             self._source.require_until(time.end)
             ranks.agree(lambda: self._source(0.0, self.share.wide))
@@ -132,8 +135,8 @@ class Stepper:
         """
         step, share = self._method.step(len(levels.values)), self.share
         solver, problem = self._plan(length)
-        force = levels.weighted(step.past)
-        force /= length
+        weights = tuple(weight / length for weight in step.past)
+        force = levels.weighted(weights, self._force)
         f = self._ranks.agree(lambda: self._source(t + step.share * length, share.wide))
         if f is not None:
             force += f
@@ -141,7 +144,7 @@ class Stepper:
         if self._sides.vary:
             sides = self._ranks.agree(lambda: self._sides.between(t, later, step.share, share.grid))
             problem = problem.with_sides(sides)
-        expected = levels.next()
+        expected = levels.next(self._expected)
         start = step.share * expected + rest * levels.newest if rest else expected
         solution = solver(
             problem.with_fields(f=share.as_field(force)), start=share.start(start), atol=atol
@@ -149,7 +152,7 @@ class Stepper:
         new = np.asarray(solution.local)
         if rest:
             new = (new - rest * share.owned(levels.newest)) / step.share
-        difference = new - share.owned(expected)
+        difference = np.subtract(new, share.owned(expected), out=self._difference)
         squares = [share.mean_square(one) for one in (new, difference)]
         return Taken(
             share.widen(new),
