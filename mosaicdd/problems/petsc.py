@@ -103,7 +103,7 @@ def solve_by_petsc(
         np.savez(path, b=b, symmetric=symmetric, **arrays)
         command = [python, str(_SCRIPT), str(path), method, str(rtol)]
         ended = subprocess.run(
-            command, capture_output=True, text=True, env=_environment(python), check=False
+            command, capture_output=True, text=True, env=environment_of(python), check=False
         )
         if ended.returncode:
             lines = ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"]
@@ -117,7 +117,7 @@ def solve_by_petsc(
 
 def _run(python: str, *arguments: str) -> subprocess.CompletedProcess | None:
     """Run a Python; None if there is none, or it fails."""
-    command, environment = [python, *arguments], _environment(python)
+    command, environment = [python, *arguments], environment_of(python)
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     except OSError:
@@ -125,7 +125,7 @@ def _run(python: str, *arguments: str) -> subprocess.CompletedProcess | None:
     return None if done.returncode else done
 
 
-def _environment(python: str) -> dict[str, str]:
+def environment_of(python: str) -> dict[str, str]:
     """Return the environment of a Python: one thread, no launcher's, and where Debian has put PETSc."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(_OF_LAUNCHERS)}
     if python != sys.executable:  # whose paths are of this one's packages

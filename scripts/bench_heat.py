@@ -1,0 +1,146 @@
+"""Heat with a moving source: steps of mosaicdd beside steps with a CHOLMOD factor that is kept.
+
+Usage: bench_heat.py CELLS [STEPS] [--by NAME,..] (200 steps; by mosaicdd and CHOLMOD). One thread, float64, 4 x 4
+domain lengths, zero sides, BDF2 from zero in steps of 0.01; seconds are wall time of all steps over their number,
+the source evaluated and, where the two differ, everything else included. Both take the same formula; what they
+differ by at the end stands beside what the steps are estimated to add to the error. mosaicdd solves for each
+step to 0.05 of its estimated error, which leaves an error of the solver far below that of the step; CHOLMOD solves
+to rounding, as it must. Rows are kept in ``benchmarks/heat.csv``, where those measured anew replace the old
+ones, and all are written to ``benchmarks/heat.md``.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from moving_source import moving_source
+from peers import petsc_described
+from tables import BENCHMARKS, publish, table
+
+import mosaicdd as m
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.petsc import environment_of, petsc_python
+
+_DT = 0.01
+_BY = ("mosaicdd", "CHOLMOD")
+_ROWS = BENCHMARKS / "heat.csv"
+_COLUMNS = (
+    *("setup", "a step", "of that source", "of that solve", "iterations"),
+    *("error of steps", "of solves", "apart"),
+)
+
+
+def main(cells: int, steps: int, by: list[str]) -> None:
+    """Measure, and write the table."""
+    torch.set_num_threads(1)
+    rows = _read()
+    if "mosaicdd" in by:
+        rows[str(cells), "mosaicdd"] = _ours(cells, steps)
+    if "CHOLMOD" in by and petsc_python() is not None:
+        rows[str(cells), "CHOLMOD"] = _theirs(cells, steps)
+    fields = [_field_of(name, cells, steps) for name in _BY]
+    if all(path.exists() for path in fields):
+        one, other = map(np.load, fields)
+        rows[str(cells), "mosaicdd"]["apart"] = f"{np.sqrt(np.mean((one - other) ** 2)):.1e}"
+    with open(_ROWS, "w", newline="") as file:
+        writer = csv.DictWriter(file, ("cells", "by", *_COLUMNS))
+        writer.writeheader()
+        for (size, name), row in rows.items():
+            writer.writerow({"cells": size, "by": name} | row)
+    _publish(rows)
+
+
+def _ours(cells: int, steps: int) -> dict[str, str]:
+    """March by the library; the source is a function of arrays of coordinates."""
+    spent = [0.0]
+
+    def source(x: np.ndarray, y: np.ndarray, t: float) -> np.ndarray:
+        start = time.perf_counter()
+        values = moving_source(x[0], y[:, :1], t)
+        spent[0] += time.perf_counter() - start
+        return values
+
+    problem = m.Problem(m.Domain((cells, cells), 4 / cells), "heat", {"f": source})
+    m.march(problem, 0.0, dt=_DT, steps=2, every=2)  # what is loaded once per process
+    spent[0] = 0.0
+    series = m.march(problem, 0.0, dt=_DT, steps=steps, every=steps)
+    report = series.report
+    np.save(_field_of("mosaicdd", cells, steps), series.field[1:-1, 1:-1])
+    return {
+        "setup": f"{report['seconds']['setup']:.2f}",
+        "a step": f"{report['seconds']['march'] / steps:.4f}",
+        "of that source": f"{spent[0] / steps:.4f}",
+        "iterations": f"{report['iterations'] / steps:.1f}",
+        "error of steps": f"{report['time_error']:.1e}",
+        "of solves": f"{report['solver_error']:.1e}",
+    }
+
+
+def _theirs(cells: int, steps: int) -> dict[str, str]:
+    """March with a factor that is kept, in a process of a Python that has PETSc."""
+    h = 4 / cells
+    operator = EllipticOperator(c=1.5 / _DT)
+    matrix = DirichletSystem(operator, Grid((cells, cells), h)).matrix
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "system.npz"
+        arrays = {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
+        np.savez(path, cells=cells, spacing=h, dt=_DT, steps=steps, **arrays)
+        python = str(petsc_python())
+        command = [python, str(Path(__file__).with_name("heat_petsc.py")), str(path)]
+        ended = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, env=environment_of(python), check=True
+        )
+        facts = json.loads(ended.stdout.splitlines()[-1])
+        np.save(_field_of("CHOLMOD", cells, steps), np.load(f"{path}.solution.npy"))
+    return {
+        "setup": f"{facts['setup']:.2f}",
+        "a step": f"{facts['march'] / steps:.4f}",
+        "of that source": f"{facts['source'] / steps:.4f}",
+        "of that solve": f"{facts['solve'] / steps:.4f}",
+    }
+
+
+def _field_of(by: str, cells: int, steps: int) -> Path:
+    """Return where the last field is kept, for a comparison with another's."""
+    return Path(tempfile.gettempdir()) / f"bench_heat_{by}_{cells}_{steps}.npy"
+
+
+def _read() -> dict[tuple[str, str], dict[str, str]]:
+    """Return the rows that are known."""
+    if not _ROWS.exists():
+        return {}
+    with open(_ROWS, newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {(row.pop("cells"), row.pop("by")): row for row in rows}
+
+
+def _publish(rows: dict[tuple[str, str], dict[str, str]]) -> None:
+    """Write the table; the ratio is that of a step to CHOLMOD's, and to its solve alone."""
+    lines = []
+    for (cells, by), row in sorted(rows.items(), key=lambda one: (int(one[0][0]), one[0][1])):
+        other = rows.get((cells, "CHOLMOD"))
+        ratios = ["", ""]
+        if by == "mosaicdd" and other:
+            step = float(row["a step"])
+            ratios = [f"{float(other[name]) / step:.2f}" for name in ("a step", "of that solve")]
+        lines.append([cells, by, *(row.get(name) or "" for name in _COLUMNS), *ratios])
+    header = ["cells", "by", *_COLUMNS, "times faster", "than the solve alone"]
+    note = f"By `python scripts/bench_heat.py`; its head says what is measured. {petsc_described()}"
+    publish("heat", "Steps in time", f"{note}\n\n{table(header, lines)}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cells", type=int)
+    parser.add_argument("steps", type=int, nargs="?", default=200)
+    parser.add_argument("--by", default=",".join(_BY))
+    given = parser.parse_args()
+    main(given.cells, given.steps, given.by.split(","))
