@@ -73,7 +73,7 @@ class NonlinearEngine(BaseEngine):
         device = self._tensors["device"]
         self._plan = local_solver.plan(self.block, device, settings.out_of_range == "edge")
         self._iterate = NonlinearIteration(ranks, self.block, self._plan, settings, self.clock)
-        self._fill = NewtonFill(local_solver, self.block, device)
+        self._fill = NewtonFill(local_solver, self.block, device, settings.rtol)
         source, square = local_solver.source, local_solver.subdomain
         start = ExactSolver(local_solver.base, square, source)
         loose = settings.with_changes(rtol=_START, certify=None, out_of_range="network")

@@ -26,10 +26,17 @@ _ELEMENTS = 128  # whose vectors stay in the cache
 _SUBDOMAINS = 256
 _APART = 4  # cells between the nodes where derivatives are taken
 _SAFETY = 1.5
+# Of the last of Newton's steps in an element, beside the tolerance: a step leaves a thousandth of itself.
+_LOOSER, _LOOSEST, _TIGHTEST = 100.0, 1e-3, 1e-7
 
 
 class NewtonFill:
     """Fills the region of a block.
+
+    Parameters
+    ----------
+    tolerance
+        Of the values on the lines, relative; between them the error is a tenth of that.
 
     Attributes
     ----------
@@ -39,7 +46,10 @@ class NewtonFill:
         ``F(u) - f`` times the squared spacing at its inner nodes.
     """
 
-    def __init__(self, solver: NonlinearSolver, block: Block, device: torch.device):
+    def __init__(
+        self, solver: NonlinearSolver, block: Block, device: torch.device, tolerance: float
+    ):
+        self._tolerance = min(max(_LOOSER * tolerance, _TIGHTEST), _LOOSEST)
         s = block.lattice.spacing
         self._block, self._solver = block, solver
         self._element = SquareNewton(solver.operator, s, block.lattice.grid.spacing, device)
@@ -74,7 +84,7 @@ class NewtonFill:
             values = squares[batch].reshape(-1, s + 1, s + 1)
             f, fields = self._windows.of(batch)
             self._element.linear(values, f, self._reaction)
-            self._element.solve(values, f, fields)
+            self._element.solve(values, f, fields, self._tolerance)
             squares[(*batch, slice(1, -1), slice(1, -1))] = values.view(*shape, s + 1, s + 1)[
                 ..., 1:-1, 1:-1
             ]

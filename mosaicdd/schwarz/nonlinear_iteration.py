@@ -2,8 +2,9 @@ r"""The two-level iteration with local solvers that are not linear.
 
 An iteration is $v \to T v + T' P c$: a sweep of all local solvers, and a coarse correction swept by their
 derivative, where $A c = R (T v - v)$ and $A = R (I - T') P$, as in `fixed_point`. The derivative in the
-directions of the hats, $T' P$, is that of each subdomain at the values of iterations 0 and 2, and again wherever
-an update has not fallen: then the last step is halved first (the natural monotonicity test of Deuflhard, 2004).
+directions of the hats, $T' P$, is that of each subdomain at the first values, and taken anew when the updates fall
+slower than those of a linear equation do. Where one has not fallen at all, the last step is halved first (the
+natural monotonicity test of Deuflhard, 2004).
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import interface_exchange
 
-_LINEARISED = (0, 2)  # iterations
+_SLOW = 0.2  # ratio of updates above which the derivative is taken anew
 _SHORTEST = 2.0**-6
 # Lattice nodes around a centre, in the order of the hats on a perimeter: rows, columns.
 _AROUND = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1))
@@ -172,20 +173,19 @@ def drive(
 ) -> tuple[Interface, list[str]]:
     """Repeat the iteration until it ends; return the last values, and their status."""
     image, base, direction = v.like_boundary(), v.like(v.flat.clone()), v.like()
-    length, accepted, count, due = 1.0, np.inf, 0, False
+    length, accepted, slow = 1.0, np.inf, True
     while True:
-        if count in _LINEARISED or due:
+        if slow:
             iterate.linearise(v)
         residual = iterate(v, image)
-        count += 1
         if monitor.record(v, image, residual):
             return image, monitor.final_statuses
         update = monitor.history.update[-1]
-        due = not update < accepted and length > _SHORTEST
-        if due:
-            length /= 2
+        if not update < accepted and length > _SHORTEST:
+            length, slow = length / 2, True
             torch.add(base.flat, direction.flat, alpha=length, out=v.flat)
             continue
+        slow = not slow and update > _SLOW * accepted
         torch.sub(image.flat, v.flat, out=direction.flat)
         base.flat.copy_(v.flat)
         v, image = image, v
