@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+
 if TYPE_CHECKING:
     from mosaicdd.schwarz.solution import Solution
 
@@ -16,11 +18,12 @@ def summary(solution: "Solution", output: str) -> str:
     if outside := report["outside_training_range"]:
         each = f" (of {report['subdomains']} per problem)" if "problems" in report else ""
         of = "" if each else f"of {report['subdomains']} "
-        lines.insert(
-            2,
-            f"{outside} {of}subdomains{each} have data rougher than the network was trained on: see "
-            "--out-of-range exact, or --certify",
+        said = (
+            "are outside of the network's range, or along the edge: solved by Newton's method"
+            if isinstance(solution.problem.equation, NonlinearEquation)
+            else "have data rougher than the network was trained on: see --out-of-range exact, or --certify"
         )
+        lines.insert(2, f"{outside} {of}subdomains{each} {said}")
     if report["status"] == "interrupted" and solution.checkpoint is not None:
         lines.append(
             f"interrupted; the iteration is kept in {solution.checkpoint}: the same command with "

@@ -3,8 +3,8 @@ r"""The two-level iteration with local solvers that are not linear.
 An iteration is $v \to T v + T' P c$: a sweep of all local solvers, and a coarse correction swept by their
 derivative, where $A c = R (T v - v)$ and $A = R (I - T') P$, as in `fixed_point`. The derivative in the
 directions of the hats, $T' P$, is that of each subdomain at the first values, and taken anew when the updates fall
-slower than those of a linear equation do. Where one has not fallen at all, the last step is halved first (the
-natural monotonicity test of Deuflhard, 2004).
+slower than those of a linear equation do. Where $R (T v - v)$ has not fallen, half of the last step is tried, and so
+on.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import interface_exchange
 
-_SLOW = 0.2  # ratio of updates above which the derivative is taken anew
+_SLOW = 0.15  # ratio of updates above which the derivative is taken anew
 _SHORTEST = 2.0**-6
 # Lattice nodes around a centre, in the order of the hats on a perimeter: rows, columns.
 _AROUND = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1))
@@ -173,20 +173,20 @@ def drive(
 ) -> tuple[Interface, list[str]]:
     """Repeat the iteration until it ends; return the last values, and their status."""
     image, base, direction = v.like_boundary(), v.like(v.flat.clone()), v.like()
-    length, accepted, slow = 1.0, np.inf, True
+    length, slow, before, last = 1.0, True, np.inf, np.inf
     while True:
         if slow:
             iterate.linearise(v)
         residual = iterate(v, image)
         if monitor.record(v, image, residual):
             return image, monitor.final_statuses
-        update = monitor.history.update[-1]
-        if not update < accepted and length > _SHORTEST:
-            length, slow = length / 2, True
+        update, left = monitor.history.update[-1], monitor.history.residual[-1]
+        if not left < before and length > _SHORTEST:
+            length, slow = length / 2, False
             torch.add(base.flat, direction.flat, alpha=length, out=v.flat)
             continue
-        slow = not slow and update > _SLOW * accepted
+        slow = not slow and update > _SLOW * last
         torch.sub(image.flat, v.flat, out=direction.flat)
         base.flat.copy_(v.flat)
         v, image = image, v
-        length, accepted = 1.0, update
+        length, before, last = 1.0, left, update
