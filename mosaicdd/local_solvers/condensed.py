@@ -14,14 +14,16 @@ from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.lattice.axes import pair, strips
+from mosaicdd.lattice.axes import Slices, pair, strips
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.elimination import eliminate, halved
 from mosaicdd.local_solvers.interior import Interior, Roots
 from mosaicdd.problems.medium import Conductances, Resampled
 from mosaicdd.tensors import Tensors
 
-_PIECE = {"cpu": 128, "cuda": 8192}  # elements eliminated at once: on a CPU few, for the cache
+# Elements that are eliminated at once, and that are solved inside of: on a CPU few, for the cache.
+_PIECE = {"cpu": 128, "cuda": 8192}
+_SOLVED = {"cpu": 1024, "cuda": 8192}
 
 
 @dataclass(frozen=True)
@@ -85,22 +87,21 @@ class CondensedElements:
             self.shape, spacing, symmetric=conductances.symmetric, **self._tensors
         )
         self._conductances: Conductances | Resampled = conductances
-        self._strips = strips(self.shape, _PIECE[device.type])
         self._kept: Roots | None = None
-        for strip, parts in self._strips:
+        for strip, parts in strips(self.shape, _PIECE[device.type]):
             for part in parts:
-                numbers = self._numbers(strip, part)
                 schur, roots = eliminate(self._part(strip, part), spacing, **self._tensors)
-                self.schur.put(numbers, schur)
+                self.schur.put(self._numbers(strip, part), schur)
                 if keep:
-                    self._keep(numbers, roots)
+                    self._keep((strip, part), roots)
+        self._strips = strips(self.shape, _SOLVED[device.type])
         self._conductances = again or conductances
 
-    def _keep(self, numbers: slice, roots: Roots) -> None:
+    def _keep(self, place: Slices, roots: Roots) -> None:
         """Keep what is left of a piece, in memory that is one for all pieces."""
         if self._kept is None:
-            self._kept = roots.room(numbers.stop - numbers.start, len(self.schur))
-        self._kept.part(numbers, len(self.schur)).copy_(roots)
+            self._kept = roots.room(pair(p.stop - p.start for p in place), self.shape)
+        self._kept.part(self.shape, place).copy_(roots)
 
     def loads(self, source: NodeSource) -> list[torch.Tensor]:
         """Return what sources inside the elements add on the lattice lines.
@@ -165,7 +166,7 @@ class CondensedElements:
         if self._kept is None:
             _, roots = eliminate(conductances, self._s, **self._tensors)
         else:
-            roots = self._kept.part(self._numbers(strip, part), len(self.schur))
+            roots = self._kept.part(self.shape, (strip, part))
         return Interior(conductances, halved(self._s)[0], roots)
 
     def _part(self, strip: slice, part: slice) -> Conductances:

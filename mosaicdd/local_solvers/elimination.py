@@ -79,7 +79,7 @@ def halved(spacing: int) -> tuple[int, int]:
 
 
 def _by_rows(squares: torch.Tensor, rows: int, columns: int, halvings: int) -> torch.Tensor:
-    """Return a copy of matrices ``(B, ..)`` with the squares row by row over the piece.
+    """Return matrices ``(B, ..)`` by their places in the piece, ``(rows, columns, ..)``.
 
     The squares of an element are numbered as they are merged: the four of a larger one follow each
     other.
@@ -88,4 +88,4 @@ def _by_rows(squares: torch.Tensor, rows: int, columns: int, halvings: int) -> t
     down = [0, *range(2, 2 + 2 * halvings, 2)]
     across = [one + 1 for one in down]
     order = *down, *across, split.dim() - 2, split.dim() - 1
-    return split.permute(order).flatten(0, -3).clone(memory_format=torch.contiguous_format)
+    return split.permute(order).flatten(len(down), -3).flatten(0, len(down) - 1)

@@ -230,11 +230,13 @@ class Medium:
         ValueError
             If a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
         """
-        c = require_sign(self._c.sample(grid, part)[0], self._c, part, positive=False)
+        same = self._c.number is not None
+        at = pair(slice(p.start, p.start + 1) for p in part) if same else part
+        c = require_sign(self._c.sample(grid, at)[0], self._c, at, positive=False)
         up, right = self._diffusion(grid, part)
         reaction = grid.spacing**2 * c
-        if self._c.number is not None:  # of one value, which takes no memory
-            reaction = np.broadcast_to(reaction[:1, :1].copy(), reaction.shape)
+        if same:  # of one value, which takes no memory
+            reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
             return Conductances(up, right, reaction)
         by, bx = (grid.spacing * b.sample(grid, part)[0] for b in self._velocity)
