@@ -1,8 +1,252 @@
-"""Shapes: iterations beside the square, and SNI's three domains against fine finite elements.
+"""Shapes: iterations and seconds beside the square's, and SNI's three domains against finite elements.
 
-    python scripts/bench_shapes.py --cells 256 512 1024 -o benchmarks/shapes.json
-    python scripts/bench_shapes.py --sni 128 256 -o benchmarks/sni.json
-
-The second needs scikit-fem (``pip install scikit-fem``); its reference solutions have curved quadratic
-triangles, refined until they change by less than a tenth of the error that is shown.
+Usage: bench_shapes.py [--cells 256,512,1024] [--sni 256]. One thread, float64, ``exact``. The first table
+has Poisson's equation with a random source, zero outlines or insulated ones (then the sides of the
+rectangle have the value zero), to the default tolerance. The second has, on domains like those of SNI
+(ICLR 2026): Laplace's equation, mixed conditions (a flux through the holes; without a hole, exchange
+all round), and Darcy's with a varying coefficient and a source; the reference are quadratic finite
+elements on triangles of about half a cell (scikit-fem, which must be installed: ``pip install
+scikit-fem``). Written to ``benchmarks/shapes.md`` and ``benchmarks/shapes_elements.md``.
 """
+
+import argparse
+import itertools
+import time
+
+import numpy as np
+import torch
+from scipy.spatial import Delaunay
+from tables import publish, table
+
+import mosaicdd as m
+
+_TRIANGLES = 1 / 200  # length of their sides
+_SIZE = 4.0  # of the squares of the first table, in units of domain length
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Measure both tables, and write them."""
+    torch.set_num_threads(1)
+    cells = [int(n) for n in arguments.cells.split(",") if n]
+    m.solve(m.Problem(m.Domain.from_distance(_disk, (64, 64), _SIZE / 64), "poisson", {"f": 1.0}))
+    said = "By `python scripts/bench_shapes.py`; its head says what is measured.\n\n"
+    if cells:
+        publish("shapes", "Iterations on shapes", said + _iterations(cells))
+    if arguments.sni:
+        publish("shapes_elements", "Shapes beside finite elements", said + _sni(arguments.sni))
+
+
+def _disk(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.hypot(x - 2, y - 2) - 1.9
+
+
+def _ring(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return abs(np.hypot(x - 2, y - 2) - 1.4) - 0.5
+
+
+def _corner(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.minimum(x - 2.0, 2.0 - y)  # below and to the right there is nothing
+
+
+def _holes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return 0.3 - np.hypot(x % 1 - 0.5, y % 1 - 0.5)
+
+
+def _maze(cells: int) -> np.ndarray:
+    """Return corridors of 24 cells, one and a half elements wide, joined at alternate ends."""
+    mask = np.ones((cells + 1, cells + 1), bool)
+    for number, row in enumerate(range(24, cells - 20, 28)):
+        mask[row : row + 4, slice(0, cells - 24) if number % 2 else slice(24, None)] = False
+    return mask
+
+
+def _iterations(cells: list[int]) -> str:
+    rows = []
+    for n in cells:
+        fields = {"f": np.random.default_rng(0).standard_normal((n + 1, n + 1))}
+        h = _SIZE / n
+        domains = {
+            "square": m.Domain((n, n), h),
+            "L": m.Domain.from_distance(_corner, (n, n), h),
+            "16 holes": m.Domain.from_distance(_holes, (n, n), h),
+            "disk": m.Domain.from_distance(_disk, (n, n), h),
+            "ring": m.Domain.from_distance(_ring, (n, n), h),
+            "maze": m.Domain.from_mask(_maze(n), h),
+        }
+        for name, domain in domains.items():
+            row = [f"{n} x {n}", name]
+            for outline in (m.Dirichlet(), m.Neumann()):
+                if isinstance(outline, m.Neumann) and name in ("square", "disk", "ring"):
+                    row += ["", ""]  # there is no outline, or no value
+                    continue
+                sides = None if name == "square" else {"outline": outline}
+                begun = time.perf_counter()
+                solution = m.solve(m.Problem(domain, "poisson", fields, sides), "exact")
+                row += [str(solution.iterations), f"{time.perf_counter() - begun:.2f}"]
+            rows.append(row)
+    header = ["cells", "domain", "iterations, zero", "seconds", "iterations, insulated", "seconds"]
+    return table(header, rows)
+
+
+# Domains like SNI's, in the unit square: their levels, and their outlines, the outer one first.
+
+
+def _joined(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    rectangle = np.maximum(abs(x - 0.65) - 0.3, abs(y - 0.5) - 0.15)
+    return np.minimum(np.hypot(x - 0.35, y - 0.5) - 0.3, rectangle)
+
+
+def _two_holes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    square = np.maximum(abs(x - 0.5), abs(y - 0.5)) - 0.45
+    holes = [0.12 - np.hypot(x - 0.3, y - 0.35), 0.15 - np.hypot(x - 0.65, y - 0.65)]
+    return np.maximum.reduce([square, *holes])
+
+
+def _minus(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    hole = 0.1 * (1 - np.hypot((x - 0.55) / 0.2, (y - 0.45) / 0.1))
+    return np.maximum(np.hypot(x - 0.5, y - 0.5) - 0.45, hole)
+
+
+def _arc(
+    centre: tuple[float, float], radii: tuple[float, float], size: float, ends: tuple = (0, 2)
+) -> np.ndarray:
+    """Return points on an ellipse between angles in multiples of pi, but for the last."""
+    count = int((ends[1] - ends[0]) * np.pi * max(radii) / size)
+    t = np.pi * np.linspace(*ends, count, endpoint=False)
+    return np.stack([centre[0] + radii[0] * np.cos(t), centre[1] + radii[1] * np.sin(t)], axis=1)
+
+
+def _lines(corners: list[tuple[float, float]], size: float) -> np.ndarray:
+    """Return points on the lines between corners, but for the last."""
+    parts = []
+    for p, q in itertools.pairwise(np.array(corners)):
+        t = np.linspace(0, 1, int(np.hypot(*(q - p)) / size), endpoint=False)[:, None]
+        parts.append(p + t * (q - p))
+    return np.concatenate(parts)
+
+
+def _outlines(name: str, size: float) -> list[np.ndarray]:
+    if name == "disk and rectangle":
+        meet = 0.35 + np.sqrt(0.3**2 - 0.15**2)
+        arc = _arc((0.35, 0.5), (0.3, 0.3), size, (1 / 6, 11 / 6))
+        corners = [(meet, 0.35), (0.95, 0.35), (0.95, 0.65), (meet, 0.65)]
+        return [np.concatenate([arc, _lines(corners, size)])]
+    if name == "square, two holes":
+        corners = [(0.05, 0.05), (0.95, 0.05), (0.95, 0.95), (0.05, 0.95), (0.05, 0.05)]
+        holes = [_arc((0.3, 0.35), (0.12,) * 2, size), _arc((0.65, 0.65), (0.15,) * 2, size)]
+        return [_lines(corners, size), *holes]
+    return [_arc((0.5, 0.5), (0.45, 0.45), size), _arc((0.55, 0.45), (0.2, 0.1), size)]
+
+
+_DOMAINS = {
+    "disk and rectangle": _joined,
+    "square, two holes": _two_holes,
+    "disk minus an ellipse": _minus,
+}
+
+
+def _value(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.sin(3 * x) + np.cos(4 * y)
+
+
+def _coefficient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return 1 + 0.9 * np.sin(8 * x) * np.cos(7 * y)
+
+
+def _flux(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return 1 + x - y
+
+
+def _sni(cells: int) -> str:
+    rows = []
+    for name, level in _DOMAINS.items():
+        for kind in ("Laplace", "mixed", "Darcy"):
+            sides = {"outline": m.Dirichlet(_value)}
+            if kind == "mixed" and name == "disk and rectangle":
+                sides = {"outline": m.Robin(2.0, _value)}
+            elif kind == "mixed":
+                sides = {"outline": m.Neumann(_flux), "outer": m.Dirichlet(_value)}
+            fields = {"a": _coefficient, "f": 10.0} if kind == "Darcy" else {}
+            domain = m.Domain.from_distance(level, (cells, cells), 1 / cells)
+            begun = time.perf_counter()
+            problem = m.Problem(domain, "diffusion" if fields else "laplace", fields, sides)
+            solution = m.solve(problem)
+            seconds = time.perf_counter() - begun
+            y, x = np.mgrid[: cells + 1, : cells + 1] / cells
+            inside = level(x, y) < -0.3 * _TRIANGLES  # slivers beside the outline are left out
+            truth = _by_elements(name, kind, np.stack([x[inside], y[inside]]), _TRIANGLES)
+            difference = solution.field[inside] - truth
+            error = np.linalg.norm(difference) / np.linalg.norm(truth)
+            rows.append([name, kind, str(solution.iterations), f"{seconds:.2f}", f"{error:.1e}"])
+    header = ["domain", "problem", "iterations", "seconds", "relative L2 error"]
+    return f"{cells} x {cells} cells around each.\n\n" + table(header, rows)
+
+
+def _by_elements(name: str, kind: str, points: np.ndarray, size: float) -> np.ndarray:
+    """Solve with quadratic finite elements on triangles of a size; return values at points ``(2, q)``."""
+    import skfem
+    from skfem.helpers import dot, grad
+
+    level, outlines = _DOMAINS[name], _outlines(name, size)
+    y, x = np.mgrid[: int(1 / size) + 1, : int(1 / size) + 1] * size
+    x = x + 0.5 * size * (np.arange(len(x))[:, None] % 2)  # nearly equilateral triangles
+    inner = level(x, y) < -0.6 * size
+    nodes = np.concatenate([*outlines, np.stack([x[inner], y[inner]], axis=1)])
+    delaunay = Delaunay(nodes)
+    triangles = delaunay.simplices
+    a, b, c = nodes[triangles].transpose(1, 0, 2)
+    area = abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]) / 2
+    on_outline = sum(map(len, outlines))
+    middle = (a + b + c) / 3
+    # Triangles between points of the outline alone lie beside it, unless their middles are inside.
+    kept = (level(*middle.T) < -1e-3 * size) & (area > 1e-3 * size**2)
+    mesh = skfem.MeshTri(nodes.T, triangles[kept].T)
+    basis = skfem.Basis(mesh, skfem.ElementTriP2())
+    outer = mesh.facets[:, mesh.boundary_facets()]
+    of_outer = (outer < len(outlines[0])).all(axis=0)
+    if not (outer < on_outline).all():
+        raise RuntimeError(f"the mesh of {name} does not keep to its outline")
+    facets = {True: mesh.boundary_facets()[of_outer], False: mesh.boundary_facets()[~of_outer]}
+
+    @skfem.BilinearForm
+    def stiffness(u, v, w):
+        return (_coefficient(*w.x) if kind == "Darcy" else 1.0) * dot(grad(u), grad(v))
+
+    @skfem.LinearForm
+    def source(v, w):
+        return (10.0 if kind == "Darcy" else 0.0) * v
+
+    matrix, b_ = stiffness.assemble(basis), source.assemble(basis)
+    robin = kind == "mixed" and name == "disk and rectangle"
+    if kind == "mixed":
+        side = skfem.FacetBasis(mesh, skfem.ElementTriP2(), facets=facets[robin])
+        if robin:
+            matrix += skfem.BilinearForm(lambda u, v, w: 2.0 * u * v).assemble(side)
+        given = _value if robin else _flux
+        b_ += skfem.LinearForm(lambda v, w: given(*w.x) * v).assemble(side)
+    if robin:
+        u = skfem.solve(matrix, b_)
+    else:
+        known = facets[True] if kind == "mixed" else mesh.boundary_facets()
+        dofs = basis.get_dofs(known).flatten()
+        values = np.zeros(basis.N)
+        values[dofs] = _value(*basis.doflocs[:, dofs])
+        u = skfem.solve(*skfem.condense(matrix, b_, x=values, D=dofs))
+    number = np.cumsum(kept) - 1
+    at = number[delaunay.find_simplex(points.T)]
+    corners = mesh.p[:, mesh.t[:, at]]  # (2, 3, q)
+    sides = (corners[:, 1:] - corners[:, :1]).transpose(2, 0, 1)
+    weights = np.linalg.solve(sides, (points - corners[:, 0]).T[..., None])[..., 0].T
+    one, two, three = np.stack([1 - weights.sum(axis=0), *weights])
+    shapes = [
+        *(w * (2 * w - 1) for w in (one, two, three)),
+        *(4 * w * v for w, v in ((one, two), (two, three), (one, three))),
+    ]
+    return sum(w * u[dofs] for w, dofs in zip(shapes, basis.element_dofs[:, at], strict=True))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", default="256,512,1024")
+    parser.add_argument("--sni", type=int, default=256)
+    main(parser.parse_args())
