@@ -141,6 +141,21 @@ def _growth(axes: Axes, ranks: list, counts: list, label: str, **style) -> None:
     axes.plot(ranks, np.array(counts) / counts[0], "o", label=label, **{"linestyle": "-"} | style)
 
 
+def _counts(figure: Figure) -> None:
+    rows = [row for row in read_csv("counts") if row["study"] == "weak" and row["ranks"] != "1"]
+    axes = figure.subplots()
+    ranks = _column(rows, "ranks")
+    for what, label in (("bytes", "bytes that the busiest rank sends"), ("messages", "messages")):
+        _growth(axes, ranks, _column(rows, what), label)
+    _growth(
+        axes, [2, 8, 16, 32], [1, 4, 4, 4], "the paper's seconds", color="black", linestyle="--"
+    )
+    axes.set(xscale="log", xlabel="ranks", ylabel="of an exchange, relative to two ranks")
+    axes.set_xticks(ranks, [f"{count:g}" for count in ranks], minor=False)
+    axes.set_xticks([], minor=True)
+    axes.legend(fontsize=8)
+
+
 def _lifting(figure: Figure) -> None:
     rows = read_csv("lifting")
     kinds = list(dict.fromkeys(row["boundary data"] for row in rows))
@@ -167,6 +182,7 @@ _PICTURES: dict[str, tuple[tuple[str, ...], Callable[[Figure], None]]] = {
     "fig7": (("fig7",), _fig7),
     "fig8": (("batching",), _fig8),
     "table4": (("table4",), _table4),
+    "counts": (("counts",), _counts),
     "lifting": (("lifting",), _lifting),
 }
 

@@ -140,7 +140,10 @@ def _judged_alike(own: Dataset, paper: Dataset) -> Dataset:
 def _curve(recipe: Recipe, data: Dataset, seconds: float, model: Path) -> list:
     """Train for some seconds of processor time, by which the schedule goes, too."""
     reports: list = []
-    settings = replace(recipe.settings, max_seconds=seconds, epochs=100_000)
+    validations = min(40, max(5, round(seconds / 2)))  # which take a good part of a short training
+    settings = replace(
+        recipe.settings, max_seconds=seconds, epochs=100_000, validations=validations
+    )
     with mock.patch("time.perf_counter", time.process_time):
         train(
             *(data, model, settings),
