@@ -216,7 +216,8 @@ class Field:
         if where is not None:
             values = np.where(where, values, 0.0)
         origin = (0, part[0].start, part[1].start)
-        return require_finite(values, f"the field {self.name}", origin)
+        require_finite(values[0] if len(values) == 1 else values, f"the field {self.name}", origin)
+        return values
 
     def _values(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``, finite or not."""
