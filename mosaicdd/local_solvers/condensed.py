@@ -18,7 +18,8 @@ from mosaicdd.lattice.axes import Slices, pair, strips
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.elimination import eliminate, halved
 from mosaicdd.local_solvers.interior import Interior, Roots
-from mosaicdd.problems.medium import Conductances, Resampled
+from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.medium import Resampled
 from mosaicdd.tensors import Tensors
 
 # Elements that are eliminated at once, and that are solved inside of: on a CPU few, for the cache.

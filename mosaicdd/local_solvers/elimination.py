@@ -26,7 +26,7 @@ import torch
 from mosaicdd.local_solvers.interior import Cross, Roots
 from mosaicdd.local_solvers.merging import Merge
 from mosaicdd.local_solvers.squares import CrossedSquares, Squares
-from mosaicdd.problems.medium import Conductances
+from mosaicdd.problems.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
 _SMALLEST = 3  # cells along a side that are not halved any more

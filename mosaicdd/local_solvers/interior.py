@@ -31,7 +31,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.local_solvers.merging import merging
-from mosaicdd.problems.medium import Conductances
+from mosaicdd.problems.conductances import Conductances
 
 _Node = tuple[int, int]
 """A place in a square, or a step to a neighbour, (y, x)."""

@@ -11,7 +11,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import perimeter_nodes
 from mosaicdd.local_solvers.interior import coloured
-from mosaicdd.problems.medium import Conductances
+from mosaicdd.problems.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
 _Edges = tuple[torch.Tensor, torch.Tensor]

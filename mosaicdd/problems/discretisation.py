@@ -28,9 +28,10 @@ import scipy.sparse.linalg
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
+from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.cut_outline import CutOutline, OnOutlines, ends, kept_nodes
 from mosaicdd.problems.fields import Part, sample_near
-from mosaicdd.problems.medium import Conductances, Medium, medium_of
+from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.parts import is_outline
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.side_values import EvaluatedPart, OutlineValues, joined_values

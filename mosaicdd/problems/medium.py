@@ -24,115 +24,12 @@ import scipy.sparse.linalg
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
+from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.fields import Field, Part, overlap, require_finite, sample_near
 
 if TYPE_CHECKING:
     from mosaicdd.problems.nonlinear import Linearised
-
-
-@dataclass(frozen=True)
-class Conductances:
-    """The discrete operator between the nodes ``(rows, columns)`` of a part of the grid.
-
-    Parameters
-    ----------
-    up
-        ``(rows - 1, columns)``: of the node above, in a node's equation.
-    right
-        ``(rows, columns - 1)``: of the node to the right.
-    reaction
-        ``(rows, columns)``: ``c`` times the squared spacing.
-    down, left
-        As ``up`` and ``right``, where a velocity makes them differ: the conductance of the same edge
-        in the equation of its other node.
-    across
-        ``(2, rows - 1, columns - 1)``: of each cell, between its lower left and upper right node, and
-        between its upper left and lower right one; None where only neighbours are coupled, as on all
-        grids that are not made from finer ones.
-    """
-
-    up: np.ndarray
-    right: np.ndarray
-    reaction: np.ndarray
-    down: np.ndarray = None  # type: ignore[assignment]  # `up` by default, and `right`
-    left: np.ndarray = None  # type: ignore[assignment]
-    across: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        if self.down is None:
-            object.__setattr__(self, "down", self.up)
-            object.__setattr__(self, "left", self.right)
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether both equations of an edge have the same conductance: no velocity."""
-        return self.down is self.up
-
-    def part(self, rows: slice, columns: slice) -> "Conductances":
-        """Return views of those between some of the nodes."""
-        between = slice(rows.start, rows.stop - 1), slice(columns.start, columns.stop - 1)
-        up, right = self.up[between[0], columns], self.right[rows, between[1]]
-        reaction = self.reaction[rows, columns]
-        if self.symmetric:
-            across = None if self.across is None else self.across[:, *between]
-            return Conductances(up, right, reaction, across=across)
-        down, left = self.down[between[0], columns], self.left[rows, between[1]]
-        return Conductances(up, right, reaction, down, left)
-
-    def diagonal(self) -> np.ndarray:
-        """Return the sum of a node's conductances and its reaction, ``(rows, columns)``."""
-        total = self.reaction.copy()
-        total[:-1] += self.up
-        total[1:] += self.down
-        total[:, :-1] += self.right
-        total[:, 1:] += self.left
-        if self.across is not None:
-            rising, falling = self.across
-            total[:-1, :-1] += rising
-            total[1:, 1:] += rising
-            total[1:, :-1] += falling
-            total[:-1, 1:] += falling
-        return total
-
-    def apply(self, u: np.ndarray) -> np.ndarray:
-        """Return ``h^2 A u`` at the nodes inside: ``(.., rows, columns)`` less one all around."""
-        rises = u[..., 1:, 1:-1] - u[..., :-1, 1:-1], u[..., 1:-1, 1:] - u[..., 1:-1, :-1]
-        total = u[..., 1:-1, 1:-1] * self.reaction[1:-1, 1:-1]
-        total += self.down[:-1, 1:-1] * rises[0][..., :-1, :]
-        total -= self.up[1:, 1:-1] * rises[0][..., 1:, :]
-        total += self.left[1:-1, :-1] * rises[1][..., :-1]
-        total -= self.right[1:-1, 1:] * rises[1][..., 1:]
-        if self.across is not None:
-            rising = self.across[0] * (u[..., 1:, 1:] - u[..., :-1, :-1])
-            falling = self.across[1] * (u[..., :-1, 1:] - u[..., 1:, :-1])
-            total += rising[..., :-1, :-1] - rising[..., 1:, 1:]
-            total += falling[..., 1:, :-1] - falling[..., :-1, 1:]
-        return total
-
-    def matrix(self) -> scipy.sparse.csr_array:
-        """Return ``h^2 A`` of the nodes inside, row by row from the bottom."""
-        numbers = np.arange((self.up.shape[0] - 1) * (self.up.shape[1] - 2))
-        numbers = numbers.reshape(self.up.shape[0] - 1, -1)
-        below, above, before, after = numbers[:-1], numbers[1:], numbers[:, :-1], numbers[:, 1:]
-        entries = [
-            (numbers, numbers, self.diagonal()[1:-1, 1:-1]),
-            (below, above, -self.up[1:-1, 1:-1]),
-            (above, below, -self.down[1:-1, 1:-1]),
-            (before, after, -self.right[1:-1, 1:-1]),
-            (after, before, -self.left[1:-1, 1:-1]),
-        ]
-        if self.across is not None:
-            rising, falling = (-one[1:-1, 1:-1] for one in self.across)
-            for low, high, values in (
-                (numbers[:-1, :-1], numbers[1:, 1:], rising),
-                (numbers[1:, :-1], numbers[:-1, 1:], falling),
-            ):
-                entries += [(low, high, values), (high, low, values)]
-        rows, columns, values = (
-            np.concatenate([part.ravel() for part in parts]) for parts in zip(*entries, strict=True)
-        )
-        return scipy.sparse.coo_array((values, (rows, columns)), shape=(numbers.size,) * 2).tocsr()
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ import torch
 
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Field, Part
-from mosaicdd.problems.medium import Conductances, require_sign
+from mosaicdd.problems.medium import require_sign
 from mosaicdd.problems.patch import OFFSETS, Offset, Patch
 
 _STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache

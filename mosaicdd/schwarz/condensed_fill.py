@@ -8,7 +8,8 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.medium import Conductances, Resampled
+from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.medium import Resampled
 from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.fill import Strip
 

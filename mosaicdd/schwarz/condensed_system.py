@@ -11,8 +11,9 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.discretisation import Discretisation, Equations
-from mosaicdd.problems.medium import Conductances, Medium, Resampled
+from mosaicdd.problems.medium import Medium, Resampled
 from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.edge_modes import cut_lines

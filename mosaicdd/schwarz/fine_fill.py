@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.local_solvers.upscaling import RATIO
-from mosaicdd.problems.medium import Conductances
+from mosaicdd.problems.conductances import Conductances
 
 _ROUNDS = 6
 _Node = tuple[int, int]

@@ -2,12 +2,9 @@
 
 In every medium of a batch the coarse equation of the network's conductances is solved, for all its problems,
 and compared with the fine solutions at the coarse nodes. The loss is the mean logarithm of the relative
-errors, so a tenth less is worth the same in every medium, whatever its contrast. The gradient comes of one
-adjoint solve with the same factor:
+errors, so a tenth less is worth the same in every medium, whatever its contrast.
 
-    ``A u = b``,   ``A l = dL/du``,   ``dL/dk_e = - (l_i - l_j) (u_i - u_j)`` for the edge ``e`` between ``i, j``.
-
-Shape letters: ``B`` media, ``q`` problems, ``N`` coarse nodes, ``e`` coarse edges.
+Shape letters: ``B`` media, ``q`` problems, ``N`` coarse nodes.
 """
 
 import copy
@@ -18,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +22,6 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.loading import extract_weights
 from mosaicdd.local_solvers.networks.conductances import (
-    ACROSS,
     CONDUCTANCES,
     ROUGHNESS,
     ConductanceNetwork,
@@ -40,6 +35,12 @@ from mosaicdd.storage.media_file import MediaDataset, read_media
 from mosaicdd.storage.metrics_file import MetricsFile
 from mosaicdd.storage.model_file import ModelCard, write_model
 from mosaicdd.training.checkpoints import Checkpoints
+from mosaicdd.training.coarse_equation import (
+    CoarseSolve,
+    coarse_conductances,
+    inner_nodes,
+    series_mean,
+)
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
 from mosaicdd.training.settings import TrainingSettings
 
@@ -79,97 +80,6 @@ class ConductanceReport:
     def text(self) -> str:
         """Where it stands, in one line."""
         return f"step {self.step}, error {self.error:.2e} (averaged {self.averaged:.2e})"
-
-
-class CoarseSolve(torch.autograd.Function):
-    """Solutions of networks of conductances on a square, inner nodes given the outer ones.
-
-    ``CoarseSolve.apply(k, ends, u, b)``: conductances ``(B, e)``, the edges' nodes ``(2, e)``, values ``(B, q,
-    N)``, of which those on the edge of the square count, and right-hand sides ``(B, q, N)``.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, k: torch.Tensor, ends: torch.Tensor, u: torch.Tensor, b: torch.Tensor
-    ) -> torch.Tensor:
-        """Return ``u`` at all nodes."""
-        count = u.shape[2]
-        inner, outer = _inner_nodes(count)
-        (i, j), a = ends, k.new_zeros(len(k), count * count)
-        for places, sign in ((i * count + j, -1), (j * count + i, -1), (i * count + i, 1)):
-            a.index_add_(1, places, k, alpha=sign)
-        a = a.index_add_(1, j * count + j, k).view(-1, count, count)
-        factor = torch.linalg.cholesky(a[:, inner[:, None], inner])
-        right = b[:, :, inner].mT - a[:, inner[:, None], outer] @ u[:, :, outer].mT
-        u = u.clone()
-        u[:, :, inner] = torch.cholesky_solve(right, factor).mT
-        ctx.save_for_backward(factor, ends, u)
-        return u
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Return the gradient of the conductances."""
-        factor, (i, j), u = ctx.saved_tensors
-        inner, _ = _inner_nodes(u.shape[2])
-        adjoint = torch.zeros_like(u)
-        adjoint[:, :, inner] = torch.cholesky_solve(gradient[:, :, inner].mT, factor).mT
-        along = (adjoint[:, :, i] - adjoint[:, :, j]) * (u[:, :, i] - u[:, :, j])
-        return -along.sum(dim=1), None, None, None
-
-
-def _inner_nodes(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    side = math.isqrt(count)
-    inside = torch.zeros(side, side, dtype=torch.bool)
-    inside[1:-1, 1:-1] = True
-    flat = inside.flatten()
-    return flat.nonzero()[:, 0], (~flat).nonzero()[:, 0]
-
-
-def coarse_conductances(
-    network: ConductanceNetwork | None, logarithm: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the logarithms of coarse conductances ``(B, e)``, and the nodes of the edges ``(2, e)``.
-
-    The same as `LearnedRule`, of averages alone without a network, and so that gradients pass.
-
-    Parameters
-    ----------
-    logarithm
-        Of the coefficient at fine nodes, two margins around the coarse nodes, ``(B, ., .)``.
-    """
-    cut = logarithm[:, MARGIN:-MARGIN, MARGIN:-MARGIN]
-    right, up = _series(cut, 2), _series(cut, 1)
-    inner = slice(MARGIN, -MARGIN)
-    flat = _averaged(right[:, 1:-1, inner])
-    steep = _averaged(up[:, inner, 1:-1].mT).mT
-    nodes = torch.arange(flat.shape[1] * steep.shape[2]).view(flat.shape[1], steep.shape[2])
-    ends = [(nodes[:, :-1], nodes[:, 1:]), (nodes[:-1], nodes[1:])]
-    values = [flat, steep]
-    if network is not None:
-        along, beside, across = network(right, up)
-        around = (flat[:, :-1] + flat[:, 1:] + steep[:, :, :-1] + steep[:, :, 1:]) / 4
-        rising, falling = (math.log(ACROSS) + around[:, None] + across).unbind(1)
-        rest = math.log(1.0 - 2 * ACROSS)
-        values = [flat + along + rest, steep + beside + rest, rising, falling]
-        ends += [(nodes[:-1, :-1], nodes[1:, 1:]), (nodes[1:, :-1], nodes[:-1, 1:])]
-    pairs = torch.cat([torch.stack(pair).flatten(1) for pair in ends], dim=1)
-    return torch.cat([one.flatten(1) for one in values], dim=1), pairs
-
-
-def _series(values: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return the logarithm of the harmonic mean of neighbours."""
-    count = values.shape[axis]
-    low, high = values.narrow(axis, 0, count - 1), values.narrow(axis, 1, count - 1)
-    return math.log(2.0) - torch.logaddexp(-low, -high)
-
-
-def _averaged(right: torch.Tensor) -> torch.Tensor:
-    """As `upscaling.averaged`, of logarithms."""
-    for _ in range(round(math.log2(RATIO))):
-        series = math.log(2.0) - torch.logaddexp(-right[:, :, 0::2], -right[:, :, 1::2])
-        parts = (series[:, :-2:2], series[:, 1:-1:2] + math.log(2.0), series[:, 2::2])
-        right = torch.logsumexp(torch.stack(parts), dim=0) - math.log(4.0)
-    return right
 
 
 class ConductanceTraining:
@@ -314,7 +224,7 @@ class _Trainer:
         b = source.double().flatten(2) / scale.exp()[..., None]
         truth = solution.double().flatten(2)
         u = CoarseSolve.apply((values - scale).exp(), ends, truth, b)
-        inner, _ = _inner_nodes(truth.shape[2])
+        inner, _ = inner_nodes(truth.shape[2])
         truth, wrong = truth[:, :, inner], (u - truth)[:, :, inner]
         size = truth - truth.mean(dim=2, keepdim=True)
         return (wrong.square().mean(dim=2) / size.square().mean(dim=2).clamp(min=1e-30)).sqrt()
@@ -378,7 +288,7 @@ class _Trainer:
             The mean logarithm of each held-out medium's.
         """
         cut = self._arrays[0][self._learned :, MARGIN:-MARGIN, MARGIN:-MARGIN]
-        patches = roughness(_series(cut, 2), _series(cut, 1)).flatten(1)
+        patches = roughness(series_mean(cut, 2), series_mean(cut, 1)).flatten(1)
         rough, order = patches.square().mean(dim=1).sqrt().sort()
         parts = zip(rough.chunk(_ALIKE), errors[order].chunk(_ALIKE), strict=True)
         bound = float(rough[0])

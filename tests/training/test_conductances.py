@@ -21,7 +21,8 @@ from mosaicdd.problems.fields import Field
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.random_media import KINDS, draw
 from mosaicdd.storage.media_file import read_media
-from mosaicdd.training.conductances import CoarseSolve, ConductanceTraining, coarse_conductances
+from mosaicdd.training.coarse_equation import CoarseSolve, coarse_conductances
+from mosaicdd.training.conductances import ConductanceTraining
 from mosaicdd.training.media import generate_media
 from mosaicdd.training.settings import MediaSettings, TrainingSettings
 

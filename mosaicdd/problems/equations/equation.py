@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations.members import require_members
+from mosaicdd.problems.fields import is_number
 from mosaicdd.problems.medium import Medium
 
 
@@ -73,31 +75,12 @@ class Equation:
     steady: "Equation | None" = None
 
     def __post_init__(self) -> None:
-        for member in ("name", "text"):
-            if not isinstance(getattr(self, member), str):
-                raise TypeError(
-                    f"equation {self.name}: {member} must be a text, got {getattr(self, member)!r}"
-                )
-        if not isinstance(self.parameters, Mapping):
-            raise TypeError(
-                f"equation {self.name}: parameters must map names to numbers, got {self.parameters!r}"
-            )
-        for name, default in self.parameters.items():
-            if not _is_number(default):
-                raise TypeError(
-                    f"equation {self.name}: the default of {name} must be a number, got {default!r}"
-                )
+        require_members(self)
         if not callable(self.operator):
             raise TypeError(f"equation {self.name}: operator must be a function of its parameters")
         self._check_arguments()
         if self.draw is not None and not callable(self.draw):
             raise TypeError(f"equation {self.name}: draw must be a function, got {self.draw!r}")
-        if "f" in self.parameters:
-            raise TypeError(f"equation {self.name}: f is the source, not a parameter")
-        if self.reaction is not None and self.reaction not in self.parameters:
-            raise TypeError(
-                f"equation {self.name}: reaction must name a parameter, got {self.reaction!r}"
-            )
         if self.varying and not {*self.varying, *self.parameters}.issubset(Medium.NAMES):
             raise TypeError(
                 f"equation {self.name}: where parameters may be fields, all must be those of a medium, "
@@ -148,7 +131,7 @@ class Equation:
                 raise ValueError(
                     f"{self.name} has no field {name!r}; it has: {', '.join(self.fields) or 'none'}"
                 )
-            if not _is_number(value):
+            if not is_number(value):
                 raise ValueError(f"the field {name} of {self.name} must be one real number")
         return self.operator(**self.complete(values))
 
@@ -193,7 +176,3 @@ class Equation:
                 f"equation {self.name}: operator must take the parameters "
                 f"({', '.join(self.parameters)}), it takes {signature}: {error}"
             ) from error
-
-
-def _is_number(value: Any) -> bool:
-    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.fields import Field, is_number
+from mosaicdd.problems.equations.members import require_members
+from mosaicdd.problems.fields import Field
 from mosaicdd.problems.nonlinear import Nonlinear, Residual
 
 
@@ -84,24 +85,13 @@ class NonlinearEquation:
     steady = None
 
     def __post_init__(self) -> None:
-        for member in ("name", "text"):
-            if not isinstance(getattr(self, member), str):
-                raise TypeError(
-                    f"equation {self.name}: {member} must be a text, got {getattr(self, member)!r}"
-                )
+        require_members(self)
         if not callable(self.residual):
             raise TypeError(f"equation {self.name}: residual must be a function of a patch")
-        for name, default in self.parameters.items():
-            if not is_number(default):
-                raise TypeError(
-                    f"equation {self.name}: the default of {name} must be a number, got {default!r}"
-                )
-        if "f" in self.parameters or "f" in self.functions:
-            raise TypeError(f"equation {self.name}: f is the source, not a parameter")
-        if self.reaction is not None and self.reaction not in self.parameters:
-            raise TypeError(
-                f"equation {self.name}: reaction must name a parameter, got {self.reaction!r}"
-            )
+        if "f" in self.functions:
+            raise TypeError(f"equation {self.name}: f is the source, not a function")
+        if not {*self.signs, *self.numbers}.issubset(self.parameters):
+            raise TypeError(f"equation {self.name}: signs and numbers must be those of parameters")
 
     @property
     def fields(self) -> tuple[str, ...]:
