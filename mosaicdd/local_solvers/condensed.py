@@ -95,7 +95,7 @@ class CondensedElements:
                 self.schur.put(self._numbers(strip, part), schur)
                 if keep:
                     self._keep((strip, part), roots)
-        self._strips = strips(self.shape, _SOLVED[device.type])
+        self._strips = strips(self.shape, (_SOLVED if keep else _PIECE)[device.type])
         self._conductances = again or conductances
 
     def _keep(self, place: Slices, roots: Roots) -> None:

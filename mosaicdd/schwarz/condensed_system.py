@@ -20,7 +20,7 @@ from mosaicdd.schwarz.edge_modes import cut_lines
 from mosaicdd.schwarz.interface_operator import InterfaceOperator, Stars, region_interior
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
-_WITH_FACTORS = 500  # bytes per node, where elements keep what is left of their inner nodes
+_WITH_FACTORS = 250  # bytes per node, where elements keep what is left of their inner nodes
 _LEAST = 1e-3  # of the conductances of a lattice edge, by the largest, where cells are crossed
 _MOST = 0.5  # of a machine's memory for that; beyond, they do not keep it
 

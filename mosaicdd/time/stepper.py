@@ -88,7 +88,9 @@ class Stepper:
         lattice = self.solver.lattice
         self.share = FieldShare(Ranks.of(ranks, settings.dims).fitted(lattice.subdomains), lattice)
         self._source = SourceInTime(problem, self.share.grid, time.dt)
-        held, owned = ([p.stop - p.start for p in part] for part in (self.share.wide, self.share.own))
+        held, owned = (
+            [p.stop - p.start for p in part] for part in (self.share.wide, self.share.own)
+        )
         self._force, self._expected = np.empty(held), np.empty(held)
         self._difference = np.empty(owned)
         with argument("field"):
