@@ -49,20 +49,17 @@ class Band:
             for one in (self.conductances.up, self.conductances.right, self.conductances.reaction)
         )
         u = coarse.new_zeros(len(coarse), *reaction.shape)
-        axes = (
-            (u, right, up, reaction, self.source),
-            (u.mT, up.mT, right.mT, reaction.mT, None if self.source is None else self.source.mT),
-        )
         u[:, ::RATIO, ::RATIO] = coarse
-        for values, along, *_ in axes:
-            _interpolate(values, along)
+        _interpolate(u, right)
+        _interpolate(u.mT, up.mT)
         self._impose(u)
-        cells = _Cells(up, right, reaction)
-        cells.solve(u, self.source)
+        cells = _Cells(up, right, reaction, self.source)
+        lines = [_Lines(axis, up, right, reaction, self.source) for axis in (0, 1)]
+        cells.solve(u)
         for _ in range(_ROUNDS):
-            for one in axes:
-                _relax(*one)
-            cells.solve(u, self.source)
+            for one in lines:
+                one.solve(u)
+            cells.solve(u)
         return u
 
     def _impose(self, u: torch.Tensor) -> None:
@@ -122,42 +119,67 @@ def _interpolate(u: torch.Tensor, along: torch.Tensor) -> None:
     lines[..., 1:] = low + (high - low) * _heights(along[::RATIO])
 
 
-def _relax(
-    u: torch.Tensor,
-    along: torch.Tensor,
-    beside: torch.Tensor,
-    reaction: torch.Tensor,
-    source: torch.Tensor | None,
-) -> None:
-    """Solve for the nodes between coarse ones, on lines constant in y that are not outermost.
+class _Lines:
+    """Solves for the nodes between coarse ones on the lines of one axis that are not outermost.
 
-    All else is held: systems of three unknowns, by elimination.
+    All else is held: systems of three unknowns, by elimination. All numbers are arrays over the coarse
+    cells of these lines.
     """
-    rows = slice(RATIO, -RATIO, RATIO)
-    below, above = beside[RATIO - 1 : -RATIO : RATIO], beside[RATIO : 1 - RATIO : RATIO]
-    k = along[rows].unflatten(1, (-1, RATIO))
 
-    def between(values: torch.Tensor) -> torch.Tensor:
-        return values[..., :-1].unflatten(-1, (-1, RATIO))[..., 1:]
+    def __init__(
+        self,
+        axis: int,
+        up: torch.Tensor,
+        right: torch.Tensor,
+        reaction: torch.Tensor,
+        source: torch.Tensor | None,
+    ):
+        self._axis = axis
+        nodes = pair((n - 1) // RATIO for n in reaction.shape)
+        self._shape = nodes[axis] - 1, nodes[1 - axis]  # lines, cells
+        along, beside = (right, up) if axis == 0 else (up, right)
+        self._along = [self._at(along, 0, i).contiguous() for i in range(RATIO)]
+        self._before: list[torch.Tensor] = []
+        self._after: list[torch.Tensor] = []
+        self._sources: list[torch.Tensor] = []
+        self._inverse: list[torch.Tensor] = []  # of pivots
+        self._factor: list[torch.Tensor] = []
+        for i in range(1, RATIO):
+            self._before.append(self._at(beside, -1, i).contiguous())
+            self._after.append(self._at(beside, 0, i).contiguous())
+            d = self._before[-1] + self._after[-1] + self._at(reaction, 0, i)
+            d += self._along[i - 1] + self._along[i]
+            if i > 1:
+                self._factor.append(self._along[i - 1] * self._inverse[-1])
+                d -= self._factor[-1] * self._along[i - 1]
+            self._inverse.append(d.reciprocal())
+            if source is not None:
+                self._sources.append(self._at(source, 0, i).contiguous())
 
-    diagonal = between(below + above + reaction[rows]) + k[..., :-1] + k[..., 1:]
-    before, after = u[:, RATIO - 1 : -RATIO : RATIO], u[:, RATIO + 1 : 1 - RATIO : RATIO]
-    f = between(below * before + above * after)
-    if source is not None:
-        f = f + between(source[:, rows])
-    nodes = u[:, rows, ::RATIO]
-    f[..., 0] += k[..., 0] * nodes[..., :-1]
-    f[..., -1] += k[..., -1] * nodes[..., 1:]
-    d = [diagonal[..., i] for i in range(RATIO - 1)]
-    b = [f[..., i] for i in range(RATIO - 1)]
-    for i in range(1, RATIO - 1):
-        factor = k[..., i] / d[i - 1]
-        d[i] = d[i] - factor * k[..., i]
-        b[i] = b[i] + factor * b[i - 1]
-    x = [b[-1] / d[-1]]
-    for i in reversed(range(RATIO - 2)):
-        x.insert(0, (b[i] + k[..., i + 1] * x[0]) / d[i])
-    u[:, rows, :-1].unflatten(2, (-1, RATIO))[..., 1:] = torch.stack(x, dim=-1)
+    def _at(self, values: torch.Tensor, beside: int, i: int) -> torch.Tensor:
+        """Return the ``i``-th of each coarse cell's, of nodes or grid edges so many lines beside."""
+        lines, cells = self._shape
+        parts = slice(RATIO + beside, None, RATIO), slice(i, None, RATIO)
+        if self._axis == 0:
+            return values[..., parts[0], parts[1]][..., :lines, :cells]
+        return values[..., parts[1], parts[0]][..., :cells, :lines]
+
+    def solve(self, u: torch.Tensor) -> None:
+        """Overwrite the values between coarse nodes."""
+        b = []
+        for i in range(1, RATIO):
+            one = self._before[i - 1] * self._at(u, -1, i)
+            one.addcmul_(self._after[i - 1], self._at(u, 1, i))
+            b.append(one.add_(self._sources[i - 1]) if self._sources else one)
+        b[0].addcmul_(self._along[0], self._at(u, 0, 0))
+        b[-1].addcmul_(self._along[-1], self._at(u, 0, RATIO))
+        for i, factor in enumerate(self._factor):
+            b[i + 1].addcmul_(factor, b[i])
+        for i in reversed(range(RATIO - 1)):
+            if i + 1 < len(b):
+                b[i].addcmul_(self._along[i + 1], b[i + 1])
+            b[i] *= self._inverse[i]
+            self._at(u, 0, i + 1).copy_(b[i])
 
 
 _BLACK = ((1, 1), (1, 3), (3, 1), (3, 3), (2, 2))
@@ -171,11 +193,17 @@ class _Cells:
     the rest is a system of four, by Cholesky. All numbers are arrays over the cells.
     """
 
-    def __init__(self, up: torch.Tensor, right: torch.Tensor, reaction: torch.Tensor):
-        self._shape = rows, columns = pair((n - 1) // RATIO for n in reaction.shape)
+    def __init__(
+        self,
+        up: torch.Tensor,
+        right: torch.Tensor,
+        reaction: torch.Tensor,
+        source: torch.Tensor | None,
+    ):
+        self._shape = pair((n - 1) // RATIO for n in reaction.shape)
 
         def cut(values: torch.Tensor, i: int, j: int) -> torch.Tensor:
-            return values[i::RATIO, j::RATIO][:rows, :columns].contiguous()
+            return self._at(values, (i, j)).contiguous()
 
         self._beside: dict[_Node, list[tuple[_Node, torch.Tensor]]] = {}
         diagonal: dict[_Node, torch.Tensor] = {}
@@ -207,33 +235,41 @@ class _Cells:
                         self._factor[other, one] * self._factor[third, one]
                     )
 
-    def solve(self, u: torch.Tensor, source: torch.Tensor | None) -> None:
-        """Overwrite the values inside."""
+        self._sources: dict[_Node, torch.Tensor] = {}
+        if source is not None:
+            self._sources = {node: cut(source, *node) for node in self._beside}
+
+    def _at(self, values: torch.Tensor, node: _Node) -> torch.Tensor:
         rows, columns = self._shape
+        return values[..., node[0] :: RATIO, node[1] :: RATIO][..., :rows, :columns]
 
-        def at(values: torch.Tensor, node: _Node) -> torch.Tensor:
-            return values[:, node[0] :: RATIO, node[1] :: RATIO][:, :rows, :columns]
-
+    def solve(self, u: torch.Tensor) -> None:
+        """Overwrite the values inside."""
         f: dict[_Node, torch.Tensor] = {}
         for node, beside in self._beside.items():
-            outer = [k * at(u, other) for other, k in beside if other not in self._beside]
-            if source is not None:
-                outer.append(at(source, node))
-            f[node] = sum(outer, u.new_zeros(()))
+            f[node] = u.new_zeros(len(u), *self._shape)
+            for other, k in beside:
+                if other not in self._beside:
+                    f[node].addcmul_(k, self._at(u, other))
+            if self._sources:
+                f[node] += self._sources[node]
         for black in _BLACK:
-            f[black] = f[black] * self._inverse[black]
+            f[black] *= self._inverse[black]
             for node, k in self._beside[black]:
                 if node in _RED:
-                    f[node] = f[node] + k * f[black]
+                    f[node].addcmul_(k, f[black])
         for number, one in enumerate(_RED):
-            f[one] = f[one] * self._factor[one, one]
+            f[one] *= self._factor[one, one]
             for other in _RED[number + 1 :]:
-                f[other] = f[other] - self._factor[other, one] * f[one]
+                f[other].addcmul_(self._factor[other, one], f[one], value=-1.0)
         for number, one in reversed(list(enumerate(_RED))):
             for other in _RED[number + 1 :]:
-                f[one] = f[one] - self._factor[other, one] * f[other]
-            f[one] = f[one] * self._factor[one, one]
-            at(u, one).copy_(f[one])
+                f[one].addcmul_(self._factor[other, one], f[other], value=-1.0)
+            f[one] *= self._factor[one, one]
+            self._at(u, one).copy_(f[one])
         for black in _BLACK:
-            around = [k * f[node] for node, k in self._beside[black] if node in _RED]
-            at(u, black).copy_(sum(around, u.new_zeros(())) * self._inverse[black] + f[black])
+            around = torch.zeros_like(f[black])
+            for node, k in self._beside[black]:
+                if node in _RED:
+                    around.addcmul_(k, f[node])
+            self._at(u, black).copy_(f[black].addcmul_(around, self._inverse[black]))
