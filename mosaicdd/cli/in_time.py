@@ -89,13 +89,15 @@ def _said(report: dict, output: object, checkpoint: Path | None) -> str:
     columns, rows = report["dims"]
     several = "" if report["ranks"] == 1 else "s"
     steps, shortest, longest = (report[n] for n in ("steps", "shortest_step", "longest_step"))
-    each = f"of {longest:g}" if shortest == longest else f"from {shortest:g} to {longest:g} long"
     where = f"{report['ranks']} rank{several} ({columns}x{rows})"
     how = f"{report['local_solver']} and {report['method']}"
     lines = [
         f"{report['pde']} on {nx}x{ny} cells by {how}, {where}, {report['dtype']} on {report['device']}"
     ]
     if steps:
+        each = (
+            f"of {longest:g}" if shortest == longest else f"from {shortest:g} to {longest:g} long"
+        )
         known = "unknown" if report["time_error"] is None else f"{report['time_error']:.1e}"
         lines.append(
             f"{report['status']} after {steps} steps {each}, at time {report['time']:g}: "
@@ -104,6 +106,8 @@ def _said(report: dict, output: object, checkpoint: Path | None) -> str:
         )
     else:
         lines.append(f"{report['status']} in the first step")
+    if report["failure"]:
+        lines.append(report["failure"])
     seconds = report["seconds"]
     parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
     lines.append(

@@ -21,7 +21,7 @@ from mosaicdd.time.record import Record
 from mosaicdd.time.series import Series, write_series
 from mosaicdd.time.settings import RTOL, TimeSettings
 from mosaicdd.time.step_control import StepControl
-from mosaicdd.time.stepper import Stepper, Taken
+from mosaicdd.time.stepper import DataError, Stepper, Taken
 
 
 class March:
@@ -74,6 +74,7 @@ class March:
                 with argument("resume"):
                     self._checkpoint.load()
         self._interrupted = False
+        self._failure: str | None = None
         self._setup = clock.perf_counter() - self._begun
 
     def __enter__(self) -> Self:
@@ -151,6 +152,7 @@ class March:
             {"status": status}
             | self.record.summed()
             | {
+                "failure": self._failure,
                 "frames": len(self.frames.times),
                 "method": time.method,
                 "dt": time.dt,
@@ -176,7 +178,11 @@ class March:
             at, length = float(self.control.position) * dt, float(self.control.length) * dt
             error = self.record.time_error[-1] if self.record.judged else 0.0
             atol = self.time.solver_share * error
-            taken = self._stepper(self.levels, at, length, atol)
+            try:
+                taken = self._stepper(self.levels, at, length, atol)
+            except DataError as error:
+                self._failure = str(error)
+                return "diverged_nan"
             if not math.isfinite(taken.size):
                 return "diverged_nan"
             if taken.report["status"] not in CONVERGED:

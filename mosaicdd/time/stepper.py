@@ -13,6 +13,7 @@ from mosaicdd.problems.fields import Field
 from mosaicdd.problems.in_time import SidesInTime, SourceInTime, step_problem
 from mosaicdd.problems.outline import rectangle_outline
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides import Sides
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
@@ -46,6 +47,10 @@ class Taken:
     error: float | None
     solver_error: float
     report: dict
+
+
+class DataError(ValueError):
+    """The source or the values on the sides are not sound at some time."""
 
 
 class Stepper:
@@ -134,17 +139,21 @@ class Stepper:
         ----------
         atol
             Last change, root mean square, with which its solve is good enough.
+
+        Raises
+        ------
+        DataError
+            On all ranks, if the problem's data are not sound then.
         """
         step, share = self._method.step(len(levels.values)), self.share
         solver, problem = self._plan(length)
         weights = tuple(weight / length for weight in step.past)
         force = levels.weighted(weights, self._force)
-        f = self._ranks.agree(lambda: self._source(t + step.share * length, share.wide))
+        later, rest = t + length, 1.0 - step.share
+        f, sides = self._data(t, later, step.share)
         if f is not None:
             force += f
-        later, rest = t + length, 1.0 - step.share
-        if self._sides.vary:
-            sides = self._ranks.agree(lambda: self._sides.between(t, later, step.share, share.grid))
+        if sides is not None:
             problem = problem.with_sides(sides)
         expected = levels.next(self._expected)
         start = step.share * expected + rest * levels.newest if rest else expected
@@ -163,6 +172,28 @@ class Stepper:
             solution.error_estimate / step.share,
             solution.report,
         )
+
+    def _data(self, t: float, later: float, share: float) -> tuple[np.ndarray | None, Sides | None]:
+        """Return the source within a step, and the conditions on the sides where they change.
+
+        Raises
+        ------
+        DataError
+            On all ranks, if they are not sound.
+        """
+
+        def evaluated() -> tuple[np.ndarray | None, Sides | None]:
+            f = self._source(t + share * (later - t), self.share.wide)
+            if not self._sides.vary:
+                return f, None
+            sides = self._sides.between(t, later, share, self.share.grid)
+            sides.boundaries(self.share.grid)  # checks the values
+            return f, sides
+
+        try:
+            return self._ranks.agree(evaluated)
+        except ValueError as error:
+            raise DataError(f"between the times {t:g} and {later:g}: {error}") from error
 
     def _plan(self, length: float) -> tuple[Solver, Problem]:
         """Return what solves steps of a length, and their problem without its data."""
