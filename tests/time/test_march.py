@@ -151,12 +151,13 @@ def test_the_fields_do_not_depend_on_the_ranks(medium, comm):
 @RANKS
 def test_steps_by_tolerance_are_the_same_on_all_ranks(comm):
     problem = m.Problem((96, 96), "heat", {"f": "sin(4*t)*x"})
-    options = {"dt": 0.1, "steps": 8, "every": 4, "tolerance": 1e-2, "solver_share": 0}
+    options = {"dt": 0.02, "steps": 4, "every": 2, "tolerance": 0.05, "solver_share": 0}
     one = m.march(problem, "sin(x)*sin(y)", **options)
     all_ranks = m.march(problem, "sin(x)*sin(y)", ranks=comm, **options)
     np.testing.assert_array_equal(all_ranks.steps["step"], one.steps["step"])
     np.testing.assert_allclose(all_ranks.field, one.field, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(all_ranks.times, [0, 0.4, 0.8])
+    np.testing.assert_allclose(all_ranks.times, [0, 0.04, 0.08])
+    assert len(set(one.steps["step"])) > 2
 
 
 def test_steps_by_tolerance_grow_as_the_field_settles_and_meet_the_times_that_are_kept():
@@ -244,6 +245,18 @@ def test_bad_input_is_one_clear_line(change, message):
     pde, fields, initial = (change.pop(name) for name in ("pde", "fields", "initial"))
     with pytest.raises((ValueError, TypeError), match=message):
         m.march(m.Problem((32, 32), pde, fields), initial, **change)
+
+
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize(
+    ("fields", "sides"), [({"f": "1/(0.2-t)"}, "0"), ({"f": 1.0}, "log(0.2-t)")], ids=["f", "sides"]
+)
+def test_data_that_end_at_some_time_end_the_march_there(fields, sides, comm):
+    problem = m.Problem((64, 64), "heat", fields, m.Dirichlet(sides))
+    series = m.march(problem, 0.0, dt=0.05, steps=8, method="euler", ranks=comm)
+    assert (series.status, len(series.times)) == ("diverged_nan", 4)
+    assert series.report["failure"].startswith("between the times 0.15 and 0.2: ")
+    assert np.isfinite(series.field).all()
 
 
 def test_an_equation_in_time_without_steps_is_refused():
