@@ -170,12 +170,12 @@ class Discretisation:
             exchange = self.grid.spacing * self.outline.alphas
             outlines = cut.on_outlines(active, (whole.up, whole.right), exchange)
             outlines.add_to_diagonal(reaction, exchange)
-        conductances = Conductances(between[0], between[1], reaction)
+        left = Conductances(between[0], between[1], reaction)
         if cut is not None:
             # A volume that an outline cuts off from all others.
-            active &= conductances.diagonal() > 0
+            active &= left.diagonal() > 0
         reaction[~active] = 1.0
-        return Equations(conductances, active, volumes, ties, outlines)
+        return Equations(left, active, volumes, ties, outlines)
 
     def right_hand_side(
         self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations

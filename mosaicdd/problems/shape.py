@@ -131,11 +131,6 @@ def mask_of_cells(cells: np.ndarray) -> np.ndarray:
     return around[:-1, :-1] & around[1:, :-1] & around[:-1, 1:] & around[1:, 1:]
 
 
-def thin_nodes(mask: np.ndarray) -> int:
-    """Count the nodes of a mask that are in no square of 2 x 2, as in bridges thinner than a cell."""
-    return int((mask & ~_two_by_two(mask)).sum())
-
-
 def _two_by_two(mask: np.ndarray) -> np.ndarray:
     """Return the nodes that are in a square of 2 x 2 nodes of a mask."""
     corners = mask[:-1, :-1] & mask[1:, :-1] & mask[:-1, 1:] & mask[1:, 1:]
