@@ -355,32 +355,37 @@ class CorrectedPlan:
     def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
         """Correct the linear solutions; what is out of range is solved by Newton's method."""
         seen = self._seen[batch].flatten(0, 1)
+        outside = self._apart[batch].flatten()
         torch.addmm(self._lines[batch].flatten(0, 1), g, self._linear, out=out)
         for some in _split(len(g), _CHUNK):
-            out[some] += self._network(torch.cat([g[some].float(), seen[some]], 1), self._sigma)
-        self._replace(batch, g, lambda rows, columns, g: self._newton(rows, columns, g), out)
+            x = torch.cat([g[some].float(), seen[some]], 1)
+            out[some] += self._network(x, self._sigma)
+            outside[some] |= self._beyond_range(x)
+        self._replace(batch, g, outside, self._newton, out)
 
     def responses(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
         """Differentiate the correction by differences: the linear part is known."""
         out = (self._hats @ self._linear).expand(len(g), -1, -1).clone()
-        seen = self._seen[batch].flatten(0, 1)
+        seen, hats = self._seen[batch].flatten(0, 1), self._hats.float()
         for some in _split(len(g), _CHUNK):
             x = torch.cat([g[some].float(), seen[some]], 1)
-            here = self._network(x, self._sigma)
-            for number, hat in enumerate(self._hats.float()):
-                moved = x.clone()
-                moved[:, : len(hat)] += _STEP * hat
-                out[some, number] += (self._network(moved, self._sigma) - here) / _STEP
-        self._replace(batch, g, self._exact.responses_at, out)
+            found = self._network.differences(x, self._sigma, hats, _STEP)
+            for number, quotient in enumerate(found):
+                out[some, number] += quotient
+        self._replace(batch, g, self.outside(batch, g), self._exact.responses_at, out)
         return out
 
     def outside(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
         """Say which subdomains are left to Newton's method."""
-        learned, single = self._learned, g.float()
-        size = torch.cat([single, self._seen[batch].flatten(0, 1)], 1).square().mean(dim=1).sqrt()
-        outside = ~(single.abs().amax(dim=1) <= learned.largest)
-        outside |= ~(roughness(single) <= learned.rough * size)
-        return outside | self._apart[batch].flatten()
+        x = torch.cat([g.float(), self._seen[batch].flatten(0, 1)], 1)
+        return self._apart[batch].flatten() | self._beyond_range(x)
+
+    def _beyond_range(self, x: torch.Tensor) -> torch.Tensor:
+        """Say which data are too large or too rough, ``(B,)``; NaN is."""
+        learned, g = self._learned, x[:, : self._hats.shape[1]]
+        inside = g.abs().amax(dim=1) <= learned.largest
+        size = x.square().mean(dim=1).sqrt()
+        return ~(inside & (roughness(g) <= learned.rough * size))
 
     def _newton(self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
         out = g.new_empty(len(g), self._count)
@@ -391,10 +396,10 @@ class CorrectedPlan:
         self,
         batch: Batch,
         g: torch.Tensor,
+        outside: torch.Tensor,
         exactly: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
         out: torch.Tensor,
     ) -> None:
-        outside = self.outside(batch, g)
         if outside.any():
             rows, columns = _places(batch, g.device)
             out[outside] = exactly(rows[outside], columns[outside], g[outside])

@@ -20,7 +20,7 @@ Fields = Mapping[str, torch.Tensor]
 """By name: numbers, ``()`` or ``(B, 1, 1)``, or node values of squares, ``(B, m + 1, m + 1)``."""
 
 _STEPS, _HALVINGS = 30, 12
-_LINEAR = 1e-3  # relative residual of a step
+_FIRST, _LINEAR = 3e-2, 1e-3  # relative residuals of the first step, and of those after it
 _MOST = 60  # iterations of conjugate gradients
 BATCH = 32  # squares of 32 cells whose vectors stay in the cache
 
@@ -90,13 +90,15 @@ class SquareNewton:
         norm = r.square().sum(dim=(1, 2))
         size = u.abs().amax(dim=(1, 2)).clamp(min=1e-300)
         done = norm == 0
-        for _ in range(_STEPS):
+        for number in range(_STEPS):
             if done.all():
                 break
             partials = self.derivative(u, patches)
-            step = self.solve_linear(partials, -r.float()).double()
+            rtol = _LINEAR if number else _FIRST
+            step = self.solve_linear(partials, -r.float(), rtol).double()
             step[done] = 0.0  # so that no square depends on those beside it
-            done |= step.abs().amax(dim=(1, 2)) <= tolerance * size
+            if number:
+                done |= step.abs().amax(dim=(1, 2)) <= tolerance * size
             length = torch.ones_like(norm)
             start = inner.clone()
             for _ in range(_HALVINGS):

@@ -15,7 +15,7 @@ Shape letters: ``B`` squares, ``P`` perimeter nodes, ``K`` points of ``w``, ``Q`
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,9 @@ CORRECTION = "correction"
 
 SOURCE, ROUGHNESS = "the effect of the source", "the roughness of the data"
 """Names of ranges in cards: of ``w``, and of `roughness` over ``|x|``."""
+
+Matrices = tuple[torch.Tensor, list[torch.Tensor], torch.Tensor, torch.Tensor]
+"""``(P + K, 8 D)``; ``(8 D, 8 D)`` each; scales ``(., 6, 8 D)``; ``(8 D, Q)``."""
 
 _SMOOTH = 6.0  # waves along the perimeter above which weights begin small
 _SCALARS = 6
@@ -107,8 +110,8 @@ class CorrectionNetwork(torch.nn.Module):
         circulant = kernel[(np.arange(4 * cells)[:, None] - np.arange(4 * cells)) % (4 * cells)]
         self.register_buffer("_smoother", torch.from_numpy(circulant).float(), persistent=False)
 
-    def matrices(self) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor, torch.Tensor]:
-        """Return the plain matrices: ``(P + K, 8 D)``; ``(8 D, 8 D)``; scales ``(., 6, 8 D)``; ``(8 D, Q)``."""
+    def matrices(self) -> Matrices:
+        """Return the plain matrices."""
         perimeter = 4 * self.cells
         inlet = torch.cat([self._smoother @ self.inlet[:perimeter], self.inlet[perimeter:]])
         first = inlet[self._inputs].transpose(0, 1).flatten(1)
@@ -124,35 +127,62 @@ class CorrectionNetwork(torch.nn.Module):
         return correct(x, sigma, self.matrices())
 
     @torch.no_grad()
-    def compiled(
-        self, device: torch.device
-    ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-        """Return ``forward`` with its matrices made once, and outputs in the order of centre lines."""
+    def compiled(self, device: torch.device) -> "CompiledCorrection":
+        """Return it with its matrices made once, and outputs in the order of centre lines."""
         first, hidden, scales, last = self.matrices()
         lines = Subdomain(cells=self.cells).centre_lines
         place = {tuple(node): i for i, node in enumerate(self.outputs.tolist())}
         both = last[:, [place[tuple(node)] for node in lines.tolist()]]
-        made = (
-            first.contiguous().to(device),
-            [one.contiguous().to(device) for one in hidden],
-            scales.to(device),
-            both.contiguous().to(device),
+        return CompiledCorrection(
+            (
+                first.contiguous().to(device),
+                [one.contiguous().to(device) for one in hidden],
+                scales.to(device),
+                both.contiguous().to(device),
+            )
         )
-        return lambda x, sigma: correct(x, sigma, made)
 
 
-def correct(
-    x: torch.Tensor,
-    sigma: torch.Tensor,
-    matrices: tuple[torch.Tensor, list[torch.Tensor], torch.Tensor, torch.Tensor],
-) -> torch.Tensor:
+class CompiledCorrection:
+    """Plain matrices that give corrections on centre lines, ``(B, L)``, and their differences."""
+
+    def __init__(self, matrices: Matrices):
+        self._matrices = matrices
+
+    def __call__(self, x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
+        """Return corrections for ``x``, ``(B, P + K)``."""
+        return correct(x, sigma, self._matrices)
+
+    def differences(
+        self, x: torch.Tensor, sigma: torch.Tensor, changes: torch.Tensor, step: float
+    ) -> Iterator[torch.Tensor]:
+        """Yield the difference quotients in the directions of changes of the perimeters, ``(., P)``."""
+        first = self._matrices[0]
+        seen, square = x @ first, x.square().sum(dim=1, keepdim=True)
+        here = _corrected(seen, square / x.shape[1], sigma, self._matrices)
+        for change in changes:
+            mixed = x[:, : len(change)] @ change[:, None]
+            moved = square + step * (2.0 * mixed + step * change.square().sum())
+            there = seen + step * (change @ first[: len(change)])
+            found = _corrected(there, moved / x.shape[1], sigma, self._matrices)
+            yield (found - here) / step
+
+
+def correct(x: torch.Tensor, sigma: torch.Tensor, matrices: Matrices) -> torch.Tensor:
     """Return corrections by plain matrices; see `CorrectionNetwork.forward`."""
-    first, hidden, scales, last = matrices
-    n = (x.square().mean(dim=1, keepdim=True) + 1e-30).sqrt()
+    return _corrected(x @ matrices[0], x.square().mean(dim=1, keepdim=True), sigma, matrices)
+
+
+def _corrected(
+    seen: torch.Tensor, square: torch.Tensor, sigma: torch.Tensor, matrices: Matrices
+) -> torch.Tensor:
+    """Return corrections from ``x W_1`` and ``|x|**2``."""
+    _, hidden, scales, last = matrices
+    n = (square + 1e-30).sqrt()
     t = n / (1.0 + n)
     k = torch.log1p(4.0 * sigma).expand_as(n) / 4.0
     e = torch.cat([t, t * t, k, k * k, t * k, (sigma / 12.5).expand_as(n)], dim=1)
-    h = (((x / n) @ first) * (1.0 + e @ scales[0])).tanh()
+    h = (seen * ((1.0 + e @ scales[0]) / n)).tanh()
     for number, matrix in enumerate(hidden, start=1):
         z = h @ matrix
         if number < len(scales):
