@@ -276,8 +276,8 @@ def test_a_plot_can_be_a_drawing(suffix, signature, mosaicdd, solved, tmp_path):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("figure.bmp", "ends in .png, .pdf or .svg"),
-        ("figure", "ends in .png, .pdf or .svg"),
+        ("figure.bmp", "ends in .png, .pdf, .svg or .gif"),
+        ("figure", "ends in .png, .pdf, .svg or .gif"),
         ("missing/figure.png", "does not exist; create it first"),
     ],
 )
