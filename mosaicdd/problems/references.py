@@ -219,8 +219,8 @@ def _by_newton(
 
     laplacian = DirichletSystem(EllipticOperator(), grid)
     u = moved(bare, solve(laplacian, laplacian.right_hand_side(bare)))
-    size = np.linalg.norm(operator.derivative(u, operator.part).apply(bare) - source)
     r = operator.residual(u) - source
+    size = np.linalg.norm(operator.derivative(u, operator.part).apply(u - bare) - r)
     for _ in range(_STEPS):
         norm = np.linalg.norm(r)
         if norm <= _RTOL * size:

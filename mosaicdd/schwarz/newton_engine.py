@@ -123,12 +123,13 @@ class NewtonEngine(BaseEngine):
 
     def _linearised(self, u: np.ndarray, boundary: Boundary) -> np.ndarray:
         """Return what the equation linearised at values has on its right-hand side, but for sources."""
-        if not np.isfinite(self._operator.residual(u)).all():
+        residual = self._operator.residual(u)
+        if not np.isfinite(residual).all():
             raise ValueError(
                 "the equation's residual is not finite for values between those on the sides"
             )
         derivative, right = self._operator.derivative(u, self._place.wide), self._place.zeros()
-        right[1:-1, 1:-1] = -derivative.apply(self._place.zeros(boundary))
+        right[1:-1, 1:-1] = derivative.apply(u - self._place.zeros(boundary)) - residual
         return right
 
     def _measure(self, right: np.ndarray, f: np.ndarray | None) -> float:

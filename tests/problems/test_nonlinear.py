@@ -208,18 +208,20 @@ def test_an_expression_in_u_can_be_differentiated():
     np.testing.assert_allclose(found.numpy(), np.where(inside > 1, -np.exp(-inside), 2 * inside))
 
 
-def test_an_equation_of_the_users_own():
+@pytest.mark.parametrize(("f", "edge"), [(1.0, 0.5), (0.0, 0.0)])  # nothing given: bratu's problem
+def test_an_equation_of_the_users_own(f, edge):
     def residual(u, h, c):
         return -(sum(u.neighbours) - 4 * u.centre) / h**2 + c.centre * torch.exp(u.centre)
 
     own = NonlinearEquation("own-exponential", "-lap u + c exp(u) = f", residual, {"c": 2.0})
-    problem = Problem((16, 16), own, {"f": 1.0}, Dirichlet(0.5))
+    problem = Problem((64, 64), own, {"f": f}, Dirichlet(edge))
     u = solve_directly(problem)
+    np.testing.assert_allclose(solve(problem).field, u, atol=1e-6)
     system = own.operator({"c": 2.0})
     whole = tuple(slice(0, nodes) for nodes in u.shape)
     grid = problem.domain.grid()
     found = system.on(grid, whole).residual(u) / grid.spacing**2
-    np.testing.assert_allclose(found, 1.0, atol=1e-6)
+    np.testing.assert_allclose(found, f, atol=1e-6)
 
 
 def test_a_users_own_residual_of_nine_nodes():
