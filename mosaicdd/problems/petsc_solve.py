@@ -14,14 +14,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-import petsc4py
-
-petsc4py.init(["petsc_solve"])
-from petsc4py import PETSc
 
 
 def main(path: str, method: str, rtol: float, times: int) -> None:
     """Set up, solve, and print seconds, iterations and memory."""
+    from petsc4py import PETSc
+
     system = dict(np.load(path))
     before = peak()
     size = len(system["b"])
@@ -77,6 +75,8 @@ def peak() -> int:
 
 def described() -> str:
     """Name the versions of PETSc and the BLAS that this process has loaded."""
+    from petsc4py import PETSc
+
     version = ".".join(map(str, PETSc.Sys.getVersion()))
     loaded = set(re.findall(r"lib(?:\w*blas\w*|mkl_rt|blis)", Path("/proc/self/maps").read_text()))
     blas = " and ".join(sorted(loaded - {"libblas"} or loaded)) or "a BLAS of its own"
@@ -84,6 +84,9 @@ def described() -> str:
 
 
 if __name__ == "__main__":
+    import petsc4py
+
+    petsc4py.init(["petsc_solve"])
     if sys.argv[1] == "--described":
         sys.stdout.write(described() + "\n")
     else:
