@@ -62,7 +62,7 @@ def main(path: str, method: str, rtol: float, times: int) -> None:
         "solve": seconds[0],
         "again": seconds[-1],
         "iterations": solver.getIterationNumber(),
-        "residual": residual.norm() / b.norm(),
+        "residual": residual.norm() / (b.norm() or 1.0),
         "megabytes": (peak() - before) / 1024,
     }
     sys.stdout.write(json.dumps(facts) + "\n")
