@@ -63,9 +63,8 @@ def test_the_estimate_covers_the_error_of_few_iterations(rtol):
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("name", FIELDS)
 def test_all_numbers_of_ranks_give_the_same(comm, name):
-    settings = SolveSettings(rtol=1e-5)
     alone, together = (
-        solve(problem(name), "subdomain-newton", ranks=r, settings=settings) for r in (None, comm)
+        solve(problem(name), "subdomain-newton", ranks=r, settings=TIGHT) for r in (None, comm)
     )
     assert together.iterations == alone.iterations
     np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10)
