@@ -68,11 +68,13 @@ def generate(
     if media:
         _media(ctx, out, overwrite, as_json, start)
         return
-    if _squares(ctx, out, Subdomain(cells, size), fields, overwrite, as_json, start):
+    with bad_input():
+        subdomain = Subdomain(cells, size)
+    if _squares(ctx, out, subdomain, fields, overwrite, as_json, start):
         return
     with bad_input():
         given = {
-            "subdomain": Subdomain(cells, size),
+            "subdomain": subdomain,
             "fields": tuple((name, float(number)) for name, number in fields),
         }
         settings = collected(ctx, GenerationSettings, **given)

@@ -137,8 +137,8 @@ def test_a_truncated_dataset_and_one_of_another_equation_are_refused(data, tmp_p
     truncated.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
     other.write_bytes(data.read_bytes())
     with h5py.File(other, "r+") as file:
-        file.attrs["pde"] = "heat"
-    for path, message in ((truncated, "not a complete dataset"), (other, "unknown pde 'heat'")):
+        file.attrs["pde"] = "nothing"
+    for path, message in ((truncated, "not a complete dataset"), (other, "unknown pde 'nothing'")):
         result = run(path, "-o", tmp_path / "model.h5")
         assert result.exit_code == 2
         assert message in result.stderr
