@@ -2,7 +2,6 @@
 
 import logging
 import os
-from typing import Any
 
 import click
 
@@ -160,34 +159,34 @@ def _alone(
     from mosaicdd.parallel.signals import listening
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.json_line import json_line
-    from mosaicdd.training.conductances import ConductanceTraining
-    from mosaicdd.training.corrections import CorrectionTraining
+    from mosaicdd.training.conductances import ConductanceLesson
+    from mosaicdd.training.corrections import CorrectionLesson
+    from mosaicdd.training.serial import Lesson, SerialReport, SerialTraining
 
     if world().size > 1 or ctx.params["device"] != "cpu":
         raise click.ClickException(
             f"the network {network} trains on one rank, on the processor: leave out mpiexec and "
             "--device"
         )
-    kinds: dict[str, tuple[Any, str]] = {
-        "conductances": (ConductanceTraining, "averaged"),
-        "correction": (CorrectionTraining, "linear"),
+    lessons: dict[str, type[Lesson]] = {
+        one.name: one for one in (ConductanceLesson, CorrectionLesson)
     }
-    kind, beside = kinds[network]
+    plain = lessons[network].plain
+
+    def stand(now: SerialReport) -> str:
+        return f"error {now.error:.2e} on held-out data ({plain} {now.plain:.2e})"
+
     with bad_input():
         settings = collected(ctx, TrainingSettings)
-        training = kind(data, output, settings, own)
+        training = SerialTraining(lessons[network], data, output, settings, own)
     watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
     with stage(f"training {network}", quiet=as_json) as show, listening(watch), bad_input():
-        best = training.run(lambda now: show(now.progress, now.text), watch, resume=resume)
+        best = training.run(lambda now: show(now.progress, stand(now)), watch, resume=resume)
     if best is None:
         click.echo(f"interrupted; {training.checkpoints.last_good}: continue with --resume")
         return _INTERRUPTED
-    plain = getattr(best, beside)
-    figures = {"model": output, "error": best.error, beside: plain}
+    figures = {"model": output, "error": best.error, plain: best.plain}
     figures |= {"steps": best.step, "seconds": round(best.seconds, 1)}
-    text = (
-        f"{output}: {network}, error {best.error:.2e} on held-out data ({beside} {plain:.2e}) after "
-        f"{best.seconds:.0f} s"
-    )
+    text = f"{output}: {network}, {stand(best)} after {best.seconds:.0f} s"
     click.echo(json_line(figures) if as_json else text)
     return 0

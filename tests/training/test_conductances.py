@@ -22,8 +22,9 @@ from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.random_media import KINDS, draw
 from mosaicdd.storage.media_file import read_media
 from mosaicdd.training.coarse_equation import CoarseSolve, coarse_conductances
-from mosaicdd.training.conductances import ConductanceTraining
+from mosaicdd.training.conductances import ConductanceLesson
 from mosaicdd.training.media import generate_media
+from mosaicdd.training.serial import SerialTraining
 from mosaicdd.training.settings import MediaSettings, TrainingSettings
 
 
@@ -72,8 +73,9 @@ def test_the_gradient_of_coarse_solutions_is_that_of_differences():
 def test_a_network_learns_and_is_found_again(media, tmp_path):
     path = tmp_path / "model.h5"
     settings = TrainingSettings(epochs=20, batch_size=10, validations=4, clip=10.0)
-    best = ConductanceTraining(media, path, settings, {"filters": 4, "width": 8}).run()
-    assert best.error < 0.95 * best.averaged
+    how = {"filters": 4, "width": 8}
+    best = SerialTraining(ConductanceLesson, media, path, settings, how).run()
+    assert best.error < 0.95 * best.plain
     model = find_network(str(path))
     assert model.card.validation["error"] == best.error
     with pytest.raises(ValueError, match="has no operator of its own"):
