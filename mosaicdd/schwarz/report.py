@@ -4,6 +4,7 @@ A report is what ``solve --json`` prints, the solution file keeps and `Solution.
 and plain values, the same on all ranks.
 """
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -101,6 +102,28 @@ def merged_results(results: Sequence[Result]) -> dict:
 def _largest(values: list) -> float | int | None:
     """Return the largest number: NaN if one is, None where they were not measured."""
     return None if None in values else np.max(values).item()
+
+
+def seconds_spent(
+    clock: Stopwatch, begun: float, setup: float, solved: dict[str, float], before: dict[str, float]
+) -> dict[str, float]:
+    """Return where the time of this rank has gone since a call began.
+
+    Parameters
+    ----------
+    begun
+        When, by `time.perf_counter`.
+    setup, solved
+        Seconds of the set-up, and of iteration, estimate and assembly, writing included.
+    before
+        What the clock had measured by then.
+    """
+    spent = {name: seconds - before.get(name, 0.0) for name, seconds in clock.seconds.items()}
+    parts = {"setup": setup} | solved | {"write": spent.get("write", 0.0)}
+    parts["assemble"] -= parts["write"]
+    if "points" in spent:
+        parts["points"] = spent["points"]
+    return parts | {"total": time.perf_counter() - begun}
 
 
 def parts_of_ranks(ranks: Ranks, clock: Stopwatch) -> dict[str, dict[str, float]]:

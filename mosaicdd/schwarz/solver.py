@@ -1,43 +1,29 @@
 """The solver that programs use: planned once for a problem, called again for new data."""
 
-import math
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
-from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import REFERENCES
-from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.checkpoints import Checkpoints
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.kept import Batch, Kept
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.output import SolutionOutput
-from mosaicdd.schwarz.point_values import PointValues
-from mosaicdd.schwarz.report import (
-    Result,
-    merged_results,
-    parts_of_ranks,
-    result_of,
-)
+from mosaicdd.schwarz.report import parts_of_ranks, seconds_spent
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.setup import Extent, Setup
 from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.work import Work, WritePoints
 from mosaicdd.settings import argument, require_type
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.shards import require_shard_folder
@@ -119,9 +105,10 @@ class Solver:
             self._setup = Setup(problem, local_solver, *plan)
             if self._output is not None and self._output.shards:
                 self._setup.require_field("shards")
-            self._take(problem)
+            self._require_one(problem.problems)
+            self._work = Work(self._world, self._setup, problem)
             self._place_points(points)
-            self._checkpoints, self._start = self._checkpoint()
+            self._checkpoints, self._earlier = self._checkpoint()
         except Exception:  # of all ranks alike
             self.close()
             raise
@@ -170,21 +157,6 @@ class Solver:
                 self._world.on_root(lambda: require_shard_folder(output.path))
         return output
 
-    def _take(self, problem: Problem) -> None:
-        """Make a problem the one to solve, and check its data; plan for it what is not planned."""
-        setup = self._setup
-        self._rounds = setup.rounds(problem.problems)
-        self._require_one(problem.problems)
-        with argument("boundary"):
-            self._boundaries = self._world.agree(lambda: problem.boundaries(setup.grid))
-        setup.take(problem)
-        engine = self._world.agree(lambda: self._first_engine)
-        nodes = engine.block.owned_nodes()[1]
-        self._world.agree(lambda: problem.check_source(setup.grid, nodes))
-        self._world.agree(lambda: engine.check(self._boundaries))
-        self._problem = problem
-        self._truth = self._reference(engine)
-
     def _require_one(self, problems: int) -> None:
         """Check that nothing was asked for that takes one problem only."""
         output = self._output
@@ -200,49 +172,33 @@ class Solver:
                     f"{name} takes one problem, there are {problems}: solve them one by one"
                 )
 
-    def _engine(self, problems: int) -> BaseEngine:
-        """Return what solves so many problems at once."""
-        return self._setup.engine(problems, self._rounds.batch)
-
-    @property
-    def _first_engine(self) -> BaseEngine:
-        """What solves this group's first batch."""
-        return self._engine(len(self._rounds.members(0)))
-
-    def _reference(self, engine: BaseEngine) -> Interface | None:
-        """Return the true interface, if the iteration is to stop by its error."""
-        if self._setup.settings.until_mae is None:
-            return None
-        solve = REFERENCES[self._setup.settings.reference]
-
-        def on_root() -> np.ndarray | None:
-            return solve(self._problem, self._setup.grid) if self._setup.ranks.is_root else None
-
-        with argument("reference"):
-            return engine.reference(self._setup.ranks.agree(on_root))
-
     def _place_points(self, points: Any) -> None:
-        self._points: np.ndarray | None = None
-        self._values_at: PointValues | None = None
+        self._write_points: WritePoints | None = None
         if points is None:
             return
         with argument("points"):
-            if self._problem.problems > 1 or self._output is None:
+            if self._work.problem.problems > 1 or self._output is None:
                 raise TypeError("points are written to the output file of one problem")
             points = as_points(points)
             cells = on_grid(points, self._setup.grid)
-            self._values_at = self._engine(1).plan_points(cells)
-            self._points = points
+            values_at = self._work.engine(1).plan_points(cells)
+
+        def write(file: SolutionOutput, outcome: Outcome) -> None:
+            with self._clock.part("points"):
+                (values,) = values_at(outcome.interface, self._work.boundaries)
+            file.points(points, values)
+
+        self._write_points = write
 
     def _checkpoint(self) -> tuple[Checkpoints | None, tuple | None]:
         """Return what keeps checkpoints, and where an earlier run stopped."""
-        if self._output is None or self._problem.problems > 1:
+        if self._output is None or self._work.problem.problems > 1:
             return None, None
         checkpoints = Checkpoints(
             str(self._output.path),
             self._setup.ranks,
-            self._engine(1),
-            self._problem,
+            self._work.engine(1),
+            self._work.problem,
             self._setup.bound.name,
             self._setup.settings,
         )
@@ -287,29 +243,32 @@ class Solver:
         if self._closed:
             raise RuntimeError("this Solver has been closed; make a new one")
         begun = time.perf_counter() if self._begun is None else self._begun
-        if problem is not None and problem is not self._problem:
+        if problem is not None and problem is not self._work.problem:
             require_type("problem", problem, Problem)
             self._require_same_kind(problem)
-            self._take(problem)
+            self._require_one(problem.problems)
+            self._work = Work(self._world, self._setup, problem)
         if start is not None:
             self._world.agree(lambda: self._require_start(start))
-        self._atol = self._setup.settings.atol if atol is None else atol
+        if atol is None:
+            atol = self._setup.settings.atol
         self._watch = self._listener()
         before = self._clock.seconds
         self._world.barrier()
         setup = time.perf_counter() - begun
         with self._file() or nullcontext() as file:
-            kept, results, spent = self._solve(start, progress, file)
-            report = self._report(results)
-            report["seconds"] = self._seconds(begun, setup, spent, before)
+            plan = (start, self._earlier, atol, progress, self._watch, file, self._write_points)
+            kept, results, spent = self._work.solve(*plan)
+            report = self._work.report(results)
+            report["seconds"] = seconds_spent(self._clock, begun, setup, spent, before)
             report["parts"] = parts_of_ranks(self._world, self._clock)
             if file is not None:
                 file.describe(report, results)
         if self._checkpoints is not None and report["status"] != "interrupted":
             self._checkpoints.remove()
-        self._begun = self._start = None
+        self._begun = self._earlier = None
         return Solution(
-            self._problem,
+            self._work.problem,
             self._kept(kept),
             report,
             results,
@@ -317,7 +276,7 @@ class Solver:
         )
 
     def _kept(self, batches: list[Batch]) -> Kept:
-        engine = self._first_engine
+        engine = self._work.first_engine
         return Kept(
             self._given_ranks,
             self._setup.settings,
@@ -325,13 +284,13 @@ class Solver:
             self._setup.window,
             engine.filling,
             engine.block.owned_nodes()[1],
-            self._boundaries,
+            self._work.boundaries,
             batches,
             Path(self._output.path) if self._output is not None and self._setup.fill else None,
         )
 
     def _require_same_kind(self, problem: Problem) -> None:
-        planned = self._problem
+        planned = self._work.problem
         kinds = problem.conditions.kinds, planned.conditions.kinds
         if (
             problem.domain != planned.domain
@@ -343,7 +302,7 @@ class Solver:
                 f"{planned.described}; make a new one for {problem.equation.name} on "
                 f"{problem.domain} with {problem.described}"
             )
-        if self._points is not None and (problem.source is not None or problem.problems > 1):
+        if self._write_points is not None and (problem.source is not None or problem.problems > 1):
             raise TypeError(
                 "this Solver was planned with points, which take one problem without a source; make "
                 "a new one without points and interpolate the field"
@@ -353,17 +312,10 @@ class Solver:
         wanted = "a Solution that a Solver returned, whose interface is in memory"
         if not isinstance(start, FieldStart):
             require_type("start", start, Solution, wanted)
-        if start.problems != self._problem.problems:
-            raise ValueError(
-                f"start is a solution of {start.problems} problems, there are "
-                f"{self._problem.problems} now"
-            )
-        block = self._first_engine.block
-        for number in range(self._rounds.number):
-            start.require_start(self._rounds.members(number), block)
+        self._work.require_start(start)
 
     def _listener(self) -> Watch:
-        one = self._problem.problems == 1
+        one = self._work.problem.problems == 1
         if self._checkpoints is None or self._output is None or not one:
             return Watch()
         return Watch(self._checkpoints.save, 60 * self._output.checkpoint_minutes)
@@ -375,140 +327,13 @@ class Solver:
             str(self._output.path),
             self._world,
             self._setup.lattice,
-            self._problem,
-            self._boundaries,
+            self._work.problem,
+            self._work.boundaries,
             self._setup.settings.dtype,
             self._setup.window,
             self._clock,
             shards=self._output.shards,
         )
-
-    def _solve(
-        self,
-        start: Solution | FieldStart | None,
-        progress: Progress | None,
-        file: SolutionOutput | None,
-    ) -> tuple[list[Batch], list[Result], dict[str, float]]:
-        """Solve and write batch after batch; return what is kept, all results, and the seconds.
-
-        A signal to any rank ends the batch that its group works on; the other groups finish theirs,
-        and no group begins another.
-        """
-        rounds, kept, results = self._rounds, [], {}
-        spent = dict.fromkeys(("iterate", "estimate", "assemble"), 0.0)
-        for number in range(rounds.number):
-            if number and self._world.any(self._watch.interrupted):
-                break
-            members = rounds.members(number)
-            outcomes = []
-            if members:
-                show = progress and rounds.progress(number, self._setup.settings.stopping, progress)
-                outcomes = self._batch(number, members, start, show, file)
-            elif file is not None and self._setup.fill:
-                file.fields((), (slice(0, 0), slice(0, 0)))
-            if file is not None:
-                self._write_rest(file, number, outcomes, members)
-            for member, outcome in zip(members, outcomes, strict=True):
-                results[member] = result_of(self._setup.ranks, outcome)
-            for name in spent:
-                spent[name] += outcomes[0].seconds[name] if outcomes else 0.0
-            if outcomes and (file is None or rounds.number == 1):
-                kept.append(Batch(members, outcomes))
-        return kept, self._gathered(results), spent
-
-    def _batch(
-        self,
-        number: int,
-        members: range,
-        start: Solution | FieldStart | None,
-        progress: Any,
-        file: Any,
-    ) -> list[Outcome]:
-        """Solve this group's problems of a round, and write their fields."""
-        engine = self._engine(len(members))
-        engine.settings = self._setup.settings.with_changes(atol=self._atol)
-        source = self._setup.bound.source
-        if source is not None and len(members) < self._problem.problems:
-            source.update(self._problem.some(members))
-        begin, history = self._start or (None, None)
-        if start is not None:
-            begin = start.start(members, **self._setup.settings.tensors)
-            engine.begin_with(lambda: start.start_fields(members))
-        return engine.solve_many(
-            self._boundaries[members.start : members.stop],
-            start=begin,
-            history=history,
-            reference=self._truth,
-            progress=progress,
-            watch=self._watch,
-            sink=file and (lambda strips: file.strips(strips, members, engine.place)),
-        )
-
-    def _own_nodes(self) -> Slices:
-        """Return the nodes of the domain that this rank speaks for, none in groups but the first."""
-        if self._setup.groups.index:
-            return slice(0, 0), slice(0, 0)
-        return self._first_engine.block.owned_nodes()[1]
-
-    def _write_rest(
-        self, file: SolutionOutput, number: int, outcomes: Sequence[Outcome], members: range
-    ) -> None:
-        """Write what belongs to a batch besides its fields."""
-        if not self._setup.fill:
-            file.lines(self._engine(1).movement, outcomes[0].interface)
-        if self._values_at is not None and self._points is not None:
-            with self._clock.part("points"):
-                (values,) = self._values_at(outcomes[0].interface, self._boundaries)
-            file.points(self._points, values)
-        file.maps(outcomes, members)
-        if number == 0:
-            file.source(self._own_nodes())
-
-    def _gathered(self, results: dict[int, Result]) -> list[Result]:
-        """Return the results of all groups, those of problems that were not begun among them."""
-        parts = self._world.allgather(results if self._setup.ranks.is_root else {})
-        known = {member: result for part in parts for member, result in part.items()}
-        return [known.get(member, Result()) for member in range(self._problem.problems)]
-
-    def _report(self, results: Sequence[Result]) -> dict:
-        """Return what is said of all problems, but the seconds."""
-        engine = self._first_engine
-        return (
-            merged_results(results)
-            | self._setup.described()
-            | {
-                "batch": self._rounds.batch,
-                "peak_memory_bytes": peak_memory(self._world),
-                "pde": self._problem.equation.name,
-                "parameters": self._problem.described,
-                "domain": self._domain(),
-                "unknowns": engine.unknowns,
-                "accelerate": engine.acceleration,
-                "layout": str(engine.layout),
-            }
-        )
-
-    def _domain(self) -> str | None:
-        """Say what part of the rectangle the domain is; None for all. All ranks together."""
-        shape, grid = self._problem.domain.shape, self._setup.grid
-        if shape is None:
-            return None
-        level = shape.level(grid, self._own_nodes())
-        count = int(self._world.sum(np.array([float((level < 0).sum())]))[0])
-        order = "staircase, first order" if shape.staircase else "second order"
-        return f"{shape}: {count} of {math.prod(grid.nodes)} nodes inside; {order} at the outline"
-
-    def _seconds(
-        self, begun: float, setup: float, solved: dict[str, float], before: dict[str, float]
-    ) -> dict[str, float]:
-        """Return where the time of this rank has gone since a call began."""
-        measured = self._clock.seconds
-        spent = {name: measured.get(name, 0.0) - before.get(name, 0.0) for name in measured}
-        parts = {"setup": setup} | solved | {"write": spent.get("write", 0.0)}
-        parts["assemble"] -= parts["write"]
-        if "points" in spent:
-            parts["points"] = spent["points"]
-        return parts | {"total": time.perf_counter() - begun}
 
 
 def solve(

@@ -1,0 +1,239 @@
+"""The problems at hand of a solver: checked, solved batch after batch, written, and reported."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.machine import peak_memory
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import REFERENCES
+from mosaicdd.schwarz.base_engine import BaseEngine, Sink
+from mosaicdd.schwarz.field_share import FieldStart
+from mosaicdd.schwarz.kept import Batch
+from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.output import SolutionOutput
+from mosaicdd.schwarz.report import Result, merged_results, result_of
+from mosaicdd.schwarz.rounds import Progress
+from mosaicdd.schwarz.setup import Setup
+from mosaicdd.schwarz.solution import Solution
+from mosaicdd.schwarz.stopping import History
+from mosaicdd.settings import argument
+
+WritePoints = Callable[[SolutionOutput, Outcome], None]
+"""Writes the values at the points that were asked for."""
+
+
+class Work:
+    """Problems that differ in their data only, and how a set-up solves them.
+
+    All ranks make it and use it together.
+
+    Parameters
+    ----------
+    world
+        All ranks, of all groups.
+    setup
+        What was planned; its sources become those of the problems.
+    problem
+        One or several, whose data are checked.
+
+    Attributes
+    ----------
+    boundaries
+        Values on the domain's edge, one of each problem.
+    rounds
+        Which of them are solved when, and by whom.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the data are not sound: the same on all ranks, with the argument's name.
+    """
+
+    def __init__(self, world: Ranks, setup: Setup, problem: Problem):
+        self._world = world
+        self._setup = setup
+        self.problem = problem
+        self.rounds = setup.rounds(problem.problems)
+        with argument("boundary"):
+            self.boundaries = world.agree(lambda: problem.boundaries(setup.grid))
+        setup.take(problem)
+        engine = world.agree(lambda: self.first_engine)
+        nodes = engine.block.owned_nodes()[1]
+        world.agree(lambda: problem.check_source(setup.grid, nodes))
+        world.agree(lambda: engine.check(self.boundaries))
+        self._truth = self._reference(engine)
+
+    def engine(self, problems: int) -> BaseEngine:
+        """Return what solves so many problems at once."""
+        return self._setup.engine(problems, self.rounds.batch)
+
+    @property
+    def first_engine(self) -> BaseEngine:
+        """What solves this group's first batch."""
+        return self.engine(len(self.rounds.members(0)))
+
+    def _reference(self, engine: BaseEngine) -> Interface | None:
+        """Return the true interface, if the iteration is to stop by its error."""
+        setup = self._setup
+        if setup.settings.until_mae is None:
+            return None
+        solve = REFERENCES[setup.settings.reference]
+
+        def on_root() -> np.ndarray | None:
+            return solve(self.problem, setup.grid) if setup.ranks.is_root else None
+
+        with argument("reference"):
+            return engine.reference(setup.ranks.agree(on_root))
+
+    def require_start(self, start: Solution | FieldStart) -> None:
+        """Check that a start is one of as many problems, on the same lattice and ranks.
+
+        Raises
+        ------
+        ValueError
+            If it is not.
+        """
+        if start.problems != self.problem.problems:
+            raise ValueError(
+                f"start is a solution of {start.problems} problems, there are "
+                f"{self.problem.problems} now"
+            )
+        for number in range(self.rounds.number):
+            start.require_start(self.rounds.members(number), self.first_engine.block)
+
+    def solve(
+        self,
+        start: Solution | FieldStart | None,
+        earlier: tuple[Interface, History] | None,
+        atol: float,
+        progress: Progress | None,
+        watch: Watch,
+        file: SolutionOutput | None,
+        write_points: WritePoints | None,
+    ) -> tuple[list[Batch], list[Result], dict[str, float]]:
+        """Solve and write batch after batch; return what is kept, all results, and the seconds.
+
+        A signal to any rank ends the batch that its group works on; the other groups finish theirs,
+        and no group begins another.
+
+        Parameters
+        ----------
+        start
+            Where the iteration starts, if not at zero.
+        earlier
+            Where an interrupted run stopped, and how it had gone.
+        atol
+            The update that is small enough.
+        """
+        rounds, kept, results = self.rounds, [], {}
+        spent = dict.fromkeys(("iterate", "estimate", "assemble"), 0.0)
+        for number in range(rounds.number):
+            if number and self._world.any(watch.interrupted):
+                break
+            members = rounds.members(number)
+            outcomes: list[Outcome] = []
+            if members:
+                engine = self._prepared(members, atol)
+                begin, history = earlier or (None, None)
+                if start is not None:
+                    begin = start.start(members, **self._setup.settings.tensors)
+                    engine.begin_with(partial(start.start_fields, members))
+                rule = self._setup.settings.stopping
+                outcomes = engine.solve_many(
+                    self.boundaries[members.start : members.stop],
+                    start=begin,
+                    history=history,
+                    reference=self._truth,
+                    progress=progress and rounds.progress(number, rule, progress),
+                    watch=watch,
+                    sink=_sink(file, members, engine),
+                )
+            if file is not None:
+                self._write(file, number, outcomes, members, write_points)
+            for member, outcome in zip(members, outcomes, strict=True):
+                results[member] = result_of(self._setup.ranks, outcome)
+            for name in spent:
+                spent[name] += outcomes[0].seconds[name] if outcomes else 0.0
+            if outcomes and (file is None or rounds.number == 1):
+                kept.append(Batch(members, outcomes))
+        return kept, self._gathered(results), spent
+
+    def _prepared(self, members: range, atol: float) -> BaseEngine:
+        """Return the engine of a batch, with the sources of its problems."""
+        engine = self.engine(len(members))
+        engine.settings = self._setup.settings.with_changes(atol=atol)
+        source = self._setup.bound.source
+        if source is not None and len(members) < self.problem.problems:
+            source.update(self.problem.some(members))
+        return engine
+
+    def _write(
+        self,
+        file: SolutionOutput,
+        number: int,
+        outcomes: Sequence[Outcome],
+        members: range,
+        write_points: WritePoints | None,
+    ) -> None:
+        """Write what belongs to a round besides the fields of this group, which are written by now."""
+        if not members and self._setup.fill:
+            file.fields((), (slice(0, 0), slice(0, 0)))
+        if not self._setup.fill:
+            file.lines(self.engine(1).movement, outcomes[0].interface)
+        if write_points is not None:
+            write_points(file, outcomes[0])
+        file.maps(outcomes, members)
+        if number == 0:
+            file.source(self._own_nodes())
+
+    def _own_nodes(self) -> Slices:
+        """Return the nodes of the domain that this rank speaks for, none in groups but the first."""
+        if self._setup.groups.index:
+            return slice(0, 0), slice(0, 0)
+        return self.first_engine.block.owned_nodes()[1]
+
+    def _gathered(self, results: dict[int, Result]) -> list[Result]:
+        """Return the results of all groups, those of problems that were not begun among them."""
+        parts = self._world.allgather(results if self._setup.ranks.is_root else {})
+        known = {member: result for part in parts for member, result in part.items()}
+        return [known.get(member, Result()) for member in range(self.problem.problems)]
+
+    def report(self, results: Sequence[Result]) -> dict:
+        """Return what is said of all problems, but the seconds."""
+        engine = self.first_engine
+        return (
+            merged_results(results)
+            | self._setup.described()
+            | {
+                "batch": self.rounds.batch,
+                "peak_memory_bytes": peak_memory(self._world),
+                "pde": self.problem.equation.name,
+                "parameters": self.problem.described,
+                "domain": self._domain(),
+                "unknowns": engine.unknowns,
+                "accelerate": engine.acceleration,
+                "layout": str(engine.layout),
+            }
+        )
+
+    def _domain(self) -> str | None:
+        """Say what part of the rectangle the domain is; None for all. All ranks together."""
+        shape, grid = self.problem.domain.shape, self._setup.grid
+        if shape is None:
+            return None
+        level = shape.level(grid, self._own_nodes())
+        count = int(self._world.sum(np.array([float((level < 0).sum())]))[0])
+        order = "staircase, first order" if shape.staircase else "second order"
+        return f"{shape}: {count} of {math.prod(grid.nodes)} nodes inside; {order} at the outline"
+
+
+def _sink(file: SolutionOutput | None, members: range, engine: BaseEngine) -> Sink | None:
+    """Return what writes a batch's fields, strip by strip."""
+    return None if file is None else lambda strips: file.strips(strips, members, engine.place)
