@@ -140,7 +140,7 @@ class Rates:
         Seconds over the lattice nodes: the coarse solve's sine transforms, there and back.
     setup, estimate, fill
         Seconds over the subdomains of a rank: before and after the iterations, the estimate's
-        coarse solve left out.
+        coarse solve left out. The set-up is that of a process that solves once.
     write
         Bytes per second into a solution file.
     copy
