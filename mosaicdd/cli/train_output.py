@@ -46,7 +46,7 @@ def draw(training: Training, result: TrainingResult) -> None:
     """Draw the learning curve beside the model, where matplotlib is installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return
-    from mosaicdd.report.figures import learning_curve
+    from mosaicdd.report.curves import learning_curve
 
     title = f"{result.card.network}, validation MSE {result.best.validation_mse:.1e}"
     learning_curve(read_metrics(training.metrics_path), title, Path(f"{training.output}.png"))

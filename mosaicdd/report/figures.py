@@ -1,4 +1,4 @@
-"""Pictures of solutions, after Fig. 1 of the paper, and of trainings, after its Fig. 6.
+"""Pictures of solutions, after Fig. 1 of the paper.
 
 A picture never hides an error. Panels have fewer pixels than a large field has nodes: of a block of
 nodes, differences show the largest value, fields the mean. Differences have logarithmic colours, so
@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mosaicdd.lattice.axes import pair
+from mosaicdd.report.curves import SMALL, draw_history
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
 
@@ -31,11 +32,6 @@ _SQUARE, _LENGTH, _TALL = 2.8, 8.5, 5.6  # inches of a panel's longer side
 _TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar and labels
 _NARROW, _TICKS = 2.2, 0.4  # inches that a title needs, and between ticks
 _OUTLINE = 1000  # nodes along an axis by which an outline is drawn, at most
-_MARKED = 40  # iterations whose values are marked one by one
-
-_SMALL = 9  # points
-_ERRORS = {"validation_mse": "validation MSE", "window_mse": "windows MSE"}
-_LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
 
 
 def figure(
@@ -65,7 +61,7 @@ def figure(
         axes.set_ylim(bottom, top)
     _mark_outside(maps[-1], solution)
     difference = None if reference is None else panels[2].values
-    _draw_history(history, solution, difference)
+    draw_history(history, solution, difference)
     time = "" if solution.time is None else f", t = {solution.time:g}"
     drawing.suptitle(heading(solution) + time, fontsize=11)
     return drawing
@@ -75,30 +71,6 @@ def save_figure(drawing: Figure, path: Path) -> None:
     """Write a figure to a file of the kind that its name ends in, whole or not at all."""
     with atomic_file(path) as temporary:
         drawing.savefig(temporary, format=path.suffix[1:])
-
-
-def learning_curve(rows: list[dict], title: str, path: Path) -> None:
-    """Draw the metrics of a training to a PNG file.
-
-    Parameters
-    ----------
-    rows
-        As `storage.metrics_file` reads them.
-    """
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2)
-    for ax, curves in zip(axes, (_ERRORS, _LOSSES), strict=True):
-        for name, label in curves.items():
-            points = [(row["step"], row[name]) for row in rows if row[name]]
-            if points:
-                ax.semilogy(*zip(*points, strict=True), ".-", label=label)
-        if ax.lines:
-            ax.legend()
-        ax.set(xlabel="step")
-        ax.grid(alpha=0.3)
-    figure.suptitle(title)
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
 
 
 @dataclass(frozen=True)
@@ -252,14 +224,14 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float
         image = axes.imshow(shown, interpolation="nearest", cmap="magma", **style)
         bar = drawing.colorbar(image, cax=beside, extend="min" if limits else "neither")
     axes.set_facecolor("0.85")  # where there is no value
-    bar.set_label(panel.label, fontsize=_SMALL)
+    bar.set_label(panel.label, fontsize=SMALL)
     bar.ax.tick_params(labelsize=8)
     if panel.peak is not None and field_range(panel.values)[1] > 0:
         axes.plot(*panel.peak, "o", mfc="none", mec="lime", mew=1.0, ms=8, clip_on=False)
     narrow = inches[1] < _NARROW
-    axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, fontsize=_SMALL)
-    axes.set_xlabel("x", fontsize=_SMALL)
-    axes.set_ylabel("y", fontsize=_SMALL)
+    axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, fontsize=SMALL)
+    axes.set_xlabel("x", fontsize=SMALL)
+    axes.set_ylabel("y", fontsize=SMALL)
     axes.tick_params(labelsize=8)
     for axis, length in zip((axes.yaxis, axes.xaxis), inches, strict=True):
         count = max(1, min(6, int(length / _TICKS)))
@@ -321,54 +293,4 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
     limits = axes.axis()  # those of the field, which may be a window
     axes.plot(x, y, "c.", markersize=2)
     axes.axis(limits)
-    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)", fontsize=_SMALL)
-
-
-def _draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | None) -> None:
-    """Draw what each iteration said of itself, and beside it what the result is worth."""
-    if solution.times is not None:
-        _draw_steps(axes, solution)
-        return
-    count = len(solution.history["update"])
-    for name, style in (("update", "o-"), ("residual", "s--"), ("mae", "^:")):
-        values = np.asarray(solution.history.get(name, []), float)
-        shown = np.isfinite(values) & (values > 0)
-        if shown.any():
-            style = style if count <= _MARKED else style[1:]
-            steps = np.arange(1, len(values) + 1)
-            axes.semilogy(steps[shown], values[shown], style, label=name, ms=4, lw=1)
-    lines = {"error estimate": solution.error_estimate}
-    if difference is not None:
-        known = difference if solution.inside is None else difference[solution.inside]
-        lines["difference, rms"] = float(np.sqrt(np.mean(np.square(known, dtype=float))))
-    for (name, value), colour in zip(lines.items(), ("crimson", "black"), strict=False):
-        if value is not None and np.isfinite(value) and value > 0:
-            axes.axhline(value, color=colour, lw=1.2, label=f"{name} {value:.1e}")
-    if axes.lines:
-        axes.set_yscale("log")
-        axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.tick_params(labelsize=8)
-    axes.set_title(f"{count} iterations\n{solution.status}", fontsize=_SMALL)
-    axes.set_xlabel("iteration", fontsize=_SMALL)
-    axes.set_ylabel("root mean square", fontsize=_SMALL)
-
-
-def _draw_steps(axes: Axes, solution: StoredSolution) -> None:
-    """Draw what each step in time is estimated to add to the error."""
-    times = solution.history["time"]
-    for name, style in (("time_error", "o-"), ("solver_error", "s--")):
-        values = solution.history[name]
-        shown = np.isfinite(values) & (values > 0)
-        if shown.any():
-            style = style if len(times) <= _MARKED else style[1:]
-            label = f"{name.replace('_', ' ')} of a step"
-            axes.semilogy(times[shown], values[shown], style, label=label, ms=4, lw=1)
-    if axes.lines:
-        axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
-    axes.tick_params(labelsize=8)
-    axes.set_title(f"{len(times)} steps\n{solution.status}", fontsize=_SMALL)
-    axes.set_xlabel("time", fontsize=_SMALL)
-    axes.set_ylabel("root mean square", fontsize=_SMALL)
+    axes.set_xlabel(f"x ({len(x)} subdomains out of range: dots)", fontsize=SMALL)

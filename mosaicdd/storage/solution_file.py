@@ -28,7 +28,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.boundary import Boundary
@@ -39,9 +38,18 @@ from mosaicdd.problems.shape import Shape
 from mosaicdd.problems.sides import Sides
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.domain_file import shape_of_file
-from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
+from mosaicdd.storage.hdf5 import line_name, open_to_read
 from mosaicdd.storage.inputs import boundary_of_file, sides_of_file
 from mosaicdd.storage.shards import require_shards
+from mosaicdd.storage.solution_layout import (
+    OneProblem,
+    attributes_of_file,
+    fields_of_file,
+    grid_of_file,
+    lattice_of_file,
+    nodes_of_file,
+    window_of_file,
+)
 from mosaicdd.storage.solution_writer import FORMAT_VERSION
 
 
@@ -100,7 +108,7 @@ class StoredSolution:
     def field(self) -> np.ndarray:
         """The solution, ``(ny + 1, nx + 1)``, or a window of that."""
         with self._open() as file:
-            return _OneProblem(file, self.number).array("solution")
+            return OneProblem(file, self.number).array("solution")
 
     @cached_property
     def inside(self) -> np.ndarray | None:
@@ -151,7 +159,7 @@ class StoredSolution:
     def fields(self) -> dict[str, float | np.ndarray]:
         """Coefficients and sources by name: numbers, or arrays on nodes or cells."""
         with self._open() as file:
-            return dict(_fields(file, self.number)) if "fields" in file else {}
+            return dict(fields_of_file(file, self.number)) if "fields" in file else {}
 
     @cached_property
     def problem(self) -> Problem:
@@ -192,7 +200,7 @@ class StoredSolution:
 
     def _map(self, name: str) -> np.ndarray | None:
         with self._open() as file:
-            return _OneProblem(file, self.number).array(name) if name in file else None
+            return OneProblem(file, self.number).array(name) if name in file else None
 
     def _open(self) -> AbstractContextManager[h5py.File]:
         if version_of(self.path) != self.version:
@@ -228,64 +236,15 @@ def read_solutions(path: str | PathLike) -> Iterator[StoredSolution]:
         if "time" in file:
             yield _stored(file, None)
             return
-        for problem in range(_OneProblem(file, 0).problems):
+        for problem in range(OneProblem(file, 0).problems):
             yield _stored(file, problem)
 
 
-class _OneProblem:
-    """Reads the arrays of one problem; in the file of a single one they have no axis for it.
-
-    Raises
-    ------
-    ValueError
-        If the file has no such problem.
-    """
-
-    def __init__(self, file: h5py.File, problem: int | None):
-        solution = file["solution"]
-        held = len(solution) if solution.ndim == 3 else 1
-        series = "time" in file
-        self.problems = 1 if series else held
-        self.number = (held - 1 if series else 0) if problem is None else problem
-        if not 0 <= self.number < held:
-            what = "times" if series else "problems"
-            known = "one problem" if held == 1 else f"{what} 0 to {held - 1}"
-            raise ValueError(f"{file.filename} holds {known}, not number {problem}")
-        self._file = file
-        self._frame = self.number if series else ()
-        self._at = self.number if solution.ndim == 3 and not series else ()
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an array."""
-        frames = name == "solution" and self._frame != ()
-        return self._file[name].shape[self._at != () or frames :]
-
-    def array(self, name: str) -> np.ndarray:
-        """Return an array; of histories as much as belongs to this problem."""
-        if name == "solution" and self._frame != ():
-            return self._file[name][self._frame]
-        values = self._file[name][self._at]
-        if name.startswith("history/") and self._at != ():
-            return values[: int(self._file["problems/iterations"][self._at])]
-        return values
-
-    def results(self) -> dict:
-        """Return the results that differ between problems, by the names of the attributes."""
-        if self._at == ():
-            return {}
-        group = self._file["problems"]
-        values = {name: group[name][self._at] for name in group}
-        return {
-            name: value.decode() if isinstance(value, bytes) else value.item()
-            for name, value in values.items()
-        }
-
-
 def _stored(file: h5py.File, problem: int | None) -> StoredSolution:
-    one = _OneProblem(file, problem)
+    one = OneProblem(file, problem)
     problem = 0 if "time" in file else one.number
-    nodes = _nodes(file, one)
-    grid = _grid(file, nodes)
+    nodes = nodes_of_file(file, one)
+    grid = grid_of_file(file, nodes)
     return StoredSolution(
         path=Path(file.filename),
         version=version_of(file.filename),
@@ -293,24 +252,15 @@ def _stored(file: h5py.File, problem: int | None) -> StoredSolution:
         sides=sides_of_file(file, grid, problem)
         if "sides" in file
         else boundary_of_file(file, grid, problem),
-        window=_window(file, grid, nodes),
+        window=window_of_file(file, grid, nodes),
         history={name: one.array(f"history/{name}") for name in file["history"]},
-        attributes=_attributes(file) | one.results(),
+        attributes=attributes_of_file(file) | one.results(),
         shape=shape_of_file(file),
         number=one.number,
         problems=one.problems,
         times=file["time"][()] if "time" in file else None,
-        **_lattice(file),
+        **lattice_of_file(file),
     )
-
-
-def _lattice(file: h5py.File) -> dict:
-    """Return where values per lattice node stand, if the file says so."""
-    if "error_estimate" not in file or "step" not in file["error_estimate"].attrs:
-        return {}
-    attributes = file["error_estimate"].attrs
-    start = pair(int(node) for node in attributes["first_node"])
-    return {"lattice_start": start, "lattice_step": int(attributes["step"])}
 
 
 def _require_field(file: h5py.File) -> None:
@@ -320,56 +270,3 @@ def _require_field(file: h5py.File) -> None:
             f"{file.filename} holds the interface only: /solution is missing; solve again with "
             "fields"
         )
-
-
-def _nodes(file: h5py.File, one: _OneProblem) -> tuple[int, int]:
-    """Return the nodes per axis of the field."""
-    nodes, dtype = one.shape("solution"), file["solution"].dtype
-    if len(nodes) != 2 or min(nodes) < 2 or dtype.kind != "f":
-        raise ValueError(
-            f"{file.filename}: /solution must hold rows of real numbers, got {dtype} of shape "
-            f"{nodes}"
-        )
-    return nodes
-
-
-def _grid(file: h5py.File, nodes: tuple[int, int]) -> Grid:
-    """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
-    if "sides" in file:
-        cells = pair(int(count) for count in file["sides"].attrs["cells"])
-        return Grid(cells, float(file.attrs["spacing"]))
-    edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
-    missing = any(edge is None for edge in edges)
-    lengths = nodes if missing else [edge.shape[-1] for edge in edges]
-    return Grid(pair(length - 1 for length in lengths), float(file.attrs["spacing"]))
-
-
-def _window(file: h5py.File, grid: Grid, nodes: tuple[int, int]) -> Window:
-    first = file["solution"].attrs.get("first_node", np.zeros(2, int))
-    start = pair(int(node) for node in first)
-    window = Window(start, pair(a + n for a, n in zip(start, nodes, strict=True)))
-    if min(start) < 0 or any(b > n for b, n in zip(window.stop, grid.nodes, strict=True)):
-        raise ValueError(
-            f"{file.filename}: /solution has {nodes} nodes from {start}, the boundary data are for "
-            f"{grid.nodes}"
-        )
-    return window
-
-
-def _attributes(file: h5py.File) -> dict:
-    attributes = read_attributes(file)
-    seconds = attributes.get("seconds", {})
-    numbers = seconds.values() if isinstance(seconds, dict) else [None]
-    if not all(isinstance(number, (int, float)) for number in numbers):
-        raise ValueError(f"{file.filename}: seconds must be numbers by name, got {seconds!r}")
-    return attributes
-
-
-def _fields(file: h5py.File, problem: int) -> Iterator[tuple[str, float | np.ndarray]]:
-    """List the fields of a problem: arrays with an odd number of axes have one for the problems."""
-    group = file["fields"]
-    for name, value in group.attrs.items():
-        yield name, float(value)
-    for name, values in group.items():
-        own = values[problem] if values.ndim % 2 else values[()]
-        yield name, own if np.ndim(own) else float(own)

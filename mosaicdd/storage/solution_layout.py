@@ -1,0 +1,133 @@
+"""How a solution file holds the parts of one problem, and what of them must fit together.
+
+`storage.solution_file` tells which arrays there are.
+"""
+
+from collections.abc import Iterator
+
+import h5py
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.window import Window
+from mosaicdd.storage.hdf5 import read_attributes
+
+
+class OneProblem:
+    """Reads the arrays of one problem; in the file of a single one they have no axis for it.
+
+    Raises
+    ------
+    ValueError
+        If the file has no such problem.
+    """
+
+    def __init__(self, file: h5py.File, problem: int | None):
+        solution = file["solution"]
+        held = len(solution) if solution.ndim == 3 else 1
+        series = "time" in file
+        self.problems = 1 if series else held
+        self.number = (held - 1 if series else 0) if problem is None else problem
+        if not 0 <= self.number < held:
+            what = "times" if series else "problems"
+            known = "one problem" if held == 1 else f"{what} 0 to {held - 1}"
+            raise ValueError(f"{file.filename} holds {known}, not number {problem}")
+        self._file = file
+        self._frame = self.number if series else ()
+        self._at = self.number if solution.ndim == 3 and not series else ()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array."""
+        frames = name == "solution" and self._frame != ()
+        return self._file[name].shape[self._at != () or frames :]
+
+    def array(self, name: str) -> np.ndarray:
+        """Return an array; of histories as much as belongs to this problem."""
+        if name == "solution" and self._frame != ():
+            return self._file[name][self._frame]
+        values = self._file[name][self._at]
+        if name.startswith("history/") and self._at != ():
+            return values[: int(self._file["problems/iterations"][self._at])]
+        return values
+
+    def results(self) -> dict:
+        """Return the results that differ between problems, by the names of the attributes."""
+        if self._at == ():
+            return {}
+        group = self._file["problems"]
+        values = {name: group[name][self._at] for name in group}
+        return {
+            name: value.decode() if isinstance(value, bytes) else value.item()
+            for name, value in values.items()
+        }
+
+
+def lattice_of_file(file: h5py.File) -> dict:
+    """Return where values per lattice node stand, if the file says so."""
+    if "error_estimate" not in file or "step" not in file["error_estimate"].attrs:
+        return {}
+    attributes = file["error_estimate"].attrs
+    start = pair(int(node) for node in attributes["first_node"])
+    return {"lattice_start": start, "lattice_step": int(attributes["step"])}
+
+
+def nodes_of_file(file: h5py.File, one: OneProblem) -> tuple[int, int]:
+    """Return the nodes per axis of the field, which must be rows of real numbers."""
+    nodes, dtype = one.shape("solution"), file["solution"].dtype
+    if len(nodes) != 2 or min(nodes) < 2 or dtype.kind != "f":
+        raise ValueError(
+            f"{file.filename}: /solution must hold rows of real numbers, got {dtype} of shape "
+            f"{nodes}"
+        )
+    return nodes
+
+
+def grid_of_file(file: h5py.File, nodes: tuple[int, int]) -> Grid:
+    """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
+    if "sides" in file:
+        cells = pair(int(count) for count in file["sides"].attrs["cells"])
+        return Grid(cells, float(file.attrs["spacing"]))
+    edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
+    missing = any(edge is None for edge in edges)
+    lengths = nodes if missing else [edge.shape[-1] for edge in edges]
+    return Grid(pair(length - 1 for length in lengths), float(file.attrs["spacing"]))
+
+
+def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, int]) -> Window:
+    """Return which nodes of the grid the field has.
+
+    Raises
+    ------
+    ValueError
+        If the grid has not all of them.
+    """
+    first = file["solution"].attrs.get("first_node", np.zeros(2, int))
+    start = pair(int(node) for node in first)
+    window = Window(start, pair(a + n for a, n in zip(start, nodes, strict=True)))
+    if min(start) < 0 or any(b > n for b, n in zip(window.stop, grid.nodes, strict=True)):
+        raise ValueError(
+            f"{file.filename}: /solution has {nodes} nodes from {start}, the boundary data are for "
+            f"{grid.nodes}"
+        )
+    return window
+
+
+def attributes_of_file(file: h5py.File) -> dict:
+    """Return all attributes; the seconds among them must be numbers."""
+    attributes = read_attributes(file)
+    seconds = attributes.get("seconds", {})
+    numbers = seconds.values() if isinstance(seconds, dict) else [None]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        raise ValueError(f"{file.filename}: seconds must be numbers by name, got {seconds!r}")
+    return attributes
+
+
+def fields_of_file(file: h5py.File, problem: int) -> Iterator[tuple[str, float | np.ndarray]]:
+    """List the fields of a problem: arrays with an odd number of axes have one for the problems."""
+    group = file["fields"]
+    for name, value in group.attrs.items():
+        yield name, float(value)
+    for name, values in group.items():
+        own = values[problem] if values.ndim % 2 else values[()]
+        yield name, own if np.ndim(own) else float(own)
