@@ -33,10 +33,10 @@ def strips(shape: tuple[int, int], most: int) -> list[tuple[slice, list[slice]]]
         Strips of rows from the bottom, and for each the columns of its pieces.
     """
     rows, columns = shape
-    return [(down, _even(columns, most)) for down in _even(rows, max(1, most // columns))]
+    return [(down, even(columns, most)) for down in even(rows, max(1, most // columns))]
 
 
-def _even(count: int, most: int) -> list[slice]:
+def even(count: int, most: int) -> list[slice]:
     """Cut a range into nearly even parts of at most so many."""
     ends = np.linspace(0, count, -(-count // most) + 1).astype(int).tolist()
     return [slice(a, b) for a, b in itertools.pairwise(ends)]

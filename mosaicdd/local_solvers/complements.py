@@ -19,7 +19,6 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.tensors import Tensors
 
 _MANY = 8  # vectors that are worth whole matrices
-_PIECE = {"cpu": 64, "cuda": 8192}  # of these at once: on a CPU few, for the cache
 
 
 class Complements:
@@ -82,23 +81,17 @@ class Complements:
         """Return the diagonals, ``(E, P)``."""
         return self._flat.flatten(0, 1)[:, self._places.diagonal()]
 
-    def __call__(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the products with vectors ``(E, n, P)``; in memory problem after problem."""
-        elements, n, side = values.shape
-        total = values.new_empty(n, elements, side).transpose(0, 1)
+    def __call__(self, numbers: slice, values: torch.Tensor) -> torch.Tensor:
+        """Return the products of some elements with vectors ``(.., n, P)``."""
         if not self.symmetric:
-            return torch.bmm(values, self._rows[0][1].mT, out=total)
-        if n >= _MANY:
-            piece = _PIECE[values.device.type]
-            for numbers in (slice(a, a + piece) for a in range(0, elements, piece)):
-                torch.bmm(values[numbers], self.of(numbers), out=total[numbers])
-            return total
+            return torch.bmm(values, self._rows[0][1][numbers].mT)
+        if values.shape[1] >= _MANY:
+            return torch.bmm(values, self.of(numbers))
         # Vectors are rows before matrices: behind them as columns they take several times as long.
+        total = torch.bmm(values[..., : self._rows[0][1].shape[1]], self._rows[0][1][numbers])
         for a, rows in self._rows:
-            b = a + rows.shape[1]
-            if a == 0:
-                torch.bmm(values[..., a:b], rows, out=total)
-            else:
+            b, rows = a + rows.shape[1], rows[numbers]
+            if a > 0:
                 total[..., a:] += torch.bmm(values[..., a:b], rows)
             total[..., a:b] += torch.bmm(values[..., b:], rows[..., b - a :].mT)
         return total

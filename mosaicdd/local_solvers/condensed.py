@@ -95,7 +95,7 @@ class CondensedElements:
                 self.schur.put(self._numbers(strip, part), schur)
                 if keep:
                     self._keep((strip, part), roots)
-        self._strips = strips(self.shape, (_SOLVED if keep else _PIECE)[device.type])
+        self._pieces = _SOLVED[device.type] if keep else _PIECE[device.type]
         self._conductances = again or conductances
 
     def _keep(self, place: Slices, roots: Roots) -> None:
@@ -122,7 +122,7 @@ class CondensedElements:
             torch.zeros(n, count + 1, along, **self._tensors)
             for count, along in zip(self.shape, reversed(nodes), strict=True)
         ]
-        for strip, parts in self._strips:
+        for strip, parts in self._strips(n):
             for part in parts:
                 interior, (rows, columns) = self._interior(strip, part), self._nodes(strip, part)
                 f = source.part(rows, columns)
@@ -149,7 +149,7 @@ class CondensedElements:
             Rows of elements, and the values ``(n, s rows + 1, columns)`` there, a new tensor.
         """
         s = self._s
-        for strip, parts in self._strips:
+        for strip, parts in self._strips(len(lines[0])):
             rows = slice(strip.start * s, strip.stop * s + 1)
             nodes = lines[0].new_zeros(len(lines[0]), rows.stop - rows.start, lines[0].shape[2])
             nodes[:, ::s] = lines[0][:, strip.start : strip.stop + 1]
@@ -160,6 +160,10 @@ class CondensedElements:
                 f = torch.zeros_like(u) if source is None else source.part(rows, columns)
                 u += interior.solve(interior.driven(f, u))
             yield strip, nodes
+
+    def _strips(self, problems: int) -> list[tuple[slice, list[slice]]]:
+        """Cut the elements into pieces that are solved inside of at once, for so many problems."""
+        return strips(self.shape, max(self._pieces // problems, _PIECE[self.device.type]))
 
     def _interior(self, strip: slice, part: slice) -> Interior:
         """Return the inner nodes of a piece, kept or eliminated again."""

@@ -31,7 +31,7 @@ from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_numbering import Numbering, owned_parts, region_parts
 from mosaicdd.schwarz.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
-from mosaicdd.schwarz.interface_operator import InterfaceOperator, rows_times
+from mosaicdd.schwarz.interface_operator import InterfaceOperator, values_at
 from mosaicdd.schwarz.layouts import block_of
 
 _MODES = 2  # of an edge, at most, as they all take the memory of that one which has most
@@ -120,67 +120,75 @@ class BalancedCoarse:
         self._ranks = ranks
         self._gathers: dict[int, NodeGather] = {}
 
-    def solve(self, residual: torch.Tensor) -> torch.Tensor:
+    def solve(self, residual: torch.Tensor, less: torch.Tensor | None = None) -> torch.Tensor:
         """Return ``c = A_c^-1 P^T r`` of the whole lattice, ``(n, parts)``; one collective.
 
         Parameters
         ----------
         residual
             ``(n, L)``, right at the nodes of the owned subdomains' stars.
+        less
+            What is to be taken off.
         """
         n = len(residual)
         if n not in self._gathers:
             self._gathers[n] = NodeGather(
                 self._ranks, self._places, len(self._unknowns), problems=n, device=residual.device
             )
-        mine = self._restrict(residual)[:, self._own]
-        everywhere, _ = self._gathers[n](mine, np.empty(0))
         c = residual.new_zeros(n, self._size)
+        for i, (r, total) in enumerate(zip(residual, c, strict=True)):
+            self._restrict(r if less is None else r - less[i], total)
+        everywhere, _ = self._gathers[n](c[:, self._own], np.empty(0))
         given = everywhere.cpu().numpy()
         solved = self._once(self._solve, given)
-        c[:, self._unknowns] = torch.from_numpy(solved).to(c)
+        c.zero_()[:, self._unknowns] = torch.from_numpy(solved).to(c)
         return c
 
-    def _restrict(self, residual: torch.Tensor) -> torch.Tensor:
-        """Return ``P^T r``, ``(n, parts)``, right for what the block owns."""
+    def _restrict(self, residual: torch.Tensor, c: torch.Tensor) -> None:
+        """Write ``P^T r`` of one problem to ``(parts,)``, right for what the block owns."""
         s, lines = self._block.lattice.spacing, self._lines(residual)
-        c = residual.new_zeros(len(residual), self._size)
-        nodes = lines[0][:, :, ::s].clone()
+        nodes = lines[0][:, ::s].clone()
         for axis in (0, 1):
-            inner = lines[axis][:, :, :-1].unflatten(2, (-1, s))[..., 1:]
-            sums = torch.einsum("nlct,lctk->nlck", inner, self._bases[axis])
+            inner = lines[axis][:, :-1].unflatten(1, (-1, s))[..., 1:]
+            sums = torch.einsum("lct,lctk->lck", inner, self._bases[axis])
             along = nodes if axis == 0 else nodes.mT
-            along[:, :, :-1] += sums[..., 0]
-            along[:, :, 1:] += sums[..., 1]
-            c[:, self._region[1 + axis]] = sums[..., 2:]
-        c[:, self._region[0]] = nodes
-        return c
+            along[:, :-1] += sums[..., 0]
+            along[:, 1:] += sums[..., 1]
+            c[self._region[1 + axis]] = sums[..., 2:]
+        c[self._region[0]] = nodes
 
-    def prolong(self, c: torch.Tensor) -> torch.Tensor:
-        """Return ``P c`` in the region, ``(n, L)``."""
-        s, block = self._block.lattice.spacing, self._block
-        nodes, *modes = (c[:, part] for part in self._region)
-        total = c.new_zeros(len(c), sum(math.prod(block.line_shape(axis)) for axis in (0, 1)))
-        lines = self._lines(total)
-        lines[0][:, :, ::s] = nodes
-        for axis in (0, 1):
-            along = nodes if axis == 0 else nodes.mT
-            ends = torch.stack([along[:, :, :-1], along[:, :, 1:]], dim=-1)
-            heights = torch.cat([ends, modes[axis]], dim=-1)
-            values = torch.einsum("nlck,lctk->nlct", heights, self._bases[axis])
-            lines[axis][:, :, :-1].unflatten(2, (-1, s))[..., 1:] = values
-        return total
+    def prolong(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Add ``P c`` in the region to ``(n, L)``, by default zeros, and return it."""
+        s, out = self._block.lattice.spacing, self._zeros(c) if out is None else out
+        for values, total in zip(c, out, strict=True):
+            nodes, *modes = (values[part] for part in self._region)
+            lines = self._lines(total)
+            lines[0][:, ::s] += nodes
+            for axis in (0, 1):
+                along = nodes if axis == 0 else nodes.mT
+                ends = torch.stack([along[:, :-1], along[:, 1:]], dim=-1)
+                heights = torch.cat([ends, modes[axis]], dim=-1)
+                inner = lines[axis][:, :-1].unflatten(1, (-1, s))[..., 1:]
+                inner += torch.einsum("lck,lctk->lct", heights, self._bases[axis])
+        return out
 
-    def sweep(self, c: torch.Tensor) -> torch.Tensor:
-        """Return ``S P c`` inside the region, ``(n, L)``."""
+    def sweep(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Add ``S P c`` inside the region to ``(n, L)``, by default zeros, and return it."""
+        total = self._zeros(c) if out is None else out
         if not len(self._swept):
-            return self._operator(self.prolong(c))
-        return self._operator.scatter(rows_times(c[:, self._columns].transpose(0, 1), self._swept))
+            return total.add_(self._operator(self.prolong(c)))
+        return self._operator.add(
+            total, lambda part: torch.bmm(values_at(c, self._columns[part]), self._swept[part])
+        )
+
+    def _zeros(self, c: torch.Tensor) -> torch.Tensor:
+        nodes = sum(math.prod(self._block.line_shape(axis)) for axis in (0, 1))
+        return c.new_zeros(len(c), nodes)
 
     def _lines(self, flat: torch.Tensor) -> list[torch.Tensor]:
         shapes = [self._block.line_shape(axis) for axis in (0, 1)]
-        parts = flat.split([math.prod(shape) for shape in shapes], dim=1)
-        return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
+        parts = flat.split([math.prod(shape) for shape in shapes])
+        return [part.unflatten(0, shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _most(counts: Sequence[np.ndarray]) -> int:

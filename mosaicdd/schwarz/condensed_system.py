@@ -146,7 +146,8 @@ class CondensedSystem:
                 )
             self.operator = InterfaceOperator(block, self.elements, self.inside)
             diagonals = self.elements.schur.diagonal()
-            self.diagonal = self.operator.scatter(diagonals[:, None])[0]
+            zero = torch.zeros_like(self.inside)[None]
+            self.diagonal = self.operator.add(zero, lambda part: diagonals[part, None])[0]
             with clock.part("stars"):
                 self.stars = Stars(block, self.elements)
         except torch.linalg.LinAlgError as error:

@@ -38,7 +38,7 @@ class ConjugateGradients(InterfaceKrylov):
         z, _ = self.correct(r)
         (products,) = self.sums((r, z))
         energies = np.sqrt(_SAFETY / self.least * np.maximum(products, 0.0))
-        return z.abs_().div_(torch.from_numpy(self.least).to(z)[:, None]), energies
+        return z.abs().div_(torch.from_numpy(self.least).to(z)[:, None]), energies
 
     def _iterate(self, x: torch.Tensor, r: torch.Tensor) -> None:
         n = len(x)
@@ -54,12 +54,13 @@ class ConjugateGradients(InterfaceKrylov):
             energy = delta - beta * gamma / np.where(begins, 1.0, alpha)  # p S p
             alpha = np.where(running, gamma / np.where(energy == 0, 1.0, energy), 0.0)
             before = gamma
-            factors = torch.from_numpy(beta).to(x)[:, None]
-            p.mul_(factors).add_(z)
-            swept.mul_(factors).add_(swept_z)
-            factors = torch.from_numpy(alpha).to(x)[:, None]
-            x.addcmul_(p, factors)
-            r.addcmul_(swept, factors, value=-1.0)
+            back, far = (torch.from_numpy(one).to(x)[:, None] for one in (beta, alpha))
+            for part in self._parts:
+                along, image = p[:, part], swept[:, part]
+                torch.addcmul(z[:, part], along, back, out=along)
+                torch.addcmul(swept_z[:, part], image, back, out=image)
+                x[:, part].addcmul_(along, far)
+                r[:, part].addcmul_(image, far, value=-1.0)
             for i in np.flatnonzero(running).tolist():
                 steps[i].append((float(alpha[i]), float(beta[i])))
             if self._judge(x, r, p, alpha):

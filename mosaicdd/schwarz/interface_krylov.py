@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
@@ -30,6 +31,7 @@ _PATIENCE = 50  # iterations without a smaller residual before an iteration coun
 _BLOW_UP = 1e6
 # Of a row of S times x, that elements lose: measured in media of contrast 1e6, where they lose most.
 _ROUNDING = 12
+_PART = {"cpu": 2**16, "cuda": 2**30}  # numbers of vectors that are handled at once, for the cache
 _NEGLIGIBLE = 0.01  # rounding beside a residual
 
 Progress = Callable[[int, float, float, float], None]
@@ -67,7 +69,9 @@ class InterfaceKrylov(abc.ABC):
     ):
         self._ranks, self._system, self._exchange, self._rule = ranks, system, exchange, rule
         self._progress, self._watch = progress, watch or Watch()
-        self._owned = v.ownership().flat.view(v.problems, -1)[:1]
+        self._owned = v.ownership().flat.view(v.problems, -1)[0]
+        self._z, self._swept = torch.empty(2, v.problems, len(self._owned), **v.tensors)
+        self._parts = even(len(self._owned), _PART[v.flat.device.type] // v.problems)
         self._unknowns = system.unknowns
         self._shapes = v
         self._begun = time.perf_counter()
@@ -89,14 +93,14 @@ class InterfaceKrylov(abc.ABC):
             Of the right-hand sides of the whole grid, ``(n,)``.
         """
         self._norms = np.where(norms > 0, norms, 1.0)
-        coarse = self._system.coarse
+        coarse, r = self._system.coarse, torch.empty_like(x)
         for last in (False,) * (_ROUNDS - 1) + (True,):
-            r = b - self._system.operator(x)
+            self._residual(b, x, out=r)
             c = coarse.solve(r)
-            x += coarse.prolong(c)
-            r -= coarse.sweep(c)
+            coarse.prolong(c, out=x)
+            r -= coarse.sweep(c, out=self._swept.zero_())
             self._iterate(x, r)
-            r = b - self._system.operator(x)
+            self._residual(b, x, out=r)
             (squares,) = self.sums((r, r))
             drifted = False
             for i, residual in enumerate(np.sqrt(squares) / self._norms):
@@ -107,14 +111,21 @@ class InterfaceKrylov(abc.ABC):
                 break
         return r
 
+    def _residual(self, b: torch.Tensor, x: torch.Tensor, out: torch.Tensor) -> None:
+        """Write ``b - S x``."""
+        torch.sub(b, self._system.operator(x, out=self._swept), out=out)
+
     def correct(self, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return ``z = M r + Q (r - S M r)`` and ``S z``; one exchange and one collective."""
-        coarse = self._system.coarse
-        w = self._system.stars(r)
-        self._exchange.add(self._shapes.like(w.view(-1)).lines)
-        swept = self._system.operator(w)
-        c = coarse.solve(r - swept)
-        return w.add_(coarse.prolong(c)), swept.add_(coarse.sweep(c))
+        """Return ``z = M r + Q (r - S M r)`` and ``S z``; one exchange and one collective.
+
+        Both are work vectors, that the next call writes to.
+        """
+        coarse, z, swept = self._system.coarse, self._z, self._swept
+        self._system.stars(r, out=z)
+        self._exchange.add(self._shapes.like(z.view(-1)).lines)
+        self._system.operator(z, out=swept)
+        c = coarse.solve(r, less=swept)
+        return coarse.prolong(c, out=z), coarse.sweep(c, out=swept)
 
     def sums(
         self, *pairs: tuple[torch.Tensor, torch.Tensor], also: Sequence[float] = ()
@@ -126,8 +137,12 @@ class InterfaceKrylov(abc.ABC):
         also
             Numbers that are added up by the way; whether they are positive is noted in ``called``.
         """
-        products = [torch.einsum("nl,nl,l->n", a, b, self._owned[0]) for a, b in pairs]
-        mine = torch.cat(products).double().cpu().numpy()
+        products = pairs[0][0].new_zeros(len(pairs), len(self.statuses))
+        for part in self._parts:
+            owned = self._owned[part]
+            for total, (a, b) in zip(products, pairs, strict=True):
+                total += (a[:, part] * b[:, part]) @ owned
+        mine = products.flatten().double().cpu().numpy()
         total = self._ranks.sum(np.concatenate([mine, also]))
         self.called = total[len(mine) :] > 0
         return total[: len(mine)].reshape(len(pairs), -1)

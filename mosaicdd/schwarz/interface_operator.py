@@ -12,12 +12,12 @@ counts, the other is anything.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair, strips
+from mosaicdd.lattice.axes import even, pair, strips
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import (
     QUARTERS,
@@ -29,6 +29,7 @@ from mosaicdd.local_solvers.condensed import CondensedElements
 
 _PRECISION = torch.float32  # of the preconditioner
 _STARS = {"cpu": 128, "cuda": 8192}  # that are factorised at once: few, for the cache
+_PIECE = {"cpu": 128, "cuda": 8192}  # elements, or stars, of a product, for the same
 
 
 class InterfaceOperator:
@@ -44,37 +45,41 @@ class InterfaceOperator:
 
     def __init__(self, block: Block, elements: CondensedElements, inside: torch.Tensor):
         self.places = torch.from_numpy(element_places(block)).to(inside.device)
-        self._flat_places = self.places.flatten()
         self._schur = elements.schur
         self._inside = inside
 
-    def perimeters(self, v: torch.Tensor) -> torch.Tensor:
-        """Gather the elements' perimeters from ``(n, L)``: ``(E, n, P)``."""
-        return _gathered(v, self.places)
+    def add(self, total: torch.Tensor, products: Callable[[slice], torch.Tensor]) -> torch.Tensor:
+        """Add values on the elements' perimeters to ``(n, L)``, which is made zero on the region's edge.
 
-    def scatter(self, values: torch.Tensor) -> torch.Tensor:
-        """Add up values on the perimeters ``(E, n, P)`` to ``(n, L)``, zero on the region's edge."""
-        n = values.shape[1]
-        total = values.new_zeros(n, len(self._inside))
-        total.index_add_(1, self._flat_places, values.transpose(0, 1).reshape(n, -1))
+        Parameters
+        ----------
+        products
+            Returns those of some elements, ``(.., n, P)``.
+        """
+        for numbers in pieces(len(self.places), total.device):
+            add_at(total, self.places[numbers], products(numbers))
         return total.mul_(self._inside)
 
-    def __call__(self, v: torch.Tensor) -> torch.Tensor:
+    def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
-        return self.scatter(self._schur(self.perimeters(v)))
+        total = torch.zeros_like(v) if out is None else out.zero_()
+        return self.add(total, lambda part: self._schur(part, values_at(v, self.places[part])))
 
 
-def rows_times(given: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Return the products of rows ``(E, n, ..)`` with a matrix each; in memory problem after problem."""
-    elements, n, _ = given.shape
-    out = given.new_empty(n, elements, matrices.shape[2]).transpose(0, 1)
-    return torch.bmm(given, matrices, out=out)
+def pieces(count: int, device: torch.device) -> list[slice]:
+    """Cut elements or stars into those that are handled at once."""
+    return even(count, _PIECE[device.type])
 
 
-def _gathered(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """Return the values of ``(n, L)`` at places ``(E, P)``: ``(E, n, P)``."""
     values = v.gather(1, places.flatten().expand(len(v), -1))
     return values.unflatten(1, places.shape).transpose(0, 1)
+
+
+def add_at(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
+    """Add values ``(E, n, P)`` to ``(n, L)`` at places ``(E, P)``."""
+    total.index_add_(1, places.flatten(), values.transpose(0, 1).reshape(len(total), -1))
 
 
 class Stars:
@@ -100,7 +105,6 @@ class Stars:
     def __init__(self, block: Block, elements: CondensedElements):
         schur, device = elements.schur, elements.device
         self._places = torch.from_numpy(star_places(block)).to(device)
-        self._flat_places = self._places.flatten()
         parts = [torch.from_numpy(one).to(device) for one in star_parts(block.lattice.spacing)]
         first = [a - low for a, low in zip(block.start, block.first, strict=True)]
         self._down = self._up = self._room()
@@ -131,19 +135,21 @@ class Stars:
         new = functools.partial(torch.empty, device=self._places.device, dtype=_PRECISION)
         return new(count, 2, arm, arm), new(count, nodes - 2 * arm, nodes)
 
-    def __call__(self, r: torch.Tensor) -> torch.Tensor:
+    def __call__(self, r: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the stars' contributions to ``(n, L)`` for residuals; neighbours' are to be added."""
-        n, (down, rest), (up, other) = len(r), self._down, self._up
-        given = _gathered(r.to(rest.dtype), self._places)
-        both = down.shape[1:3]
-        arms = given[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2).flatten(0, 1)
-        arms = torch.bmm(torch.bmm(arms, down.flatten(0, 1).mT), up.flatten(0, 1))
-        solved = rows_times(torch.bmm(given, rest.mT), other)
-        inner = solved[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2)
-        inner += arms.unflatten(0, (-1, 2))
-        total = solved.new_zeros(r.shape)
-        total.index_add_(1, self._flat_places, solved.transpose(0, 1).reshape(n, -1))
-        return total.to(r.dtype)
+        total = torch.zeros_like(r) if out is None else out.zero_()
+        for numbers in pieces(len(self._places), r.device):
+            (down, rest), (up, other) = ([x[numbers] for x in y] for y in (self._down, self._up))
+            places = self._places[numbers]
+            given = values_at(r, places).to(rest.dtype)
+            both = down.shape[1:3]
+            arms = given[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2).flatten(0, 1)
+            arms = torch.bmm(torch.bmm(arms, down.flatten(0, 1).mT), up.flatten(0, 1))
+            solved = torch.bmm(torch.bmm(given, rest.mT), other)
+            inner = solved[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2)
+            inner += arms.unflatten(0, (-1, 2))
+            add_at(total, places, solved.to(r.dtype))
+        return total
 
 
 def _factors(
