@@ -15,7 +15,6 @@ known, so nothing can flow.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.ndimage
@@ -24,6 +23,7 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.conditions import Dirichlet, Neumann
+from mosaicdd.problems.crossings import Crossings, NaturalPieces, OnOutlines
 from mosaicdd.problems.fields import Part, is_number, overlap
 from mosaicdd.problems.scattered import Scattered
 from mosaicdd.problems.shape import Shape
@@ -32,95 +32,6 @@ from mosaicdd.problems.sides import Sides
 _NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not drown the residual
 _SMALLEST = 1e-9  # part of a cell that an unknown has at least
 _FAR = 2  # cells from an outline at which a point is not on it
-_LEAST_DAMPING = 0.1  # of nodes outside, on a grid too coarse for the exchange
-
-
-@dataclass(frozen=True)
-class Crossings:
-    """Where outlines act on nodes of a part of the grid.
-
-    Parameters
-    ----------
-    nodes
-        Flat in the part, ``(T,)``.
-    points
-        On the outline, ``(T, 2)``, (y, x), in cells.
-    weights
-        Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``.
-    outlines
-        Their numbers, ``(T,)``.
-    """
-
-    nodes: np.ndarray
-    points: np.ndarray
-    weights: np.ndarray
-    outlines: np.ndarray
-
-    @classmethod
-    def none(cls) -> "Crossings":
-        """Return those of a domain without an outline."""
-        return cls(np.empty(0, int), np.empty((0, 2)), np.empty(0), np.empty(0, int))
-
-    def chosen(self, which: np.ndarray, nodes: np.ndarray) -> "Crossings":
-        """Return some of them, of nodes with other numbers."""
-        return Crossings(nodes, self.points[which], self.weights[which], self.outlines[which])
-
-    def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
-        """Evaluate the conditions at the points, ``(n or 1, T)``."""
-        found = np.zeros((1, len(self.nodes)))
-        for number in np.unique(self.outlines):
-            at = self.outlines == number
-            given = sides.on_outline(names[number], self.points[at], grid)
-            if len(given) > len(found):
-                found = np.broadcast_to(found, (len(given), found.shape[1])).copy()
-            found[:, at] = given
-        return found
-
-
-@dataclass(frozen=True)
-class OnOutlines:
-    """Where the outline of a shape acts on a part of the grid.
-
-    Parameters
-    ----------
-    ties
-        Of active nodes to values that are given on it.
-    flows
-        Through natural outlines.
-    on
-        Nodes on it whose values are given.
-    reported
-        Which nodes have values in a field, ``(rows, columns)``; all others are outside.
-    """
-
-    ties: Crossings
-    flows: Crossings
-    on: Crossings
-    reported: np.ndarray
-
-    def part(self, shape: tuple[int, ...], rows: slice, columns: slice) -> "OnOutlines":
-        """Return those of some of the nodes of a part of this shape."""
-        ties, flows, on = (
-            one.chosen(*kept_nodes(one.nodes, shape, rows, columns))
-            for one in (self.ties, self.flows, self.on)
-        )
-        return OnOutlines(ties, flows, on, self.reported[rows, columns])
-
-    def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
-        """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""
-        flat = reaction.reshape(-1)
-        np.add.at(flat, self.ties.nodes, self.ties.weights)
-        np.add.at(flat, self.flows.nodes, exchange[self.flows.outlines] * self.flows.weights)
-
-
-def kept_nodes(
-    nodes: np.ndarray, shape: tuple[int, ...], rows: slice, columns: slice
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return which flat nodes lie in a part of an array of this shape, and their numbers there."""
-    y, x = np.unravel_index(nodes, shape)
-    inside = (y >= rows.start) & (y < rows.stop) & (x >= columns.start) & (x < columns.stop)
-    numbers = (y - rows.start) * (columns.stop - columns.start) + x - columns.start
-    return inside, numbers[inside]
 
 
 class CutOutline:
@@ -324,8 +235,15 @@ class Cut:
         on = self._on(active)
         reported = self.reported & ~self.given & (active | (self.level < 0))
         reported.reshape(-1)[on.nodes] = True
-        ties = self._ties(active, conductances)
-        return OnOutlines(ties, self._flows(active, conductances, exchange), on, reported)
+        natural = self._natural_pieces(active)
+        diffusion = self._diffusion(conductances).reshape(-1)[natural.nodes]
+        return OnOutlines(
+            self._ties(active, conductances),
+            natural.crossings(natural.damping(exchange[natural.outlines], diffusion)),
+            on,
+            reported,
+            natural,
+        )
 
     def _ties(self, active: np.ndarray, conductances: Sequence[np.ndarray]) -> Crossings:
         """Return where given values act on active nodes."""
@@ -340,7 +258,7 @@ class Cut:
                 one, other = (self._places(n, active) for n in (nodes, flat[there][at]))
                 points = one + theta[:, None] * (other - one)
                 found.append(Crossings(nodes, points, k[at] / theta, self._numbers[there][at]))
-        return _joined(found)
+        return Crossings.joined(found)
 
     def _on(self, active: np.ndarray) -> Crossings:
         """Return the nodes beside active ones that lie on an outline with given values."""
@@ -349,28 +267,22 @@ class Cut:
         numbers = self._numbers.reshape(-1)[nodes]
         return Crossings(nodes, self._places(nodes, active), np.ones(len(nodes)), numbers)
 
-    def _flows(
-        self, active: np.ndarray, conductances: Sequence[np.ndarray], exchange: np.ndarray
-    ) -> Crossings:
-        """Return where fluxes act on active nodes, with the lengths that count.
-
-        Where a node is ``d`` inside of the outline, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
-        """
+    def _natural_pieces(self, active: np.ndarray) -> NaturalPieces:
+        """Return where natural outlines lie in the volumes of active nodes."""
         if self._segments is None:
-            return Crossings.none()
+            return NaturalPieces.none()
         one = self._segments
         nodes = one.nodes - 1
         some = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
         some[some] = active[tuple(nodes[some].T)]
         at, (y, x) = tuple(nodes[some].T), one.cells[some].T
         corners = [self._natural[y + dy, x + dx] for dy in (0, 1) for dx in (0, 1)]
-        numbers = np.maximum.reduce(corners).clip(min=0)
-        damping = 1 + exchange[numbers] * one.distances[some] / self._diffusion(conductances)[at]
-        return Crossings(
+        return NaturalPieces(
             np.ravel_multi_index(at, active.shape),
             one.middles[some] - 1 + self._origin,
-            one.lengths[some] / damping.clip(min=_LEAST_DAMPING),
-            numbers,
+            np.maximum.reduce(corners).clip(min=0),
+            one.lengths[some],
+            one.distances[some],
         )
 
     def _diffusion(self, conductances: Sequence[np.ndarray]) -> np.ndarray:
@@ -386,11 +298,6 @@ class Cut:
         """Return where nodes are, ``(T, 2)``, (y, x) in cells."""
         places = np.stack(np.unravel_index(nodes, active.shape), axis=1) + self._origin
         return places.astype(float)
-
-
-def _joined(parts: Sequence[Crossings]) -> Crossings:
-    names = ("nodes", "points", "weights", "outlines")
-    return Crossings(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
 
 
 def ends(axis: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:

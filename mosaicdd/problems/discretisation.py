@@ -29,7 +29,8 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.cut_outline import CutOutline, OnOutlines, ends, kept_nodes
+from mosaicdd.problems.crossings import OnOutlines, kept_nodes
+from mosaicdd.problems.cut_outline import CutOutline, ends
 from mosaicdd.problems.fields import Part, sample_near
 from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.parts import is_outline

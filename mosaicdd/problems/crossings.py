@@ -1,0 +1,159 @@
+"""Where the outline of a shape acts on the nodes of a part of the grid, as lists of nodes and points."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.sides import Sides
+
+_LEAST_DAMPING = 0.1  # of nodes outside, on a grid too coarse for the exchange
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Where outlines act on nodes of a part of the grid.
+
+    Parameters
+    ----------
+    nodes
+        Flat in the part, ``(T,)``.
+    points
+        On the outline, ``(T, 2)``, (y, x), in cells.
+    weights
+        Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``.
+    outlines
+        Their numbers, ``(T,)``.
+    """
+
+    nodes: np.ndarray
+    points: np.ndarray
+    weights: np.ndarray
+    outlines: np.ndarray
+
+    @classmethod
+    def none(cls) -> "Crossings":
+        """Return those of a domain without an outline."""
+        return cls(np.empty(0, int), np.empty((0, 2)), np.empty(0), np.empty(0, int))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Crossings"]) -> "Crossings":
+        """Return all of some."""
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+
+    def chosen(self, which: np.ndarray, nodes: np.ndarray) -> "Crossings":
+        """Return some of them, of nodes with other numbers."""
+        return Crossings(nodes, self.points[which], self.weights[which], self.outlines[which])
+
+    def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
+        """Evaluate the conditions at the points, ``(n or 1, T)``."""
+        found = np.zeros((1, len(self.nodes)))
+        for number in np.unique(self.outlines):
+            at = self.outlines == number
+            given = sides.on_outline(names[number], self.points[at], grid)
+            if len(given) > len(found):
+                found = np.broadcast_to(found, (len(given), found.shape[1])).copy()
+            found[:, at] = given
+        return found
+
+
+@dataclass(frozen=True)
+class NaturalPieces:
+    """Pieces of natural outlines, each in the volume of an active node.
+
+    Parameters
+    ----------
+    nodes, points, outlines
+        As those of `Crossings`.
+    lengths
+        In cells, ``(T,)``.
+    distances
+        How far inside of the outline the nodes are, in cells, ``(T,)``.
+    """
+
+    nodes: np.ndarray
+    points: np.ndarray
+    outlines: np.ndarray
+    lengths: np.ndarray
+    distances: np.ndarray
+
+    @classmethod
+    def none(cls) -> "NaturalPieces":
+        """Return those of a domain without any."""
+        one = Crossings.none()
+        return cls(one.nodes, one.points, one.outlines, np.empty(0), np.empty(0))
+
+    def chosen(self, which: np.ndarray, nodes: np.ndarray) -> "NaturalPieces":
+        """Return some of them, of nodes with other numbers."""
+        others = (self.points, self.outlines, self.lengths, self.distances)
+        return NaturalPieces(nodes, *(one[which] for one in others))
+
+    def damping(self, exchange: np.ndarray, diffusion: np.ndarray) -> np.ndarray:
+        """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
+
+        Where a node is ``d`` inside of it, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
+
+        Parameters
+        ----------
+        exchange
+            ``alpha`` times the spacing, ``(T,)``.
+        diffusion
+            ``a`` at the nodes, ``(T,)``.
+        """
+        return (1 + exchange * self.distances / diffusion).clip(min=_LEAST_DAMPING)
+
+    def crossings(self, damping: np.ndarray) -> Crossings:
+        """Return them with the lengths that count for fluxes."""
+        return Crossings(self.nodes, self.points, self.lengths / damping, self.outlines)
+
+
+@dataclass(frozen=True)
+class OnOutlines:
+    """Where the outline of a shape acts on a part of the grid.
+
+    Parameters
+    ----------
+    ties
+        Of active nodes to values that are given on it.
+    flows
+        Through natural outlines.
+    on
+        Nodes on it whose values are given.
+    reported
+        Which nodes have values in a field, ``(rows, columns)``; all others are outside.
+    natural
+        Whose are the flows, one by one.
+    """
+
+    ties: Crossings
+    flows: Crossings
+    on: Crossings
+    reported: np.ndarray
+    natural: NaturalPieces
+
+    def part(self, shape: tuple[int, ...], rows: slice, columns: slice) -> "OnOutlines":
+        """Return those of some of the nodes of a part of this shape."""
+        ties, flows, on = (
+            one.chosen(*kept_nodes(one.nodes, shape, rows, columns))
+            for one in (self.ties, self.flows, self.on)
+        )
+        natural = self.natural.chosen(*kept_nodes(self.natural.nodes, shape, rows, columns))
+        return OnOutlines(ties, flows, on, self.reported[rows, columns], natural)
+
+    def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
+        """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""
+        flat = reaction.reshape(-1)
+        np.add.at(flat, self.ties.nodes, self.ties.weights)
+        np.add.at(flat, self.flows.nodes, exchange[self.flows.outlines] * self.flows.weights)
+
+
+def kept_nodes(
+    nodes: np.ndarray, shape: tuple[int, ...], rows: slice, columns: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which flat nodes lie in a part of an array of this shape, and their numbers there."""
+    y, x = np.unravel_index(nodes, shape)
+    inside = (y >= rows.start) & (y < rows.stop) & (x >= columns.start) & (x < columns.stop)
+    numbers = (y - rows.start) * (columns.stop - columns.start) + x - columns.start
+    return inside, numbers[inside]
