@@ -17,6 +17,7 @@ from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.problem import Problem
 
 
@@ -33,9 +34,13 @@ class Exact:
         """Return the solver for a problem's operator and source on a grid."""
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
         if not (problem.plain and fits(grid, subdomain)):
+            source = Source(problem, grid, subdomain)
+            if isinstance(problem.operator, Nonlinear):
+                flows = NonlinearDiscretisation(problem, grid)
+                return CondensedSolver(problem.operator, subdomain, source, flows)
             medium = medium_of(problem.operator)
             one = Discretisation(problem, medium, grid)
-            return CondensedSolver(medium, subdomain, Source(problem, grid, subdomain), one)
+            return CondensedSolver(medium, subdomain, source, one)
         if isinstance(problem.operator, (Medium, Nonlinear)):
             return CondensedSolver(problem.operator, subdomain, Source(problem, grid, subdomain))
         source = None if problem.source is None else Source(problem, grid, subdomain)

@@ -8,7 +8,8 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.sides import Sides
 
-_LEAST_DAMPING = 0.1  # of nodes outside, on a grid too coarse for the exchange
+LEAST_DAMPING = 0.1
+"""Of fluxes at nodes outside, on a grid too coarse for the exchange."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class NaturalPieces:
         diffusion
             ``a`` at the nodes, ``(T,)``.
         """
-        return (1 + exchange * self.distances / diffusion).clip(min=_LEAST_DAMPING)
+        return (1 + exchange * self.distances / diffusion).clip(min=LEAST_DAMPING)
 
     def crossings(self, damping: np.ndarray) -> Crossings:
         """Return them with the lengths that count for fluxes."""

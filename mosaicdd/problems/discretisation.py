@@ -57,6 +57,10 @@ class Ties:
     conductances: np.ndarray
 
 
+NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
+"""Of a part that no given value acts on."""
+
+
 @dataclass(frozen=True)
 class Equations:
     """The left-hand side at the nodes ``(rows, columns)`` of a part of the grid.
@@ -227,6 +231,18 @@ class Discretisation:
         rows, columns = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
         more = on.values(problem.conditions, self.outline.names, self.grid)
         return np.append(y, rows), np.append(x, columns), joined_values([values, more])
+
+    def exchange_on(self, part: Part) -> np.ndarray:
+        """Return ``alpha`` times the lengths of the sides of the rectangle at the nodes of a part."""
+        total = np.zeros([p.stop - p.start for p in part])
+        self._add(total, self._exchange, part)
+        return total
+
+    def fluxes_on(self, part: Part, outline: OutlineValues) -> np.ndarray:
+        """Return what flows in through these sides, per cell, ``(n or 1, rows, columns)``."""
+        total = np.zeros((len(outline.fluxes), *(p.stop - p.start for p in part)))
+        self._add(total, outline.fluxes, part)
+        return total
 
     def _pinned(self, part: Part) -> np.ndarray:
         """Say where the node is that is left out, as all are up to a constant."""

@@ -18,11 +18,13 @@ from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.fields import Field, Part
+from mosaicdd.problems.fields import Field, Part, sample_near
+from mosaicdd.problems.jacobian import elliptic_conductances
 from mosaicdd.problems.medium import require_sign
 from mosaicdd.problems.patch import OFFSETS, Offset, Patch
 
 _STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache
+_ROUNDING = 1e-9  # relative, of residuals
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 """A coefficient that depends on the solution."""
@@ -129,6 +131,61 @@ class Nonlinear:
             samples[name] = torch.from_numpy(np.ascontiguousarray(values)).expand(shape)
         return samples
 
+    def sampled_near(
+        self, grid: Grid, part: Part, inside: np.ndarray | None
+    ) -> dict[str, torch.Tensor]:
+        """Return the fields at the nodes of a part that may reach beyond a domain, as `sample_near` does."""
+        shape, samples = tuple(p.stop - p.start for p in part), {}
+        for name, field in self.fields.items():
+            if field.number is not None:
+                samples[name] = torch.tensor([[field.number]], dtype=torch.float64).expand(shape)
+                continue
+            fill = 1.0 if name in self._signs else 0.0
+            values = sample_near(field, grid, part, inside, fill=fill)[0]
+            if name in self._signs:
+                values = require_sign(values, field, part, positive=self._signs[name])
+            samples[name] = torch.from_numpy(np.ascontiguousarray(values))
+        return samples
+
+    @property
+    def pure(self) -> bool:
+        """Whether constants solve the equation without a source, as far as a few of them show."""
+        u = torch.tensor([0.3, 0.7], dtype=torch.float64)
+        return not self.at(Patch(*[u] * 9), self._ordinary(u), 1.0).any()
+
+    def require_flows(self, name: str, h: float) -> None:
+        """Check that the neighbours of a node count one by one, and its corners not at all.
+
+        Raises
+        ------
+        NotImplementedError
+            If they do not, with the equation's name.
+        """
+        rng = np.random.default_rng(0)
+        values = torch.from_numpy(rng.uniform(0.4, 0.6, (9, 16)))
+        centre = values[0]
+        fields = self._ordinary(centre)
+        alone = self.at(Patch(*[centre] * 9), fields, h)
+        total, size = alone.clone(), abs(alone)
+        for k in range(1, 5):
+            patch = Patch(*(values[k] if i == k else centre for i in range(9)))
+            flow = self.at(patch, fields, h) - alone
+            total, size = total + flow, size + abs(flow)
+        if (abs(self.at(Patch(*values), fields, h) - total) > _ROUNDING * size).any():
+            raise NotImplementedError(
+                f"{name} couples the differences along both axes, and is solved with values on all "
+                "sides of a rectangle whose cells are a multiple of half a subdomain; natural sides and "
+                "other domains are for equations whose neighbours count one by one"
+            )
+
+    def _ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
+        """Return fields of their numbers; 1 where they vary."""
+        numbers = {name: field.number for name, field in self.fields.items()}
+        return {
+            name: Patch(*[torch.full_like(like, 1.0 if number is None else number)] * 9)
+            for name, number in numbers.items()
+        }
+
     def at(self, u: Patch, fields: Mapping[str, Patch], h: float) -> torch.Tensor:
         """Return the residual at the centres of patches."""
         return self._residual(u, h, **fields, **self._others)
@@ -187,7 +244,7 @@ class NonlinearPart:
             for offset, gradient in zip(OFFSETS, found, strict=True):
                 if gradient is not None:
                     partial.setdefault(offset, np.zeros(shape))[strip] = gradient.numpy()
-        return _conductances(partial, symmetric=self.self_adjoint)
+        return elliptic_conductances(partial, symmetric=self.self_adjoint)
 
     def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
         """Yield strips of the nodes inside a part, and where in this one these and those around are."""
@@ -236,70 +293,6 @@ class Linearised:
             *pair(
                 slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, wide, strict=True)
             )
-        )
-
-
-def _conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
-    """Return conductances from the derivatives at the nodes inside by those at offsets from them."""
-    zero = np.zeros_like(partial[0, 0])
-    crossed = any(y and x for y, x in partial)
-    if crossed and not symmetric:
-        raise ValueError(
-            "a residual that depends on the corners of its patches must be self-adjoint, as that of an "
-            "energy is"
-        )
-    _require_elliptic(partial, crossed=crossed)
-    between = [
-        _couplings(-partial.get((y, x), zero), -partial.get((-y, -x), zero), (y, x))
-        for y, x in ((1, 0), (0, 1), (1, 1), (1, -1))[: 4 if crossed else 2]
-    ]
-    reaction = np.pad(sum(partial.values(), zero), 1)
-    if not symmetric:
-        (up, down), (right, left) = between
-        return Conductances(up, right, reaction, down, left)
-    up, right, *across = ((one + other) / 2 for one, other in between)
-    return Conductances(up, right, reaction, across=np.stack(across) if across else None)
-
-
-def _couplings(one: np.ndarray, other: np.ndarray, offset: Offset) -> tuple[np.ndarray, np.ndarray]:
-    """Return the couplings along an offset in the equations of its first and of its last nodes.
-
-    Parameters
-    ----------
-    one, other
-        In the equations of all nodes inside: along the offset, and against it.
-    """
-    y, x = offset
-    first = slice(None, -1 if y else None), slice(1, None) if x < 0 else slice(None, -x or None)
-    last = slice(y, None), slice(None, -1) if x < 0 else slice(x, None)
-    inside = np.pad(np.ones_like(one, bool), 1)
-    low, high = np.pad(one, 1, mode="edge")[first], np.pad(other, 1, mode="edge")[last]
-    known = inside[first], inside[last]
-    return np.where(known[0] | ~known[1], low, high), np.where(known[1] | ~known[0], high, low)
-
-
-def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) -> None:
-    """Check derivatives; NaN passes, as an iteration's end.
-
-    Where only neighbours count, one by one; else what the elimination needs shows whether they are
-    positive definite, and here only that they may be.
-    """
-    if crossed:
-        wrong = partial[0, 0] <= 0
-        if wrong.any():
-            raise ValueError(
-                f"the equation's derivative by a node's own value is not positive at {int(wrong.sum())} of "
-                f"{wrong.size} nodes: it is not elliptic there"
-            )
-        return
-    zero = np.zeros_like(partial[0, 0])
-    beside = np.stack([partial.get(offset, zero) for offset in OFFSETS[1:5]])
-    wrong = beside >= 0
-    if wrong.any():
-        raise ValueError(
-            f"the equation's derivative by a neighbour is not negative at {int(wrong.sum())} of "
-            f"{wrong.size} places (largest {np.nanmax(beside):.3g}): the grid is too coarse for it, or "
-            "a coefficient that depends on the solution is not positive there"
         )
 
 

@@ -82,8 +82,11 @@ class Problem:
         self.conditions.require_shape(self.domain.grid())
         if self.domain.shape is None:
             self.conditions.require_outlines(())
-        if not self.plain:
-            medium_of(self.operator)  # checks that natural sides and shapes can be solved for
+        if not self.plain:  # checks that natural sides and shapes can be solved for
+            if isinstance(self.operator, Nonlinear):
+                self.operator.require_flows(known.name, self.domain.grid().spacing)
+            else:
+                medium_of(self.operator)
         self.problems  # noqa: B018 - checks the numbers of problems
 
     @cached_property

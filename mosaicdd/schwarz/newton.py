@@ -15,19 +15,14 @@ import torch
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.local_solvers.source import Source
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields import LocalPart
-from mosaicdd.problems.nonlinear import Linearised, NonlinearPart
-from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.newton_equations import NewtonEquations
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
@@ -44,18 +39,10 @@ _ESTIMATE = 0.1  # linear residual that is enough for an error estimate
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """What the steps for all problems of an engine have in common: where, of what, and how.
-
-    Parameters
-    ----------
-    operator
-        On the nodes that ``place`` holds.
-    """
+    """What the steps for all problems of an engine have in common: where, and how."""
 
     ranks: Ranks
     lattice: Lattice
-    subdomain: Subdomain
-    operator: NonlinearPart
     place: WideField
     settings: SolveSettings
     clock: Stopwatch
@@ -66,8 +53,8 @@ class Newton:
 
     Parameters
     ----------
-    f
-        The source at the nodes that are held here, None for zero.
+    equations
+        Of the problem.
     measure
         Of residuals.
 
@@ -82,7 +69,7 @@ class Newton:
     def __init__(
         self,
         steps: Steps,
-        f: np.ndarray | None,
+        equations: NewtonEquations,
         measure: float,
         *,
         history: History,
@@ -90,7 +77,7 @@ class Newton:
         watch: Watch,
     ):
         self._steps, self._place = steps, steps.place
-        self._f, self._progress, self._watch = f, progress, watch
+        self._equations, self._progress, self._watch = equations, progress, watch
         self._measure = measure
         self._linear: CondensedSolver | None = None
         self._begun = time.perf_counter()
@@ -137,7 +124,7 @@ class Newton:
             _SAFETY * (1.0 + estimate.rms / outcome.size) / (1.0 - share) if outcome.size else 1.0
         )
         energy = None
-        if self._steps.operator.self_adjoint:
+        if self._equations.self_adjoint:
             products = _field(outcome) * self._place.owned(self._residual)
             energy = scale * math.sqrt(
                 abs(float(self._steps.ranks.sum(np.array([products.sum()]))[0]))
@@ -225,25 +212,17 @@ class Newton:
         """Go to other values: evaluate their residual, and its 2-norm over the nodes of all ranks."""
         steps, self.u = self._steps, u
         with steps.clock.part("residual"):
-            self._residual = np.zeros_like(u)
-            self._residual[1:-1, 1:-1] = steps.operator.residual(u)
-            if self._f is not None:
-                self._residual -= steps.operator.grid.spacing**2 * self._f
-            self._place.clear_edges(self._residual)
+            self._residual = self._equations.residual(u)
             mine = np.square(self._place.owned(self._residual)).sum()
         self._norm = math.sqrt(float(steps.ranks.sum(np.array([mine]))[0]))
 
     def _solved(self, rtol: float) -> Outcome:
         """Solve for the change that the derivative asks for; the last derivative is kept."""
-        steps, grid = self._steps, self._steps.operator.grid
-        force = LocalPart(grid, -self._residual / grid.spacing**2, self._place.wide)
-        problem = Problem(Domain(grid.shape, grid.spacing), "poisson", {"f": force})
+        steps, grid = self._steps, self._steps.lattice.grid
         if self._linear is None:
-            source = Source(problem, grid, steps.subdomain)
-            derivative = Linearised(steps.operator, self.u)
-            self._linear = CondensedSolver(derivative, steps.subdomain, source)
-        else:
-            self._linear.source.update(problem)
+            with steps.clock.part("derivative"):
+                self._linear = steps.ranks.agree(lambda: self._equations.linearised(self.u))
+        self._equations.load(self._linear, -self._residual)
         settings = steps.settings.with_changes(rtol=rtol, certify=None, max_iterations=200)
         step = CondensedEngine(
             steps.ranks, steps.lattice, self._linear, settings, clock=steps.clock

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,25 +15,24 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.problems.nonlinear import Nonlinear, NonlinearPart
+from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation, NonlinearEquations
+from mosaicdd.problems.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink
 from mosaicdd.schwarz.condensed_engine import require_method
-from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
+from mosaicdd.schwarz.harmonic_start import HarmonicStart
 from mosaicdd.schwarz.newton import Newton, Steps
+from mosaicdd.schwarz.newton_equations import NewtonEquations, OutlineEquations, RectangleEquations
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.wide_field import WideField
-
-_HARMONIC = 1e-3  # relative update at which a harmonic surface is good enough to begin with
 
 
 class NewtonEngine(BaseEngine):
@@ -78,16 +76,31 @@ class NewtonEngine(BaseEngine):
         self._fields: torch.Tensor | None = None
         self._known: _Beginning | None = None
         with self.clock.part("sample"):
-            self._operator = ranks.agree(lambda: operator.on(lattice.grid, self._place.wide))
-        self._steps = Steps(
-            ranks,
-            lattice,
-            local_solver.subdomain,
-            self._operator,
-            self._place,
-            settings,
-            self.clock,
-        )
+            self._operator = ranks.agree(lambda: self._sampled(operator))
+        self._steps = Steps(ranks, lattice, self._place, settings, self.clock)
+        self._harmonic = HarmonicStart(ranks, lattice, local_solver, settings, self.clock)
+
+    def _sampled(self, operator: Nonlinear) -> NonlinearPart | NonlinearEquations:
+        """Return the operator at the nodes that are held here."""
+        one = self._solver.discretisation
+        if one is None:
+            return operator.on(self.block.lattice.grid, self._place.wide)
+        if not isinstance(one, NonlinearDiscretisation):
+            raise TypeError(f"the discretisation of a nonlinear equation is needed, got {one}")
+        return one.on(self._place.wide)
+
+    def _equations(self, number: int, boundary: Boundary) -> NewtonEquations:
+        """Return the equations of one of the problems that are solved now."""
+        problem, operator = self._solver.source.problem, self._operator
+        with self.clock.part("sample"):
+            if isinstance(operator, NonlinearEquations):
+                data = self._ranks.agree(lambda: operator.data(problem, number))
+                return OutlineEquations(
+                    operator, self._place, self._solver.subdomain, problem, number, data
+                )
+            f = self._ranks.agree(lambda: problem.source_at(operator.grid, self._place.wide))
+        one = None if f is None else f[number % len(f)]
+        return RectangleEquations(operator, self._place, self._solver.subdomain, boundary, one)
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Check that Newton's method can begin with harmonic surfaces over boundary data.
@@ -97,47 +110,32 @@ class NewtonEngine(BaseEngine):
         ValueError
             If a residual is not finite there, or a derivative that of no elliptic equation.
         """
-        for boundary in boundaries:
-            self._beginning(boundary)
+        for number, boundary in enumerate(boundaries):
+            self._beginning(number, boundary, self._equations(number, boundary))
 
-    @cached_property
-    def _harmonic(self) -> Engine:
-        """What finds harmonic surfaces."""
-        lattice, solver = (
-            self.block.lattice,
-            ExactSolver(EllipticOperator(), self._solver.subdomain),
-        )
-        loose = self.settings.with_changes(rtol=_HARMONIC, certify=None)
-        return Engine(self._ranks, lattice, solver, loose, clock=self.clock)
-
-    def _beginning(self, boundary: Boundary) -> "_Beginning":
+    def _beginning(
+        self, number: int, boundary: Boundary, equations: NewtonEquations
+    ) -> "_Beginning":
         """Return where a solve for boundary data begins, where the equation must be sound."""
-        if self._known is None or not _same(self._known.boundary, boundary):
-            owned = self._harmonic.solve(boundary).field
-            if owned is None:
-                raise RuntimeError("the field of a harmonic surface is kept")
-            u = self._place.imposed(boundary, self._place.widened(owned))
-            right = self._ranks.agree(lambda: self._linearised(u, boundary))
-            self._known = _Beginning(boundary, u, right)
+        sides = self._solver.source.problem.conditions
+        data = boundary if self._solver.discretisation is None else (sides, number)
+        if self._known is None or not _same(self._known.data, data):
+            u = equations.begun(self._place.widened(self._harmonic(number, boundary)))
+            right = self._ranks.agree(lambda: self._linearised(u, equations))
+            self._known = _Beginning(data, u, right)
         return self._known
 
-    def _linearised(self, u: np.ndarray, boundary: Boundary) -> np.ndarray:
+    def _linearised(self, u: np.ndarray, equations: NewtonEquations) -> np.ndarray:
         """Return what the equation linearised at values has on its right-hand side, but for sources."""
-        residual = self._operator.residual(u)
-        if not np.isfinite(residual).all():
+        if not np.isfinite(equations.residual(u)).all():
             raise ValueError(
                 "the equation's residual is not finite for values between those on the sides"
             )
-        derivative, right = self._operator.derivative(u, self._place.wide), self._place.zeros()
-        right[1:-1, 1:-1] = derivative.apply(u - self._place.zeros(boundary)) - residual
-        return right
+        return equations.right_hand_side(u)
 
-    def _measure(self, right: np.ndarray, f: np.ndarray | None) -> float:
+    def _measure(self, right: np.ndarray, source: np.ndarray | float) -> float:
         """Return the 2-norm of a right-hand side and a source over the nodes of all ranks, or 1."""
-        total = right if f is None else right + self._operator.grid.spacing**2 * f
-        total = total.copy()
-        self._place.clear_edges(total)
-        square = np.square(self._place.owned(total)).sum()
+        square = np.square(self._place.owned(right + source)).sum()
         return math.sqrt(float(self._ranks.sum(np.array([square]))[0])) or 1.0
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
@@ -157,35 +155,35 @@ class NewtonEngine(BaseEngine):
     ) -> list[Outcome]:
         """Solve for the boundary data of each problem; see `BaseEngine`."""
         self._require_number(boundaries)
-        f = self._source()
         seconds = {"iterate": 0.0, "estimate": 0.0}
         solves: list[tuple[Newton, ErrorEstimate]] = []
+        fields: list[np.ndarray] = []
         for i, boundary in enumerate(boundaries):
             begun = time.perf_counter()
-            source = None if f is None else f[i % len(f)]
-            beginning = self._beginning(boundary)
+            equations = self._equations(i, boundary)
+            beginning = self._beginning(i, boundary, equations)
             solve = Newton(
                 self._steps,
-                source,
-                self._measure(beginning.right, source),
+                equations,
+                self._measure(beginning.right, equations.source),
                 history=(history or History()).followed_by(History()),
                 progress=progress,
                 watch=watch or Watch(),
             )
-            solve.run(beginning.u if start is None else self._begun(i, boundary, start))
+            solve.run(beginning.u if start is None else self._begun(i, start, equations))
             iterated = time.perf_counter()
             solves.append((solve, solve.estimate()))
+            fields.append(equations.completed(solve.u))
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
         self._fields = None
         begun = time.perf_counter()
-        values = [solve.u for solve, _ in solves]
-        v = self._place.lines(values, self._tensors)
-        fields = None
+        v = self._place.lines([solve.u for solve, _ in solves], self._tensors)
+        kept = None
         if self._wanted and sink is None:
-            fields = self._kept(self._strips(values))
+            kept = self._kept(self._strips(fields))
         elif sink is not None:
-            sink(self._strips(values))
+            sink(self._strips(fields))
         seconds["assemble"] = time.perf_counter() - begun
         return [
             Outcome(
@@ -199,7 +197,7 @@ class NewtonEngine(BaseEngine):
                 outside=None,
                 history=solve.history,
                 interface=v,
-                field=None if fields is None else fields[i],
+                field=None if kept is None else kept[i],
                 place=self.place,
                 layout=self.layout,
                 seconds=dict(seconds),
@@ -207,21 +205,13 @@ class NewtonEngine(BaseEngine):
             for i, (solve, estimate) in enumerate(solves)
         ]
 
-    def _begun(self, i: int, boundary: Boundary, start: Interface) -> np.ndarray:
+    def _begun(self, i: int, start: Interface, equations: NewtonEquations) -> np.ndarray:
         """Return the values from which a problem's solve begins that has a start."""
         if self._fields is not None:
             u = self._place.widened(self._fields[i])
         else:
             u = self._place.between_lines(_of_problem(start, i))
-        return self._place.imposed(boundary, u)
-
-    def _source(self) -> np.ndarray | None:
-        """Return the sources at the nodes that are held here, ``(n or 1, rows, columns)``."""
-        problem = self._solver.source.problem
-        with self.clock.part("sample"):
-            return self._ranks.agree(
-                lambda: problem.source_at(self._operator.grid, self._place.wide)
-            )
+        return equations.begun(u)
 
     def _strips(self, fields: Sequence[np.ndarray]) -> Iterator[Strip]:
         """Yield this rank's part of the fields, or of the window, as one strip."""
@@ -231,25 +221,34 @@ class NewtonEngine(BaseEngine):
 
 @dataclass(frozen=True)
 class _Beginning:
-    """Where a solve for boundary data begins.
+    """Where a solve for some data begins.
 
     Parameters
     ----------
+    data
+        Values on the edges; or conditions, and which of several problems.
     u
-        The harmonic surface, at the nodes that are held here.
+        The smooth surface, at the nodes that are held here.
     right
         The right-hand side of the equation linearised there, without sources.
     """
 
-    boundary: Boundary
+    data: "_Data"
     u: np.ndarray
     right: np.ndarray
 
 
-def _same(one: Boundary, other: Boundary) -> bool:
-    return one is other or all(
-        np.array_equal(getattr(one, edge), getattr(other, edge)) for edge in Boundary.EDGES
-    )
+_Data = Boundary | tuple[Sides, int]
+
+
+def _same(one: _Data, other: _Data) -> bool:
+    if isinstance(one, Boundary) and isinstance(other, Boundary):
+        return one is other or all(
+            np.array_equal(getattr(one, edge), getattr(other, edge)) for edge in Boundary.EDGES
+        )
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return one[0] is other[0] and one[1] == other[1]
+    return False
 
 
 def _of_problem(v: Interface, number: int) -> Interface:

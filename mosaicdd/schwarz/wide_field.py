@@ -18,6 +18,7 @@ from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.fields import overlap
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.tensors import Tensors
 
@@ -51,10 +52,11 @@ class WideField:
             slice(max(p.start - halo, 0), min(p.stop + halo, nodes))
             for p, nodes in zip(self.own, grid.nodes, strict=True)
         )
-        self._region = _within(
-            pair(slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True)),
-            self.wide,
-        )
+        # What the region has of the nodes held, there and in itself; in margins it lies beyond the grid.
+        self._nodes = pair(n + 1 for n in block.cells)
+        region = pair(slice(a, a + n) for a, n in zip(block.origin, self._nodes, strict=True))
+        there, self._inside = overlap(region, grid.nodes)
+        self._region = _within(there, self.wide)
 
     def owned(self, u: np.ndarray) -> np.ndarray:
         """Return a view of the nodes of a wide array that this rank owns."""
@@ -90,14 +92,17 @@ class WideField:
         across = _between(columns.T, t)
         corners = _between(_between(rows[:, ::s], t).T, t).T
         u = self.zeros()
-        u[self._region] = along + across - corners
+        u[self._region] = (along + across - corners)[self._inside]
         return self.widened(self.owned(u))
 
     def lines(self, fields: Sequence[np.ndarray], tensors: Tensors) -> Interface:
         """Return the values of wide arrays on the lattice lines of the region."""
         v = Interface(self.block, problems=len(fields), **tensors)
         s = self.block.lattice.spacing
-        nodes = torch.from_numpy(np.stack([u[self._region] for u in fields]))
+        values = np.zeros((len(fields), *self._nodes))
+        for one, u in zip(values, fields, strict=True):
+            one[self._inside] = u[self._region]
+        nodes = torch.from_numpy(values)
         v.lines[0].copy_(nodes[:, ::s])
         v.lines[1].copy_(nodes[:, :, ::s].mT)
         return v

@@ -1,0 +1,278 @@
+"""What Newton's method solves, on a rank's part of the grid: residuals, and linear problems for changes.
+
+Values lie in wide arrays (`WideField`). On a rectangle with given values on all sides, `RectangleEquations`;
+everywhere else `OutlineEquations`, whose steps are linear problems with the same faces, volumes and active nodes.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.discretisation import NO_TIES, Equations
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.fields import LocalPart, Part, overlap
+from mosaicdd.problems.nonlinear import Linearised, NonlinearPart
+from mosaicdd.problems.nonlinear_discretisation import NonlinearData, NonlinearEquations
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.wide_field import WideField
+
+_AROUND = [(i, j) for i in range(3) for j in range(3)]  # from the lower left
+
+
+class NewtonEquations(Protocol):
+    """The equations of one problem.
+
+    Attributes
+    ----------
+    self_adjoint
+        Whether their derivative is.
+    source
+        Times the squared spacing and the volumes, at the wide nodes; or zero.
+    """
+
+    self_adjoint: bool
+    source: np.ndarray | float
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return the residual times the squared spacing; zero where there is no unknown."""
+        ...
+
+    def right_hand_side(self, u: np.ndarray) -> np.ndarray:
+        """Return that of the equation linearised at values, without the source."""
+        ...
+
+    def linearised(self, u: np.ndarray) -> CondensedSolver:
+        """Return the solver of linear problems for changes of values."""
+        ...
+
+    def load(self, linear: CondensedSolver, force: np.ndarray) -> None:
+        """Give such a solver a right-hand side, at all wide nodes."""
+        ...
+
+    def begun(self, u: np.ndarray) -> np.ndarray:
+        """Return values with those that are given, from which an iteration begins; in place."""
+        ...
+
+    def completed(self, u: np.ndarray) -> np.ndarray:
+        """Return values as a field has them."""
+        ...
+
+
+class RectangleEquations:
+    """On a rectangle with values on all sides, at whose edge the lattice ends.
+
+    Parameters
+    ----------
+    operator
+        On the nodes that ``place`` holds.
+    f
+        The source there, None for zero.
+    """
+
+    def __init__(
+        self,
+        operator: NonlinearPart,
+        place: WideField,
+        subdomain: Subdomain,
+        boundary: Boundary,
+        f: np.ndarray | None,
+    ):
+        self._operator, self._place, self._subdomain = operator, place, subdomain
+        self._boundary = boundary
+        self.self_adjoint = operator.self_adjoint
+        self.source: np.ndarray | float = 0.0
+        if f is not None:
+            self.source = operator.grid.spacing**2 * f
+            place.clear_edges(self.source)
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return the residual times the squared spacing; zero on the edge."""
+        found = np.zeros_like(u)
+        found[1:-1, 1:-1] = self._operator.residual(u)
+        found -= self.source
+        self._place.clear_edges(found)
+        return found
+
+    def right_hand_side(self, u: np.ndarray) -> np.ndarray:
+        """Return that of the equation linearised at values, without the source."""
+        right = -self.residual(u) - self.source
+        derivative = self._operator.derivative(u, self._place.wide)
+        right[1:-1, 1:-1] += derivative.apply(u - self._place.zeros(self._boundary))
+        self._place.clear_edges(right)
+        return right
+
+    def linearised(self, u: np.ndarray) -> CondensedSolver:
+        """Return the solver of linear problems for changes of values."""
+        grid = self._operator.grid
+        source = Source(_without_source(grid), grid, self._subdomain)
+        return CondensedSolver(Linearised(self._operator, u), self._subdomain, source)
+
+    def load(self, linear: CondensedSolver, force: np.ndarray) -> None:
+        """Give such a solver a right-hand side, at all wide nodes."""
+        grid = self._operator.grid
+        f = LocalPart(grid, force / grid.spacing**2, self._place.wide)
+        linear.source.update(_without_source(grid).with_fields(f=f))
+
+    def begun(self, u: np.ndarray) -> np.ndarray:
+        """Return values with those that are given, in place."""
+        return self._place.imposed(self._boundary, u)
+
+    def completed(self, u: np.ndarray) -> np.ndarray:
+        """Return values as a field has them."""
+        return u
+
+
+class OutlineEquations:
+    """On any domain.
+
+    Parameters
+    ----------
+    equations
+        At the nodes that are held here.
+    problem, number
+        What is given, and of which of several problems.
+    data
+        The same at the nodes that are held here.
+    """
+
+    def __init__(
+        self,
+        equations: NonlinearEquations,
+        place: WideField,
+        subdomain: Subdomain,
+        problem: Problem,
+        number: int,
+        data: NonlinearData,
+    ):
+        self._equations, self._place, self._subdomain = equations, place, subdomain
+        self._problem, self._number = problem, number
+        self._data = data
+        self.self_adjoint = equations.operator.self_adjoint
+        self.source: np.ndarray | float = equations.scattered(self._data.source)
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return the residual times the squared spacing; zero where there is no unknown."""
+        return self._equations.residual(u, self._data)
+
+    def right_hand_side(self, u: np.ndarray) -> np.ndarray:
+        """Return that of the equation linearised at values, without the source."""
+        right = -self.residual(u) - self.source
+        conductances = self._equations.derivative(u, self._data).conductances
+        right[1:-1, 1:-1] += conductances.apply(np.where(self._equations.active, u, 0.0))
+        return np.where(self._equations.active, right, 0.0)
+
+    def linearised(self, u: np.ndarray) -> CondensedSolver:
+        """Return the solver of linear problems for changes of values."""
+        grid = self._equations.grid
+        step = LinearStep(self._equations.derivative(u, self._data), self._equations.part)
+        source = Source(_without_source(grid), grid, self._subdomain)
+        return CondensedSolver(Derivative(self.self_adjoint), self._subdomain, source, step)
+
+    def load(self, linear: CondensedSolver, force: np.ndarray) -> None:
+        """Give such a solver a right-hand side, at all wide nodes."""
+        step = linear.discretisation
+        if not isinstance(step, LinearStep):
+            raise TypeError("the solver is of another kind of problem")
+        step.force = force
+
+    def begun(self, u: np.ndarray) -> np.ndarray:
+        """Return values, zero where there is no unknown; all ranks together.
+
+        Unknowns beyond a natural outline, which have no value in a field, get the mean of those around.
+        """
+        active = self._equations.active
+        y, x = np.nonzero(active & np.isnan(u))
+        if len(y):
+            around = np.stack(
+                [np.pad(u, 1, constant_values=np.nan)[y + i, x + j] for i, j in _AROUND]
+            )
+            u[y, x] = np.nanmean(around, axis=0)
+        return self._place.widened(self._place.owned(np.where(active, u, 0.0)))
+
+    def completed(self, u: np.ndarray) -> np.ndarray:
+        """Return values as a field has them: with those given, outside NaN."""
+        return self._equations.completed(u, self._problem, self._number)
+
+
+class Derivative:
+    """The operator of a linear step, of which all else is said by its discretisation."""
+
+    reflective = False
+
+    def __init__(self, self_adjoint: bool):
+        self.self_adjoint = self_adjoint
+
+
+class LinearStep:
+    """A linear problem for the change of values on a rank's part of the grid, as a discretisation.
+
+    Parameters
+    ----------
+    equations
+        The derivative at the nodes of ``part``.
+
+    Attributes
+    ----------
+    force
+        The right-hand side there.
+    """
+
+    floating = False
+
+    def __init__(self, equations: Equations, part: Part):
+        self._equations, self._part = equations, part
+        self.force = np.zeros(equations.active.shape)
+
+    def values(self, problem: Problem) -> None:
+        """Nothing is given: changes are zero there."""
+
+    def equations(self, part: Part) -> Equations:
+        """Return the left-hand sides at the nodes of a part; beyond the grid there are unit rows."""
+        here, there = self._overlap(part)
+        inside = self._equations.part(*here)
+        shape = [p.stop - p.start for p in part]
+        reaction, active, volumes = np.ones(shape), np.zeros(shape, bool), np.zeros(shape)
+        reaction[there] = inside.conductances.reaction
+        active[there], volumes[there] = inside.active, inside.volumes
+        rows, columns = there
+        between = {}
+        for name, axis in (("up", 0), ("right", 1), ("down", 0), ("left", 1)):
+            size = [n - (axis == i) for i, n in enumerate(shape)]
+            between[name] = np.zeros(size)
+            low = pair(slice(p.start, p.stop - (axis == i)) for i, p in enumerate((rows, columns)))
+            between[name][low] = getattr(inside.conductances, name)
+        if inside.conductances.symmetric:
+            del between["down"], between["left"]
+        return Equations(Conductances(reaction=reaction, **between), active, volumes, NO_TIES)
+
+    def right_hand_side(
+        self, problem: Problem, outline: None, part: Part, equations: Equations
+    ) -> np.ndarray:
+        """Return the right-hand sides at the nodes of a part, ``(1, rows, columns)``."""
+        here, there = self._overlap(part)
+        b = np.zeros((1, *equations.active.shape))
+        b[0][there] = self.force[here]
+        return b
+
+    def given(
+        self, problem: Problem, outline: None, part: Part, outlines: None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where values are given: nowhere."""
+        return np.empty(0, int), np.empty(0, int), np.empty((1, 0))
+
+    def _overlap(self, part: Part) -> tuple[Part, Part]:
+        """Return what a part has of the nodes here, in these and in the part."""
+        first = [p.start for p in self._part]
+        moved = pair(slice(p.start - a, p.stop - a) for p, a in zip(part, first, strict=True))
+        return overlap(moved, pair(self._equations.active.shape))
+
+
+def _without_source(grid: Grid) -> Problem:
+    return Problem(Domain(grid.shape, grid.spacing), "poisson")
