@@ -6,8 +6,10 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation import Discretisation
+from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.nonlinear import Linearised, Nonlinear
+from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
 
 
 class CondensedSolver:
@@ -29,10 +31,10 @@ class CondensedSolver:
 
     def __init__(
         self,
-        operator: Medium | Linearised | Nonlinear,
+        operator: Medium | Linearised | LinearStep | Nonlinear,
         subdomain: Subdomain,
         source: Source,
-        discretisation: Discretisation | None = None,
+        discretisation: Discretisation | LinearStep | NonlinearDiscretisation | None = None,
     ):
         self.operator = operator
         self.linear = not isinstance(operator, Nonlinear)

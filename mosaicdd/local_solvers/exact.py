@@ -34,13 +34,13 @@ class Exact:
         """Return the solver for a problem's operator and source on a grid."""
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
         if not (problem.plain and fits(grid, subdomain)):
-            source = Source(problem, grid, subdomain)
+            given = Source(problem, grid, subdomain)
             if isinstance(problem.operator, Nonlinear):
                 flows = NonlinearDiscretisation(problem, grid)
-                return CondensedSolver(problem.operator, subdomain, source, flows)
+                return CondensedSolver(problem.operator, subdomain, given, flows)
             medium = medium_of(problem.operator)
             one = Discretisation(problem, medium, grid)
-            return CondensedSolver(medium, subdomain, source, one)
+            return CondensedSolver(medium, subdomain, given, one)
         if isinstance(problem.operator, (Medium, Nonlinear)):
             return CondensedSolver(problem.operator, subdomain, Source(problem, grid, subdomain))
         source = None if problem.source is None else Source(problem, grid, subdomain)

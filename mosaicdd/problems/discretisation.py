@@ -33,6 +33,7 @@ from mosaicdd.problems.crossings import OnOutlines, kept_nodes
 from mosaicdd.problems.cut_outline import CutOutline, ends
 from mosaicdd.problems.fields import Part, sample_near
 from mosaicdd.problems.medium import Medium, medium_of
+from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.parts import is_outline
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.side_values import EvaluatedPart, OutlineValues, joined_values
@@ -319,7 +320,9 @@ def conditions_of(problem: Problem, grid: Grid) -> list[EvaluatedPart]:
 
 def _needed_points(problem: Problem, grid: Grid) -> dict[str, np.ndarray]:
     """Return where on outlines conditions are evaluated, ``(M, 2)``, (y, x) in cells, by their names."""
-    one = Discretisation(problem, medium_of(problem.operator), grid)
+    operator = problem.operator
+    medium = operator.faces if isinstance(operator, Nonlinear) else medium_of(operator)
+    one = Discretisation(problem, medium, grid)
     names = () if one.outline is None else one.outline.names
     found: dict[str, list[np.ndarray]] = {name: [np.empty((0, 2))] for name in names}
     rows, columns = grid.nodes

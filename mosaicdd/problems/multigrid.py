@@ -11,6 +11,7 @@ import numpy as np
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.discretisation import OutlineSystem
 from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.newton_reference import StepSystem
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class MultigridSolver:
 
     def __init__(
         self,
-        system: DirichletSystem | MediumSystem | OutlineSystem,
+        system: DirichletSystem | MediumSystem | OutlineSystem | StepSystem,
         tolerance: float = 1e-10,
         max_iterations: int = 100,
     ):

@@ -20,7 +20,7 @@ from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Field, Part, sample_near
 from mosaicdd.problems.jacobian import elliptic_conductances
-from mosaicdd.problems.medium import require_sign
+from mosaicdd.problems.medium import Medium, require_sign
 from mosaicdd.problems.patch import OFFSETS, Offset, Patch
 
 _STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache
@@ -152,6 +152,12 @@ class Nonlinear:
         """Whether constants solve the equation without a source, as far as a few of them show."""
         u = torch.tensor([0.3, 0.7], dtype=torch.float64)
         return not self.at(Patch(*[u] * 9), self._ordinary(u), 1.0).any()
+
+    @property
+    def faces(self) -> Medium:
+        """The medium of the conductance 1, with a reaction if there is one."""
+        fields = {"a": 1.0, "c": 0.0 if self.pure else 1.0}
+        return Medium({name: Field(name, value) for name, value in fields.items()})
 
     def require_flows(self, name: str, h: float) -> None:
         """Check that the neighbours of a node count one by one, and its corners not at all.

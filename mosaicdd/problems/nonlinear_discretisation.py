@@ -21,9 +21,8 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.crossings import LEAST_DAMPING
 from mosaicdd.problems.discretisation import NO_TIES, Discretisation, Equations
-from mosaicdd.problems.fields import Field, Part, sample_near
+from mosaicdd.problems.fields import Part, sample_near
 from mosaicdd.problems.jacobian import conductances_of
-from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.patch import OFFSETS, Patch
 from mosaicdd.problems.problem import Problem
@@ -80,7 +79,7 @@ class NonlinearDiscretisation:
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
         operator.require_flows(problem.equation.name, grid.spacing)
         self.operator, self.grid = operator, grid
-        self.faces = Discretisation(problem, geometry(operator), grid)
+        self.faces = Discretisation(problem, operator.faces, grid)
         self.known = self.faces.values(problem).known
         if self.faces.floating:
             raise ValueError(
@@ -97,12 +96,6 @@ class NonlinearDiscretisation:
     def on(self, part: Part) -> "NonlinearEquations":
         """Return the equations at the nodes of a part of the grid, for all values of ``u`` there."""
         return NonlinearEquations(self, part)
-
-
-def geometry(operator: Nonlinear) -> Medium:
-    """Return the medium of the conductance 1, with a reaction if the operator has one."""
-    fields = {"a": 1.0, "c": 0.0 if operator.pure else 1.0}
-    return Medium({name: Field(name, value) for name, value in fields.items()})
 
 
 class NonlinearEquations:

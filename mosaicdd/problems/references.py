@@ -10,14 +10,14 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.discretisation import OutlineSystem
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.multigrid import MultigridSolver
-from mosaicdd.problems.nonlinear import Linearised, Nonlinear, NonlinearPart
+from mosaicdd.problems.newton_reference import StepSystem, solve_by_newton
+from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.petsc import solve_by_petsc
 from mosaicdd.problems.problem import Problem
 
-System = DirichletSystem | MediumSystem | OutlineSystem
+System = DirichletSystem | MediumSystem | OutlineSystem | StepSystem
 
 
 def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
@@ -166,6 +166,8 @@ def _solved(
 ) -> np.ndarray:
     """Return the field of one problem, its inner nodes solved for."""
     grid = grid or problem.domain.grid()
+    if isinstance(problem.operator, Nonlinear):
+        return solve_by_newton(problem, grid, number, solve)
     if not problem.plain:
         everywhere = OutlineSystem(problem, grid, number)
         return everywhere.field(solve(everywhere, everywhere.right_hand_side))
@@ -173,9 +175,6 @@ def _solved(
     source = problem.source_at(grid, pair(slice(0, nodes) for nodes in grid.nodes))
     operator = problem.operator
     f = None if source is None else source[number % len(source)]
-    if isinstance(operator, Nonlinear):
-        whole = pair(slice(0, nodes) for nodes in grid.nodes)
-        return _by_newton(operator.on(grid, whole), field, f, solve)
     system: System
     if isinstance(operator, Medium):
         system = MediumSystem(operator, grid)
@@ -184,62 +183,6 @@ def _solved(
     b = system.right_hand_side(field, f)
     field[1:-1, 1:-1] = solve(system, b).reshape(field[1:-1, 1:-1].shape)
     return field
-
-
-_STEPS = 50  # of Newton's method
-_RTOL = 1e-11  # of the residual, relative to the right-hand side of the first linear equation
-_SHORTEST = 2.0**-30  # part of a step
-
-
-def _by_newton(
-    operator: NonlinearPart,
-    bare: np.ndarray,
-    f: np.ndarray | None,
-    solve: Callable[[System, np.ndarray], np.ndarray],
-) -> np.ndarray:
-    """Solve a nonlinear equation by Newton's method with a line search, from the harmonic surface on.
-
-    Parameters
-    ----------
-    bare
-        The boundary data with zeros inside.
-
-    Raises
-    ------
-    RuntimeError
-        If it does not converge.
-    """
-    grid = operator.grid
-    source = 0.0 if f is None else grid.spacing**2 * f[1:-1, 1:-1]
-
-    def moved(u: np.ndarray, change: np.ndarray, length: float = 1.0) -> np.ndarray:
-        other = u.copy()
-        other[1:-1, 1:-1] += length * change.reshape(grid.shape[0] - 1, -1)
-        return other
-
-    laplacian = DirichletSystem(EllipticOperator(), grid)
-    u = moved(bare, solve(laplacian, laplacian.right_hand_side(bare)))
-    r = operator.residual(u) - source
-    size = np.linalg.norm(operator.derivative(u, operator.part).apply(u - bare) - r)
-    for _ in range(_STEPS):
-        norm = np.linalg.norm(r)
-        if norm <= _RTOL * size:
-            return u
-        step, length = solve(MediumSystem(Linearised(operator, u), grid), -r.ravel()), 1.0
-        while True:
-            tried = moved(u, step, length)
-            r = operator.residual(tried) - source
-            if np.linalg.norm(r) < norm:
-                break
-            length /= 2
-            if length < _SHORTEST:  # rounding is all that is left, or there is no way down
-                if norm <= 1e3 * _RTOL * size:
-                    return u
-                raise RuntimeError(
-                    f"Newton's method does not converge: relative residual {norm / size:.1e}"
-                )
-        u = tried
-    raise RuntimeError(f"Newton's method does not converge in {_STEPS} steps")
 
 
 REFERENCES = {

@@ -15,8 +15,10 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discretisation import Equations
+from mosaicdd.problems.discretisation import Discretisation, Equations
+from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_fill import FieldResidual, fill_strips
@@ -61,7 +63,8 @@ class CondensedEngine(BaseEngine):
     ):
         require_method(settings)
         operator = local_solver.operator
-        if isinstance(operator, Nonlinear):
+        discretisation = local_solver.discretisation
+        if isinstance(operator, Nonlinear) or isinstance(discretisation, NonlinearDiscretisation):
             raise TypeError(
                 "a nonlinear operator needs Newton's method, which solves in its derivative"
             )
@@ -76,7 +79,7 @@ class CondensedEngine(BaseEngine):
                 ranks,
                 self.block,
                 operator,
-                local_solver.discretisation,
+                discretisation,
                 self.clock,
                 **self._tensors,
             )
@@ -174,8 +177,8 @@ class CondensedEngine(BaseEngine):
     def _embedded(self, equations: Equations) -> Embedded:
         """Return the data of the problems that are solved now."""
         solver = self._solver
-        if solver.discretisation is None:
-            raise RuntimeError("there are equations, so there is a discretisation")
+        if not isinstance(solver.discretisation, (Discretisation, LinearStep)):
+            raise TypeError(f"a linear discretisation is needed, got {solver.discretisation}")
         problem = solver.source.problem
         return Embedded(self._ranks, self.block, solver.discretisation, problem, equations)
 

@@ -13,6 +13,7 @@ from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.discretisation import Discretisation, Equations
+from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.medium import Medium, Resampled
 from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
@@ -62,8 +63,8 @@ class CondensedSystem:
         self,
         ranks: Ranks,
         block: Block,
-        medium: Medium | Linearised,
-        discretisation: Discretisation | None,
+        medium: Medium | Linearised | LinearStep,
+        discretisation: Discretisation | LinearStep | None,
         clock: Stopwatch,
         *,
         device: torch.device,
@@ -103,8 +104,8 @@ class CondensedSystem:
     def _condense(
         self,
         block: Block,
-        medium: Medium | Linearised,
-        discretisation: Discretisation | None,
+        medium: Medium | Linearised | LinearStep,
+        discretisation: Discretisation | LinearStep | None,
         clock: Stopwatch,
         *,
         keep: bool,

@@ -15,6 +15,7 @@ from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation import Discretisation, Equations
+from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import Strip
 
@@ -51,7 +52,7 @@ class Embedded:
         self,
         ranks: Ranks,
         block: Block,
-        discretisation: Discretisation,
+        discretisation: Discretisation | LinearStep,
         problem: Problem,
         equations: Equations,
     ):

@@ -4,15 +4,13 @@ from functools import cached_property
 
 import torch
 
-from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.smooth_start import screening, smooth_problem
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
@@ -50,8 +48,8 @@ class HarmonicStart:
             field = self._on_rectangle.solve(boundary).field
         else:
             linear, c = self._on_outlines
-            problem = self._solver.source.problem
-            one = _linear(problem, self._lattice.grid, c)
+            grid, problem = self._lattice.grid, self._solver.source.problem
+            one = smooth_problem(problem, grid, c)
             linear.source.update(one if one.problems == 1 else one.some(range(number, number + 1)))
             place = self._ranks, self._lattice, linear, self._settings
             field = CondensedEngine(*place, clock=self._clock).solve(boundary).field
@@ -71,26 +69,8 @@ class HarmonicStart:
 
     def _bound(self) -> tuple[CondensedSolver, float]:
         problem, grid = self._solver.source.problem, self._lattice.grid
-        exact = Exact(self._solver.subdomain.cells)
-        screened = 1.0 / max(grid.size) ** 2
-        try:
-            found = exact.bind(_linear(problem, grid, 0.0), grid)
-            if isinstance(found, CondensedSolver) and not _floats(found):
-                return found, 0.0
-        except ValueError:  # a part of the domain without a given value
-            pass
-        found = exact.bind(_linear(problem, grid, screened), grid)
+        c = screening(problem, grid)
+        found = Exact(self._solver.subdomain.cells).bind(smooth_problem(problem, grid, c), grid)
         if not isinstance(found, CondensedSolver):
             raise TypeError("sides that are not all given need condensed elements")
-        return found, screened
-
-
-def _floats(solver: CondensedSolver) -> bool:
-    """Say whether solutions are known up to a constant."""
-    return solver.discretisation is not None and solver.discretisation.floating
-
-
-def _linear(problem: Problem, grid: Grid, c: float) -> Problem:
-    """Return the linear problem with the same conditions and a reaction."""
-    domain = Domain(grid.shape, grid.spacing, problem.domain.shape)
-    return Problem(domain, "diffusion", {"c": c}, problem.conditions)
+        return found, c

@@ -8,16 +8,14 @@ from typing import Protocol
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.discretisation import NO_TIES, Equations
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields import LocalPart, Part, overlap
+from mosaicdd.problems.fields import LocalPart
+from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.nonlinear import Linearised, NonlinearPart
 from mosaicdd.problems.nonlinear_discretisation import NonlinearData, NonlinearEquations
 from mosaicdd.problems.problem import Problem
@@ -171,9 +169,13 @@ class OutlineEquations:
     def linearised(self, u: np.ndarray) -> CondensedSolver:
         """Return the solver of linear problems for changes of values."""
         grid = self._equations.grid
-        step = LinearStep(self._equations.derivative(u, self._data), self._equations.part)
+        step = LinearStep(
+            self._equations.derivative(u, self._data),
+            self._equations.part,
+            self_adjoint=self.self_adjoint,
+        )
         source = Source(_without_source(grid), grid, self._subdomain)
-        return CondensedSolver(Derivative(self.self_adjoint), self._subdomain, source, step)
+        return CondensedSolver(step, self._subdomain, source, step)
 
     def load(self, linear: CondensedSolver, force: np.ndarray) -> None:
         """Give such a solver a right-hand side, at all wide nodes."""
@@ -199,79 +201,6 @@ class OutlineEquations:
     def completed(self, u: np.ndarray) -> np.ndarray:
         """Return values as a field has them: with those given, outside NaN."""
         return self._equations.completed(u, self._problem, self._number)
-
-
-class Derivative:
-    """The operator of a linear step, of which all else is said by its discretisation."""
-
-    reflective = False
-
-    def __init__(self, self_adjoint: bool):
-        self.self_adjoint = self_adjoint
-
-
-class LinearStep:
-    """A linear problem for the change of values on a rank's part of the grid, as a discretisation.
-
-    Parameters
-    ----------
-    equations
-        The derivative at the nodes of ``part``.
-
-    Attributes
-    ----------
-    force
-        The right-hand side there.
-    """
-
-    floating = False
-
-    def __init__(self, equations: Equations, part: Part):
-        self._equations, self._part = equations, part
-        self.force = np.zeros(equations.active.shape)
-
-    def values(self, problem: Problem) -> None:
-        """Nothing is given: changes are zero there."""
-
-    def equations(self, part: Part) -> Equations:
-        """Return the left-hand sides at the nodes of a part; beyond the grid there are unit rows."""
-        here, there = self._overlap(part)
-        inside = self._equations.part(*here)
-        shape = [p.stop - p.start for p in part]
-        reaction, active, volumes = np.ones(shape), np.zeros(shape, bool), np.zeros(shape)
-        reaction[there] = inside.conductances.reaction
-        active[there], volumes[there] = inside.active, inside.volumes
-        rows, columns = there
-        between = {}
-        for name, axis in (("up", 0), ("right", 1), ("down", 0), ("left", 1)):
-            size = [n - (axis == i) for i, n in enumerate(shape)]
-            between[name] = np.zeros(size)
-            low = pair(slice(p.start, p.stop - (axis == i)) for i, p in enumerate((rows, columns)))
-            between[name][low] = getattr(inside.conductances, name)
-        if inside.conductances.symmetric:
-            del between["down"], between["left"]
-        return Equations(Conductances(reaction=reaction, **between), active, volumes, NO_TIES)
-
-    def right_hand_side(
-        self, problem: Problem, outline: None, part: Part, equations: Equations
-    ) -> np.ndarray:
-        """Return the right-hand sides at the nodes of a part, ``(1, rows, columns)``."""
-        here, there = self._overlap(part)
-        b = np.zeros((1, *equations.active.shape))
-        b[0][there] = self.force[here]
-        return b
-
-    def given(
-        self, problem: Problem, outline: None, part: Part, outlines: None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where values are given: nowhere."""
-        return np.empty(0, int), np.empty(0, int), np.empty((1, 0))
-
-    def _overlap(self, part: Part) -> tuple[Part, Part]:
-        """Return what a part has of the nodes here, in these and in the part."""
-        first = [p.start for p in self._part]
-        moved = pair(slice(p.start - a, p.stop - a) for p, a in zip(part, first, strict=True))
-        return overlap(moved, pair(self._equations.active.shape))
 
 
 def _without_source(grid: Grid) -> Problem:

@@ -1,0 +1,182 @@
+"""Newton's method on the whole grid with any linear solver: reference solutions of nonlinear equations."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation import OutlineSystem
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.linear_step import LinearStep
+from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.nonlinear import Linearised, Nonlinear
+from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.smooth_start import screening, smooth_problem
+
+_STEPS = 50  # of Newton's method
+_RTOL = 1e-11  # of the residual, relative to the right-hand side of the first linear equation
+_SHORTEST = 2.0**-30  # part of a step
+
+Solve = Callable[[Any, np.ndarray], np.ndarray]
+"""``solve(system, b)``: of a linear system, which has its ``matrix``."""
+
+
+class _Equations(Protocol):
+    """The equations of the nodes of a grid: changes and residuals are flat arrays of unknowns."""
+
+    def begun(self, solve: Solve) -> np.ndarray:
+        """Return the values to begin with."""
+        ...
+
+    def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
+        """Return other values."""
+        ...
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return the residual, with the source."""
+        ...
+
+    def step(self, u: np.ndarray) -> Any:
+        """Return the linear system for changes."""
+        ...
+
+    def size(self, u: np.ndarray) -> float:
+        """Return the 2-norm of the right-hand side of the equation that is linearised at values."""
+        ...
+
+    def field(self, u: np.ndarray) -> np.ndarray:
+        """Return values as a field has them."""
+        ...
+
+
+def solve_by_newton(problem: Problem, grid: Grid, number: int, solve: Solve) -> np.ndarray:
+    """Solve a nonlinear problem with a line search, from the harmonic surface on.
+
+    Raises
+    ------
+    RuntimeError
+        If it does not converge.
+    """
+    one: _Equations = _Rectangle(problem, grid, number)
+    if not problem.plain:
+        one = _Everywhere(problem, grid, number)
+    u = one.begun(solve)
+    r, size = one.residual(u), one.size(u)
+    for _ in range(_STEPS):
+        norm = np.linalg.norm(r)
+        if norm <= _RTOL * size:
+            return one.field(u)
+        change, length = solve(one.step(u), -r), 1.0
+        while True:
+            tried = one.moved(u, change, length)
+            r = one.residual(tried)
+            if np.linalg.norm(r) < norm:
+                break
+            length /= 2
+            if length < _SHORTEST:  # rounding is all that is left, or there is no way down
+                if norm <= 1e3 * _RTOL * size:
+                    return one.field(u)
+                raise RuntimeError(
+                    f"Newton's method does not converge: relative residual {norm / size:.1e}"
+                )
+        u = tried
+    raise RuntimeError(f"Newton's method does not converge in {_STEPS} steps")
+
+
+class _Rectangle:
+    """With values on all sides of a rectangle; unknowns are the nodes inside."""
+
+    def __init__(self, problem: Problem, grid: Grid, number: int):
+        whole = pair(slice(0, nodes) for nodes in grid.nodes)
+        operator = problem.operator
+        if not isinstance(operator, Nonlinear):
+            raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
+        self._operator = operator.on(grid, whole)
+        self._bare = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
+        f = problem.source_at(grid, whole)
+        self._source: np.ndarray | float = 0.0
+        if f is not None:
+            self._source = grid.spacing**2 * f[number % len(f)][1:-1, 1:-1]
+
+    def begun(self, solve: Solve) -> np.ndarray:
+        system = DirichletSystem(EllipticOperator(), self._operator.grid)
+        return self.moved(self._bare, solve(system, system.right_hand_side(self._bare)), 1.0)
+
+    def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
+        other = u.copy()
+        other[1:-1, 1:-1] += length * change.reshape(u[1:-1, 1:-1].shape)
+        return other
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        return (self._operator.residual(u) - self._source).ravel()
+
+    def step(self, u: np.ndarray) -> MediumSystem:
+        return MediumSystem(Linearised(self._operator, u), self._operator.grid)
+
+    def size(self, u: np.ndarray) -> float:
+        derivative = self._operator.derivative(u, self._operator.part)
+        right = derivative.apply(u - self._bare).ravel() - self.residual(u)
+        return float(np.linalg.norm(right))
+
+    def field(self, u: np.ndarray) -> np.ndarray:
+        return u
+
+
+class StepSystem:
+    """The linear system of one of Newton's steps on any domain, with unit rows where there is no unknown."""
+
+    def __init__(self, step: LinearStep, grid: Grid):
+        self.operator = step
+        wide = pair(slice(-1, nodes + 1) for nodes in grid.nodes)
+        self.conductances = step.equations(wide).conductances
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """``h^2 J``, of ``(ny + 1) (nx + 1)`` rows, row by row from the bottom."""
+        return self.conductances.matrix()
+
+    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
+        """Solve by a sparse factorisation."""
+        return scipy.sparse.linalg.splu(self.matrix.tocsc()).solve(right_hand_side)
+
+
+class _Everywhere:
+    """On any domain; unknowns are all nodes, of which those that are not active are zero."""
+
+    def __init__(self, problem: Problem, grid: Grid, number: int):
+        whole = pair(slice(0, nodes) for nodes in grid.nodes)
+        self._problem, self._grid, self._number = problem, grid, number
+        self._equations = NonlinearDiscretisation(problem, grid).on(whole)
+        self._data = self._equations.data(problem, number)
+
+    def begun(self, solve: Solve) -> np.ndarray:
+        smooth = smooth_problem(self._problem, self._grid, screening(self._problem, self._grid))
+        system = OutlineSystem(smooth, self._grid, self._number)
+        u = solve(system, system.right_hand_side).reshape(self._grid.nodes)
+        return np.where(self._equations.active, u, 0.0)
+
+    def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
+        return u + length * change.reshape(u.shape)
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        return self._equations.residual(u, self._data).ravel()
+
+    def step(self, u: np.ndarray) -> StepSystem:
+        derivative = self._equations.derivative(u, self._data)
+        symmetric = self._equations.operator.self_adjoint
+        step = LinearStep(derivative, self._equations.part, self_adjoint=symmetric)
+        return StepSystem(step, self._grid)
+
+    def size(self, u: np.ndarray) -> float:
+        right = self.step(u).conductances.apply(np.pad(u, 1)).ravel() - self.residual(u)
+        return float(np.linalg.norm(right))
+
+    def field(self, u: np.ndarray) -> np.ndarray:
+        return self._equations.completed(u, self._problem, self._number)
