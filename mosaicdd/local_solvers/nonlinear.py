@@ -153,9 +153,10 @@ def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
             f"{name} is for equations whose derivative is symmetric, that of {problem.equation.name} "
             "is not; take 'exact'"
         )
-    if not problem.conditions.plain:
+    if not problem.plain:
         raise ValueError(
-            f"{name} solves with values given on all sides; a side is natural here: take 'exact'"
+            f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
+            "take 'exact'"
         )
     return operator
 
