@@ -21,6 +21,7 @@ from mosaicdd.parallel.partition import share
 from mosaicdd.parallel.ranks import Ranks, Result, agreed
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+_OPENED: list[dist.ProcessGroup | None] = []
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ def rank_group(comm: Any = None, device: str = "cpu") -> Iterator[RankGroup]:
         if group.size == 1:
             yield group
             return
+    # A reducer of DistributedDataParallel that outlives the group must not be the last that holds it:
+    # it would end it with the interpreter's lock in hand, for which the group's thread may be waiting.
+    _OPENED.append(dist.group.WORLD)
     yield group
     # After an error other ranks may be waiting in a reduction: then the end of the job closes it.
     dist.destroy_process_group()

@@ -1,0 +1,28 @@
+"""The process group of a training opens and closes, whatever still holds it."""
+
+import os
+import subprocess
+import sys
+
+GROUPS = """
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from mosaicdd.cli.launch import world
+from mosaicdd.training.rank_group import rank_group
+
+def train():
+    with rank_group(world()):
+        model = DistributedDataParallel(torch.nn.Linear(8, 8))
+        model(torch.ones(2, 8)).sum().backward()
+
+for _ in range(20):
+    train()
+"""
+
+
+def test_a_model_that_outlives_its_group_does_not_hang(mpiexec):
+    # One in three did: the reducer joined the group's thread, which waited for the interpreter's lock.
+    job = [mpiexec, "-n", "2", sys.executable, "-c", GROUPS]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(job, timeout=100, env=environment, check=True)
