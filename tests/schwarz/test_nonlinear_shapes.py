@@ -134,6 +134,30 @@ def test_a_conductivity_of_the_solution_is_of_second_order_at_curved_outlines(ki
     assert np.polyfit(np.log(grids), np.log(errors), 1)[0] < -1.8, errors
 
 
+@pytest.mark.parametrize(
+    "distance",
+    [  # those of SNI (ICLR 2026)
+        "minimum(hypot(x - 0.35, y - 0.5) - 0.3, maximum(abs(x - 0.65) - 0.3, abs(y - 0.5) - 0.15))",
+        "maximum(0.12 - hypot(x - 0.3, y - 0.35), 0.15 - hypot(x - 0.65, y - 0.65))",
+        "maximum(hypot(x - 0.5, y - 0.5) - 0.45, 0.1*(1 - hypot((x - 0.55)/0.2, (y - 0.45)/0.1)))",
+    ],
+)
+def test_kirchhoffs_transform_is_harmonic_on_shapes(distance):
+    """Of ``-div((1 + u^2) grad u) = f`` the transform ``u + u^3 / 3`` solves Poisson's equation."""
+    domain = Domain.from_distance(distance, (128, 128), 1 / 128)
+    g = "sin(3*x) + cos(4*y)"
+    given, transformed = Dirichlet(g), Dirichlet(f"{g} + ({g})**3 / 3")
+    natural = {"hole1": Neumann("1 + x - y")} if not distance.startswith("minimum") else {}
+    f = {"f": 10.0}
+    everywhere = {name: given for name in ("outline", "left", "right", "bottom", "top")}
+    hot = Problem(domain, "quasilinear-diffusion", f, everywhere | natural)
+    w = Problem(domain, "poisson", f, {name: transformed for name in everywhere} | natural)
+    field = solve(hot, settings=TIGHT).field
+    kirchhoff = solve(w, settings=TIGHT).field
+    exact = 2 * np.sinh(np.arcsinh(1.5 * kirchhoff) / 3)
+    assert np.nanmean((field - exact) ** 2) <= (1e-3) ** 2 * np.nanmean(exact**2)
+
+
 def several():
     """Return a problem of each kind: equations, domains and conditions."""
     waves = "20*sin(7*x)*cos(4*y)"
