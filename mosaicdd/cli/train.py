@@ -15,7 +15,7 @@ from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
-_ALONE = ("conductances", "correction")  # networks that have a training of their own
+_ALONE = ("conductances", "correction", "unrolled")  # networks that have a training of their own
 
 
 @click.command()
@@ -34,7 +34,7 @@ _ALONE = ("conductances", "correction")  # networks that have a training of thei
     show_default=True,
     help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, family (for a range "
     "of the equation's parameters), conductances (for media, see generate --media), correction (for "
-    "nonlinear equations), or your own as module:Class.",
+    "nonlinear equations), unrolled (for those in the gradient), or your own as module:Class.",
 )
 @click.option(
     "--set",
@@ -160,7 +160,7 @@ def _alone(
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.json_line import json_line
     from mosaicdd.training.conductances import ConductanceLesson
-    from mosaicdd.training.corrections import CorrectionLesson
+    from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
     from mosaicdd.training.serial import Lesson, SerialReport, SerialTraining
 
     if world().size > 1 or ctx.params["device"] != "cpu":
@@ -169,7 +169,7 @@ def _alone(
             "--device"
         )
     lessons: dict[str, type[Lesson]] = {
-        one.name: one for one in (ConductanceLesson, CorrectionLesson)
+        one.name: one for one in (ConductanceLesson, CorrectionLesson, UnrolledLesson)
     }
     plain = lessons[network].plain
 

@@ -33,6 +33,11 @@ from mosaicdd.local_solvers.networks.correction import (
 from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.local_solvers.networks.unrolled import (
+    UNROLLED,
+    UnrolledSettings,
+    unrolled_network,
+)
 from mosaicdd.local_solvers.nonlinear import SubdomainNewton
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.upscaled import Averaged, UpscaledSolver
@@ -244,6 +249,10 @@ def find_network(name_or_path: str) -> NetworkModel | ConductanceModel | Correct
             corrections = CorrectionNetwork(card.cells, CorrectionSettings(**card.settings))
             insert_weights(corrections, weights)
             return CorrectionModel(name_or_path, corrections, card)
+        if card.network == UNROLLED:
+            unrolled = unrolled_network(card.pde, card.cells, UnrolledSettings(**card.settings))
+            insert_weights(unrolled, weights)
+            return CorrectionModel(name_or_path, unrolled, card)
         equation(card.pde)
         network = build_network(card.network, card.settings, card.subdomain)
         insert_weights(network, weights)

@@ -1,9 +1,7 @@
-"""Local solvers of nonlinear equations: Newton's method in every subdomain, or a network with a range.
+"""Local solvers of nonlinear equations: Newton's method in every subdomain, or what is planned with it.
 
 Bound to a problem and planned for a block, they map perimeters to centre lines, and give the derivative of that
-in the directions of the eight hats on a perimeter. The network's answer is the linear equation's exact one, in float64,
-and a correction in float32. Perimeters and sources outside of what it was trained on are solved by Newton's
-method instead: there the network's values are of no use.
+in the directions of the eight hats on a perimeter.
 
 Shape letters as in `bound`; ``R, C`` rows and columns of subdomains of a block's region, ``L = 2 (m - 1)`` nodes
 of centre lines.
@@ -21,23 +19,12 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.networks.correction import (
-    ROUGHNESS,
-    SOURCE,
-    CorrectionNetwork,
-    roughness,
-)
-from mosaicdd.local_solvers.source import Source, source_operator
+from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.square_newton import BATCH, Fields, SquareNewton, applied
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
-from mosaicdd.storage.model_file import ModelCard
-
-_CHUNK = 256  # subdomains of a pass of the network, whose activations stay in the cache
-_STEP = 1e-4  # of differences, in units of the solution
 
 
 class NonlinearPlan(Protocol):
@@ -73,7 +60,8 @@ class NonlinearSolver:
     source
         Of the problem, which may be zero.
     learned
-        A network and the ranges that it is for; None: Newton's method everywhere.
+        Plans a network for a block, with this solver, Newton's method for what is out of its range, and whether
+        the subdomains along the domain's edge are left to that anyway; None: Newton's method everywhere.
     refusal
         Why a network's answer is not given without a certificate; empty if it is.
     """
@@ -83,7 +71,7 @@ class NonlinearSolver:
     base: EllipticOperator
     subdomain: Subdomain
     source: Source
-    learned: "Learned | None" = None
+    learned: "Callable[[NonlinearSolver, NewtonPlan, bool], NonlinearPlan] | None" = None
     refusal: str = ""
 
     linear = False
@@ -97,7 +85,7 @@ class NonlinearSolver:
             Whether the subdomains along the domain's edge are solved by Newton's method anyway.
         """
         exact = NewtonPlan(self, block, device)
-        return exact if self.learned is None else CorrectedPlan(self, exact, block, device, ring)
+        return exact if self.learned is None else self.learned(self, exact, ring)
 
     def require_sound(self) -> None:
         """Refuse a network whose answer would have to be certified.
@@ -176,12 +164,13 @@ class NewtonPlan:
 
     def __init__(self, solver: NonlinearSolver, block: Block, device: torch.device):
         square = solver.subdomain
+        self.block, self.square, self.device = block, square, device
         self.newton = SquareNewton(solver.operator, square.cells, square.spacing, device)
         self._windows = Windows(block, square.cells, solver.operator, device)
         self._reaction = torch.tensor(solver.base.c, dtype=torch.float64, device=device)
         self._lines = torch.from_numpy(square.centre_lines).to(device).T
         self._nodes = torch.from_numpy(square.perimeter).to(device).T
-        self._hats = _hats(square, device)
+        self._hats = hats_of(square, device)
 
     def load(self, f: torch.Tensor | None) -> None:
         """Take a source."""
@@ -189,33 +178,36 @@ class NewtonPlan:
 
     def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
         """Solve one subdomain after another, in batches."""
-        self.solve_at(*_places(batch, g.device), g, out)
+        self.solve_at(*places(batch, g.device), g, out)
 
     def solve_at(
         self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor, out: torch.Tensor
     ) -> None:
         """Solve the subdomains at rows and columns of the region, ``(B,)`` each."""
-        for some in _split(len(g), BATCH):
+        for some in split(len(g), BATCH):
             u, _ = self._solved(rows[some], columns[some], g[some])
             out[some] = u[:, *self._lines]
 
     def responses(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
         """Solve with the derivative at the solutions."""
-        return self.responses_at(*_places(batch, g.device), g)
+        return self.responses_at(*places(batch, g.device), g)
 
     def responses_at(
         self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor
     ) -> torch.Tensor:
         """Return the responses of the subdomains at rows and columns of the region."""
         out = g.new_empty(len(g), len(self._hats), self._lines.shape[1])
-        for some in _split(len(g), BATCH):
+        for some in split(len(g), BATCH):
             u, fields = self._solved(rows[some], columns[some], g[some])
-            partials = self.newton.derivative(u, self.newton.patches(fields))
-            hats = self._hats[:, None].float()
-            x = self.newton.solve_linear(partials, -applied(partials, hats), 1e-5)
-            full = torch.nn.functional.pad(x, (1, 1, 1, 1))
-            out[some] = full[..., *self._lines].transpose(0, 1).to(out)
+            out[some] = self.derivative(u, fields)
         return out
+
+    def derivative(self, u: torch.Tensor, fields: Fields) -> torch.Tensor:
+        """Return the responses at values of squares, ``(B, 8, L)`` of float32."""
+        partials = self.newton.derivative(u, self.newton.patches(fields))
+        x = self.newton.solve_linear(partials, -applied(partials, self._hats[:, None].float()), 1e-5)
+        full = torch.nn.functional.pad(x, (1, 1, 1, 1))
+        return full[..., *self._lines].transpose(0, 1)
 
     def outside(self, batch: Batch, g: torch.Tensor) -> None:
         """Return None: there are no data for which it is not made."""
@@ -280,153 +272,19 @@ class Windows:
         return values.unfold(0, side, step).unfold(1, side, step)
 
 
-@dataclass(frozen=True)
-class Learned:
-    """A network of corrections and what it is for.
-
-    Parameters
-    ----------
-    sigma
-        The linear reaction, lengths in sides of the subdomain.
-    largest, effect, rough
-        Bounds of boundary values, of what the source does, and of the roughness.
-    """
-
-    network: CorrectionNetwork
-    sigma: float
-    largest: float
-    effect: float
-    rough: float
-
-    @classmethod
-    def of(cls, network: CorrectionNetwork, sigma: float, card: ModelCard) -> "Learned":
-        """Take the bounds from a model's card."""
-        effect, rough = card.ranges[SOURCE][1], card.ranges[ROUGHNESS][1]
-        return cls(network, sigma, card.boundary_range[1], effect, rough)
-
-
-class CorrectedPlan:
-    """The linear equation's solutions, corrected by a network where that was trained."""
-
-    def __init__(
-        self,
-        solver: NonlinearSolver,
-        exact: NewtonPlan,
-        block: Block,
-        device: torch.device,
-        ring: bool,
-    ):
-        if solver.learned is None:
-            raise TypeError(f"{solver.name} has no network")
-        self._exact, self._learned, self._block = exact, solver.learned, block
-        square, network = solver.subdomain, solver.learned.network
-        lines, points = square.centre_lines, network.points
-        self._linear = _rows(ExactSolver(solver.base, square).matrix, lines, device)  # (P, L)
-        at = np.concatenate([lines, points])
-        inverse = source_operator(solver.base, square, at)
-        self._inverse = torch.from_numpy(inverse).to(device)  # (I, L + K)
-        self._count = len(lines)
-        self._network = network.compiled(device)
-        self._sigma = torch.tensor(solver.learned.sigma, dtype=torch.float32, device=device)
-        rows, columns = block.region_subdomains
-        self._lines = torch.zeros(rows, columns, len(lines), dtype=torch.float64, device=device)
-        self._seen = torch.zeros(rows, columns, len(points), dtype=torch.float32, device=device)
-        self._apart = torch.zeros(rows, columns, dtype=torch.bool, device=device)
-        self._beyond = self._ring(device) if ring else self._apart
-        hats = _hats(square, device)[:, *torch.from_numpy(square.perimeter).to(device).T]
-        self._hats = hats  # (8, P)
-
-    def load(self, f: torch.Tensor | None) -> None:
-        """Solve the linear equation for a source, once."""
-        self._exact.load(f)
-        self._lines.zero_()
-        self._seen.zero_()
-        self._apart = self._beyond.clone()
-        if f is None:
-            return
-        s = self._block.lattice.spacing
-        inside = 2 * s - 1
-        cut = f[1:, 1:].unfold(0, inside, s).unfold(1, inside, s)
-        for row, patches in enumerate(cut):
-            w = patches.flatten(1) @ self._inverse
-            self._lines[row], seen = w.split([self._count, w.shape[1] - self._count], dim=1)
-            self._seen[row] = seen.float()
-            self._apart[row] |= seen.abs().amax(dim=1) > self._learned.effect
-
-    def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
-        """Correct the linear solutions; what is out of range is solved by Newton's method."""
-        seen = self._seen[batch].flatten(0, 1)
-        outside = self._apart[batch].flatten()
-        torch.addmm(self._lines[batch].flatten(0, 1), g, self._linear, out=out)
-        for some in _split(len(g), _CHUNK):
-            x = torch.cat([g[some].float(), seen[some]], 1)
-            out[some] += self._network(x, self._sigma)
-            outside[some] |= self._beyond_range(x)
-        self._replace(batch, g, outside, self._newton, out)
-
-    def responses(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
-        """Differentiate the correction by differences: the linear part is known."""
-        out = (self._hats @ self._linear).expand(len(g), -1, -1).clone()
-        seen, hats = self._seen[batch].flatten(0, 1), self._hats.float()
-        for some in _split(len(g), _CHUNK):
-            x = torch.cat([g[some].float(), seen[some]], 1)
-            found = self._network.differences(x, self._sigma, hats, _STEP)
-            for number, quotient in enumerate(found):
-                out[some, number] += quotient
-        self._replace(batch, g, self.outside(batch, g), self._exact.responses_at, out)
-        return out
-
-    def outside(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
-        """Say which subdomains are left to Newton's method."""
-        x = torch.cat([g.float(), self._seen[batch].flatten(0, 1)], 1)
-        return self._apart[batch].flatten() | self._beyond_range(x)
-
-    def _beyond_range(self, x: torch.Tensor) -> torch.Tensor:
-        """Say which data are too large or too rough, ``(B,)``; NaN is."""
-        learned, g = self._learned, x[:, : self._hats.shape[1]]
-        inside = g.abs().amax(dim=1) <= learned.largest
-        size = x.square().mean(dim=1).sqrt()
-        return ~(inside & (roughness(g) <= learned.rough * size))
-
-    def _newton(self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-        out = g.new_empty(len(g), self._count)
-        self._exact.solve_at(rows, columns, g, out)
-        return out
-
-    def _replace(
-        self,
-        batch: Batch,
-        g: torch.Tensor,
-        outside: torch.Tensor,
-        exactly: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
-        out: torch.Tensor,
-    ) -> None:
-        if outside.any():
-            rows, columns = _places(batch, g.device)
-            out[outside] = exactly(rows[outside], columns[outside], g[outside])
-
-    def _ring(self, device: torch.device) -> torch.Tensor:
-        """Mark the subdomains along the domain's edge."""
-        ring = torch.zeros(self._block.region_subdomains, dtype=torch.bool, device=device)
-        for axis in (0, 1):
-            for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
-                if at:
-                    ring.select(axis, end).fill_(True)
-        return ring
-
-
-def _places(batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def places(batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return row and column of each subdomain of a batch."""
     rows, columns = (torch.arange(p.start, p.stop, p.step or 1, device=device) for p in batch)
     grid = torch.meshgrid(rows, columns, indexing="ij")
     return grid[0].flatten(), grid[1].flatten()
 
 
-def _split(count: int, largest: int) -> list[slice]:
+def split(count: int, largest: int) -> list[slice]:
+    """Return parts of so many, each of at most ``largest``."""
     return [slice(start, min(start + largest, count)) for start in range(0, count, largest)]
 
 
-def _hats(square: Subdomain, device: torch.device) -> torch.Tensor:
+def hats_of(square: Subdomain, device: torch.device) -> torch.Tensor:
     """Return the hats on a perimeter, zero inside, ``(8, m + 1, m + 1)``."""
     nodes, s = 4 * square.cells, square.cells // 2
     away = np.abs(np.arange(nodes) - s * np.arange(8)[:, None])
@@ -434,8 +292,3 @@ def _hats(square: Subdomain, device: torch.device) -> torch.Tensor:
     hats = np.zeros((8, square.cells + 1, square.cells + 1))
     hats[:, *square.perimeter.T] = values
     return torch.from_numpy(hats).to(device)
-
-
-def _rows(matrix: np.ndarray, nodes: np.ndarray, device: torch.device) -> torch.Tensor:
-    """Return the rows of a square's operator at nodes, ``(P, Q)``."""
-    return torch.from_numpy(matrix[nodes[:, 0], nodes[:, 1]].T.copy()).to(device)

@@ -148,15 +148,21 @@ class BlockSource:
 
 
 def source_operator(
-    operator: EllipticOperator, subdomain: Subdomain, points: np.ndarray
+    operator: EllipticOperator, subdomain: Subdomain, columns: np.ndarray
 ) -> np.ndarray:
-    """Return rows of ``A^-1`` inside a subdomain, for some points, as columns ``(I, Q)``."""
+    """Return ``A^-T`` inside a subdomain times columns ``(I, Q)``: what of ``A^-1 f`` these see, from ``f``."""
     m = subdomain.cells
     matrix = DirichletSystem(operator, Grid((m, m), subdomain.spacing)).matrix
-    unit = np.zeros((matrix.shape[0], len(points)))
-    inner = (points[:, 0] - 1) * (m - 1) + points[:, 1] - 1
-    unit[inner.astype(int), np.arange(len(points))] = subdomain.spacing**2
-    return np.ascontiguousarray(scipy.sparse.linalg.splu(matrix.T.tocsc()).solve(unit))
+    factor = scipy.sparse.linalg.splu(matrix.T.tocsc())
+    return np.ascontiguousarray(factor.solve(subdomain.spacing**2 * columns))
+
+
+def at_nodes(subdomain: Subdomain, points: np.ndarray) -> np.ndarray:
+    """Return the columns that see inner nodes' values, ``(I, Q)``."""
+    m = subdomain.cells
+    unit = np.zeros(((m - 1) ** 2, len(points)))
+    unit[((points - 1) @ [m - 1, 1]).astype(int), np.arange(len(points))] = 1.0
+    return unit
 
 
 class _Rows:
@@ -172,7 +178,7 @@ class _Rows:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        columns = source_operator(operator, subdomain, points)
+        columns = source_operator(operator, subdomain, at_nodes(subdomain, points))
         if weights is not None:
             columns *= np.asarray(weights)
         self._columns = torch.as_tensor(columns).to(device=device, dtype=dtype)

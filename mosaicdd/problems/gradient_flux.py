@@ -41,14 +41,15 @@ def outflow(
         By default 1.
     """
     weights = u.quarters if a is None else a.quarters
-    total = torch.zeros_like(u.centre)
+    total, scale = torch.zeros_like(u.centre), 1.0 / h**2
     for (beside, above, across), (a_beside, a_above, _) in zip(u.quarters, weights, strict=True):
-        p, q = (u.centre - beside) / h, (u.centre - above) / h
-        at_centre = conductivity(p**2 + q**2) * (p + q)
-        at_beside = conductivity(p**2 + ((beside - across) / h) ** 2) * p
-        at_above = conductivity(((above - across) / h) ** 2 + q**2) * q
+        p, q = u.centre - beside, u.centre - above
+        pp, qq, far_p, far_q = (d * d for d in (p, q, above - across, beside - across))
+        at_centre = conductivity(scale * (pp + qq)) * (p + q)
+        at_beside = conductivity(scale * (pp + far_q)) * p
+        at_above = conductivity(scale * (far_p + qq)) * q
         if a is None:
             total = total + at_centre + at_beside + at_above
         else:
             total = total + a.centre * at_centre + a_beside * at_beside + a_above * at_above
-    return total / (4.0 * h)
+    return total * (scale / 4.0)

@@ -1,7 +1,8 @@
 """Generation of squares: problems of a nonlinear equation, solved by Newton's method.
 
-Boundary data are a Gaussian process along the perimeter with white noise and an offset, all of random sizes;
-so is the source, whose size is measured by what it does to the linear equation. Each square has random
+Boundary data are a Gaussian process along the perimeter with white noise and an offset, or a plane where slopes
+count, all of random sizes; so is the source, whose size is measured by what it does to the linear equation. Each
+square has random
 numbers of its own, seeded by (seed, index), so it does not depend on how many others are drawn.
 """
 
@@ -20,7 +21,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.gaussian_process import sample_closed_curve
+from mosaicdd.problems.gaussian_process import log_uniform, sample_closed_curve, sample_sloped_square
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.dataset_file import DatasetParts
 from mosaicdd.storage.square_file import SquareDataset, write_squares
@@ -32,6 +33,8 @@ _LENGTHS, _SIZES, _OFFSETS = (0.03, 1.0), (0.003, 0.5), (0.01, 1.0)
 _NOISE = (1e-3, 0.1)  # of the size
 _SOURCE_LENGTHS, _SOURCE_SIZES = (0.06, 1.0), (0.003, 0.6)
 _WITHOUT = 0.25  # share of the squares that have no source
+# The same where slopes count: sizes are parts of the square's side times the steepest slope.
+_STEEP_SIZES, _STEEP_WITHOUT = (3e-4, 0.025), 0.5
 
 
 def require_learnable(pde: NonlinearEquation) -> None:
@@ -42,11 +45,15 @@ def require_learnable(pde: NonlinearEquation) -> None:
     ValueError
         If it lacks something, or its linear part has more than a reaction.
     """
-    if pde.linear is None or pde.draw is None or pde.largest is None:
+    if pde.linear is None or (pde.largest is None) == (pde.steepest is None):
         raise ValueError(
-            f"{pde.name} does not say how data for a network are drawn: it needs linear, draw and largest"
+            f"{pde.name} does not say how data for a network are drawn: it needs linear, and largest or "
+            "steepest"
         )
-    operator = pde.linear(**pde.draw(np.random.default_rng(0)))
+    if pde.parameters and pde.draw is None:
+        raise ValueError(f"{pde.name} does not say how its parameters are drawn: it needs draw")
+    given = pde.draw(np.random.default_rng(0)) if pde.draw else {}
+    operator = pde.linear(**given)
     if operator != EllipticOperator(c=operator.c):
         raise ValueError(
             f"{pde.name}: networks are for equations whose linear part is -lap u + c u, this has {operator}"
@@ -156,24 +163,34 @@ class SquareGenerator:
 
     def _draw(self, rng: np.random.Generator) -> tuple[Any, ...]:
         """Draw parameters, boundary data, the shape of a source and its size."""
-        square, largest = self.settings.subdomain, float(self.pde.largest or 1.0)
         given = self.pde.complete(self.pde.draw(rng) if self.pde.draw else {})
-        parameters = np.array([given[name] for name in self.pde.parameters])
-        size = largest * _log_uniform(rng, _SIZES)
+        parameters = np.array([float(given[name]) for name in self.pde.parameters])
+        square = self.settings.subdomain
+        if self.pde.steepest is None:
+            largest, sizes, without = float(self.pde.largest or 1.0), _SOURCE_SIZES, _WITHOUT
+            g = self._curve(rng, largest)
+        else:
+            largest, sizes, without = self.pde.steepest * square.size, _STEEP_SIZES, _STEEP_WITHOUT
+            g = sample_sloped_square(rng, square.cells, square.size, self.pde.steepest)
+        f = _smooth_field(rng, square, 2 * square.size * log_uniform(rng, _SOURCE_LENGTHS))
+        f += rng.normal() * (rng.random() < 0.5)
+        effect = largest * log_uniform(rng, sizes) * (rng.random() >= without)
+        return parameters, g, f, effect
+
+    def _curve(self, rng: np.random.Generator, largest: float) -> np.ndarray:
+        """Draw boundary data whose values count."""
+        square = self.settings.subdomain
+        size = largest * log_uniform(rng, _SIZES)
         g = sample_closed_curve(
             rng,
             nodes=4 * square.cells,
             curve_length=4 * square.size,
-            length_scale=2 * square.size * _log_uniform(rng, _LENGTHS),
+            length_scale=2 * square.size * log_uniform(rng, _LENGTHS),
             amplitude=size,
-            noise=size * _log_uniform(rng, _NOISE),
+            noise=size * log_uniform(rng, _NOISE),
         )
         g *= min(1.0, 0.95 * largest / np.abs(g).max())
-        g += rng.uniform(-1, 1) * (largest - np.abs(g).max()) * _log_uniform(rng, _OFFSETS)
-        f = _smooth_field(rng, square, 2 * square.size * _log_uniform(rng, _SOURCE_LENGTHS))
-        f += rng.normal() * (rng.random() < 0.5)
-        effect = largest * _log_uniform(rng, _SOURCE_SIZES) * (rng.random() >= _WITHOUT)
-        return parameters, g, f, effect
+        return g + rng.uniform(-1, 1) * (largest - np.abs(g).max()) * log_uniform(rng, _OFFSETS)
 
     def _solved(
         self, parameters: np.ndarray, boundary: np.ndarray, source: np.ndarray, size: np.ndarray
@@ -213,10 +230,6 @@ def place(g: torch.Tensor, u: torch.Tensor) -> None:
     bottom, right, top, left = g.chunk(4, dim=1)
     u[:, 0, :-1], u[:, :-1, -1] = bottom, right
     u[:, -1, 1:], u[:, 1:, 0] = top.flip(1), left.flip(1)
-
-
-def _log_uniform(rng: np.random.Generator, ends: tuple[float, float]) -> float:
-    return float(np.exp(rng.uniform(*np.log(ends))))
 
 
 def _smooth_field(rng: np.random.Generator, square: Subdomain, length: float) -> np.ndarray:

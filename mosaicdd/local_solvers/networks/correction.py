@@ -15,20 +15,24 @@ Shape letters: ``B`` squares, ``P`` perimeter nodes, ``K`` points of ``w``, ``Q`
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.equivariant import EquivariantLayers
+from mosaicdd.problems.elliptic import EllipticOperator
 
 CORRECTION = "correction"
 """Its name in cards and commands."""
 
 SOURCE, ROUGHNESS = "the effect of the source", "the roughness of the data"
 """Names of ranges in cards: of ``w``, and of `roughness` over ``|x|``."""
+
+VALUES = "boundary values"
+"""Name of the limit that a card's ``boundary_range`` is."""
 
 Matrices = tuple[torch.Tensor, list[torch.Tensor], torch.Tensor, torch.Tensor]
 """``(P + K, 8 D)``; ``(8 D, 8 D)`` each; scales ``(., 6, 8 D)``; ``(8 D, Q)``."""
@@ -73,38 +77,29 @@ class CorrectionNetwork(torch.nn.Module):
     ----------
     points, outputs
         Nodes, ``(K, 2)`` and ``(Q, 2)``: where ``w`` is seen, and where the correction is given.
+    sight
+        What it sees of ``w`` at the inner nodes, ``(I, K)``.
     """
 
-    _inputs: torch.Tensor
-    _outputs: torch.Tensor
-    _relations: torch.Tensor
     _smoother: torch.Tensor
 
     def __init__(self, cells: int, settings: CorrectionSettings):
         super().__init__()
         self.settings, self.cells = settings, cells
         self.points = _inside(cells, settings.points)
-        lines = Subdomain(cells=cells).centre_lines
-        self.outputs = np.unique(lines, axis=0)
-        perimeter = Subdomain(cells=cells).perimeter
+        square = Subdomain(cells=cells)
+        self.sight = np.zeros(((cells - 1) ** 2, len(self.points)))
+        inner = (self.points - 1) @ [cells - 1, 1]
+        self.sight[inner, np.arange(len(inner))] = 1.0
+        self.outputs = np.unique(square.centre_lines, axis=0)
+        perimeter = square.perimeter
         inputs = np.concatenate([perimeter, self.points])
         d, depth = settings.channels, settings.depth
         self.inlet = torch.nn.Parameter(torch.randn(len(inputs), d) / math.sqrt(len(perimeter)))
         self.hidden = torch.nn.Parameter(torch.randn(depth - 1, 8, d, d) / math.sqrt(8 * d))
         self.outlet = torch.nn.Parameter(torch.randn(len(self.outputs), d) * 0.1 / math.sqrt(8 * d))
         self.scales = torch.nn.Parameter(0.3 * torch.randn(min(depth, 2), _SCALARS, d))
-        square = SquareSymmetry(4 * cells)
-        matrices = square.matrices.long().numpy()
-        images = torch.from_numpy(_images(inputs, matrices, cells))
-        self.register_buffer("_inputs", images, persistent=False)
-        images = torch.from_numpy(_images(self.outputs, matrices, cells))
-        self.register_buffer("_outputs", images, persistent=False)
-        products = np.einsum("rij,skj->rsik", matrices, matrices)  # R S^T = R S^-1
-        relations = [
-            [int(np.flatnonzero((matrices == one).all(axis=(1, 2)))[0]) for one in row]
-            for row in products
-        ]
-        self.register_buffer("_relations", torch.tensor(relations), persistent=False)
+        self._layers = EquivariantLayers(cells, inputs, self.outputs)
         waves = np.minimum(np.arange(4 * cells), 4 * cells - np.arange(4 * cells))
         kernel = np.fft.ifft(2.0 / (1.0 + (waves / _SMOOTH) ** 2)).real
         circulant = kernel[(np.arange(4 * cells)[:, None] - np.arange(4 * cells)) % (4 * cells)]
@@ -114,12 +109,9 @@ class CorrectionNetwork(torch.nn.Module):
         """Return the plain matrices."""
         perimeter = 4 * self.cells
         inlet = torch.cat([self._smoother @ self.inlet[:perimeter], self.inlet[perimeter:]])
-        first = inlet[self._inputs].transpose(0, 1).flatten(1)
-        hidden = [
-            blocks[self._relations.T].transpose(1, 2).flatten(0, 1).flatten(1)
-            for blocks in self.hidden
-        ]
-        last = self.outlet[self._outputs].transpose(1, 2).flatten(0, 1)
+        first = self._layers.inlet(inlet)
+        hidden = [self._layers.hidden(blocks) for blocks in self.hidden]
+        last = self._layers.outlet(self.outlet)
         return first, hidden, self.scales.repeat(1, 1, 8), last
 
     def forward(self, x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
@@ -127,45 +119,82 @@ class CorrectionNetwork(torch.nn.Module):
         return correct(x, sigma, self.matrices())
 
     @torch.no_grad()
-    def compiled(self, device: torch.device) -> "CompiledCorrection":
-        """Return it with its matrices made once, and outputs in the order of centre lines."""
+    def compiled(
+        self,
+        base: EllipticOperator,
+        square: Subdomain,
+        limits: Mapping[str, float],
+        device: torch.device,
+    ) -> "CompiledCorrection":
+        """Return it for a linear operator, with plain matrices, outputs in the order of centre lines.
+
+        Parameters
+        ----------
+        limits
+            The largest `VALUES`, `SOURCE` and `ROUGHNESS` that it is for.
+        """
         first, hidden, scales, last = self.matrices()
-        lines = Subdomain(cells=self.cells).centre_lines
-        place = {tuple(node): i for i, node in enumerate(self.outputs.tolist())}
-        both = last[:, [place[tuple(node)] for node in lines.tolist()]]
-        return CompiledCorrection(
-            (
-                first.contiguous().to(device),
-                [one.contiguous().to(device) for one in hidden],
-                scales.to(device),
-                both.contiguous().to(device),
-            )
+        matrices = (
+            first.contiguous().to(device),
+            [one.contiguous().to(device) for one in hidden],
+            scales.to(device),
+            last[:, along_lines(self.outputs, square)].contiguous().to(device),
         )
+        return CompiledCorrection(matrices, base.c * square.size**2, limits)
 
 
 class CompiledCorrection:
     """Plain matrices that give corrections on centre lines, ``(B, L)``, and their differences."""
 
-    def __init__(self, matrices: Matrices):
-        self._matrices = matrices
+    def __init__(self, matrices: Matrices, sigma: float, limits: Mapping[str, float]):
+        self._matrices, self._limits = matrices, dict(limits)
+        self._sigma = torch.tensor(sigma, dtype=torch.float32, device=matrices[0].device)
 
-    def __call__(self, x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
-        """Return corrections for ``x``, ``(B, P + K)``."""
-        return correct(x, sigma, self._matrices)
+    def seen(self, values: torch.Tensor) -> torch.Tensor:
+        """Return ``w``, seen by `CorrectionNetwork.sight`, as the network is given it."""
+        return values.float()
+
+    def input(self, g: torch.Tensor) -> torch.Tensor:
+        """Return perimeters as the network is given them."""
+        return g.float()
+
+    def outside(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Say which data are too large or too rough, ``(B,)``; NaN is."""
+        limits, size = self._limits, self._square(g, seen).sqrt()[:, 0]
+        inside = g.abs().amax(dim=1) <= limits[VALUES]
+        if seen is not None:
+            inside &= seen.abs().amax(dim=1) <= limits[SOURCE]
+        return ~(inside & (roughness(g) <= limits[ROUGHNESS] * size))
+
+    def __call__(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Return corrections for perimeters as of `input`."""
+        return _corrected(self._first(g, seen), self._square(g, seen), self._sigma, self._matrices)
 
     def differences(
-        self, x: torch.Tensor, sigma: torch.Tensor, changes: torch.Tensor, step: float
+        self, g: torch.Tensor, seen: torch.Tensor | None, changes: torch.Tensor, step: float
     ) -> Iterator[torch.Tensor]:
         """Yield the difference quotients in the directions of changes of the perimeters, ``(., P)``."""
         first = self._matrices[0]
-        seen, square = x @ first, x.square().sum(dim=1, keepdim=True)
-        here = _corrected(seen, square / x.shape[1], sigma, self._matrices)
+        begin, square = self._first(g, seen), self._square(g, seen)
+        here = _corrected(begin, square, self._sigma, self._matrices)
         for change in changes:
-            mixed = x[:, : len(change)] @ change[:, None]
-            moved = square + step * (2.0 * mixed + step * change.square().sum())
-            there = seen + step * (change @ first[: len(change)])
-            found = _corrected(there, moved / x.shape[1], sigma, self._matrices)
-            yield (found - here) / step
+            mixed = 2.0 * (g @ change[:, None]) + step * change.square().sum()
+            there = begin + step * (change @ first[: len(change)])
+            moved = square + mixed * (step / len(first))
+            yield (_corrected(there, moved, self._sigma, self._matrices) - here) / step
+
+    def _first(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Return ``x W_1``."""
+        first, count = self._matrices[0], g.shape[1]
+        here = g @ first[:count]
+        return here if seen is None else here.addmm_(seen, first[count:])
+
+    def _square(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Return ``|x|**2``, ``(B, 1)``."""
+        squares = g.square().sum(dim=1, keepdim=True)
+        if seen is not None:
+            squares += seen.square().sum(dim=1, keepdim=True)
+        return squares / len(self._matrices[0])
 
 
 def correct(x: torch.Tensor, sigma: torch.Tensor, matrices: Matrices) -> torch.Tensor:
@@ -191,6 +220,12 @@ def _corrected(
     return (h @ last) * (n * t * t * (sigma / (1.25 + sigma)))
 
 
+def along_lines(nodes: np.ndarray, square: Subdomain) -> list[int]:
+    """Return which of some nodes stand on the centre lines, in the order of these."""
+    place = {tuple(node): i for i, node in enumerate(nodes.tolist())}
+    return [place[tuple(node)] for node in square.centre_lines.tolist()]
+
+
 def roughness(g: torch.Tensor) -> torch.Tensor:
     """Return the root mean squares of second differences along perimeters ``(B, P)``."""
     second = g.roll(1, 1) + g.roll(-1, 1) - 2.0 * g
@@ -204,9 +239,3 @@ def _inside(cells: int, points: int) -> np.ndarray:
     along = np.unique(np.concatenate([low, cells - low]))
     return np.stack(np.meshgrid(along, along, indexing="ij"), axis=-1).reshape(-1, 2)
 
-
-def _images(nodes: np.ndarray, matrices: np.ndarray, cells: int) -> np.ndarray:
-    """Return where each symmetry sends nodes, ``(8, len(nodes))``."""
-    centred = 2 * nodes - cells
-    index = {tuple(node): i for i, node in enumerate(centred.tolist())}
-    return np.array([[index[tuple(node)] for node in (centred @ r.T).tolist()] for r in matrices])

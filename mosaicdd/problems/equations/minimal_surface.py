@@ -7,17 +7,25 @@ quotients along the two edges of the cell that meet there; see `mosaicdd.problem
 
 import torch
 
+from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.gradient_flux import outflow
 from mosaicdd.problems.patch import Patch
 
 
+def _conductivity(squared: torch.Tensor) -> torch.Tensor:
+    return torch.rsqrt(1.0 + squared)
+
+
 def _residual(u: Patch, h: float) -> torch.Tensor:
-    return outflow(u, h, lambda squared: torch.rsqrt(1.0 + squared))
+    return outflow(u, h, _conductivity)
 
 
 MINIMAL_SURFACE = NonlinearEquation(
     name="minimal-surface",
     text="-div(grad u / sqrt(1 + |grad u|^2)) = f",
     residual=_residual,
+    linear=EllipticOperator,
+    steepest=2.0,
+    conductivity=_conductivity,
 )

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.members import require_members
@@ -53,12 +54,16 @@ class NonlinearEquation:
         corners of its patches.
     linear
         ``linear(**parameters)``: the operator that is left of ``F`` for small ``u`` and parameters that are
-        numbers. A network learns what its solutions lack: of an equation with all of ``linear``, ``draw`` and
-        ``largest``, whose ``F`` is odd.
+        numbers. A network learns what its solutions lack: of an equation with ``linear`` and ``largest``
+        or ``steepest``, and with ``draw`` if there are parameters, whose ``F`` is odd.
     draw
         ``draw(rng)``: parameters, as random as the data that a network is trained on.
     largest
         Values of ``u`` that these data reach.
+    steepest
+        Slopes that they reach, for an equation in the gradient of ``u`` alone.
+    conductivity
+        ``k`` of such an equation, ``-div(k(|grad u|^2) grad u) = f``, with ``k(0) = 1``.
     reaction
         The parameter that multiplies ``u``, if there is one: see `Equation`.
 
@@ -79,6 +84,8 @@ class NonlinearEquation:
     linear: Callable[..., EllipticOperator] | None = None
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
     largest: float | None = None
+    steepest: float | None = None
+    conductivity: Callable[[torch.Tensor], torch.Tensor] | None = None
     reaction: str | None = None
 
     source = True

@@ -1,0 +1,317 @@
+r"""The network that corrects harmonic functions in a square to the solutions of a gradient's equation.
+
+For $-\nabla\cdot(k(|\nabla u|^2)\nabla u) = f$ with $k(0) = 1$: with the linear solution $u_0 = L g + w$ for perimeter
+values $g$, $w = (-\Delta)^{-1} f$, iterations for $-\Delta u = f + \nabla\cdot F(\nabla u)$, with the equation's own
+flux $F(p) = (k(|p|^2) - 1)\,p$ at some points, are unrolled to
+
+$$u = u_0 + \sum_j \phi_j E_j, \quad \phi_j = (F(z_j) - F(\bar z)) (1 + A_j e), \quad
+z_1 = A g + \nabla w, \quad z_{j+1} = z_j + \phi_j B_j.$$
+
+$\bar z$ is what $A$ makes of the plane through $g$, so planes are not corrected at all; $e$ are a few numbers
+made of the plane's slope and the size of what $g$ has besides it. $A$ begins as the harmonic functions' gradients at the
+points, then all is learned. Lengths, those of $u$ included, are in sides of the square: the equation is the same at all
+scales. Matrices have the symmetries of the square, as `equivariant` has them.
+
+Shape letters: ``B`` squares, ``P`` perimeter nodes, ``K`` components of gradients, ``Q`` outputs.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.correction import ROUGHNESS, SOURCE, along_lines, roughness
+from mosaicdd.local_solvers.networks.equivariant import EquivariantLayers
+from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.equations import any_equation
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+
+UNROLLED = "unrolled"
+"""Its name in cards and commands."""
+
+SLOPE, PLANE = "slopes along the perimeter", "the slope of a plane"
+"""Names of ranges in cards; roughness is that of slopes."""
+
+Conductivity = Callable[[torch.Tensor], torch.Tensor]
+"""``k`` of squared gradients."""
+
+_SCALARS = 4
+_HALF = 0.2  # size of a remainder whose ``t`` is one half
+_SOURCES = 0.25  # part of the gradient of ``w`` that counts as the size of a remainder
+# Points, one of each eight: sixteenths of a side from the centre, and along the perimeter, in 32nds.
+_GRID = [(y, x) for y in (1, 3, 5, 7) for x in (1, 3, 5, 7) if y <= x]
+_RIM = (1, 4, 7, 10, 13, 15)
+
+
+@dataclass(frozen=True)
+class UnrolledSettings:
+    """Settings of `UnrolledNetwork`.
+
+    Parameters
+    ----------
+    stages
+        Number of iterations, each with the flux at 128 points.
+    """
+
+    stages: int = 3
+
+    def __post_init__(self) -> None:
+        if self.stages < 1:
+            raise ValueError(f"an unrolled network needs stages of at least 1, got {self.stages}")
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """The plain matrices.
+
+    Parameters
+    ----------
+    first, between, last, scales
+        ``A (P, K)``, ``B_j (K, K)``, ``E_j (K, Q)``, ``A_j (4, K)``.
+    fit, planes, tilted
+        From perimeters to slopes, ``(P, 2)``; from slopes to perimeters and to ``z``, ``(2, P)``, ``(2, K)``.
+    """
+
+    first: torch.Tensor
+    between: list[torch.Tensor]
+    last: list[torch.Tensor]
+    scales: list[torch.Tensor]
+    fit: torch.Tensor
+    planes: torch.Tensor
+    tilted: torch.Tensor
+
+
+class UnrolledNetwork(torch.nn.Module):
+    """Corrections on the centre lines of a square, the centre counted once.
+
+    Parameters
+    ----------
+    cells
+        A multiple of 16.
+    conductivity
+        The equation's.
+
+    Attributes
+    ----------
+    outputs
+        Nodes where the correction is given, ``(Q, 2)``.
+    sight
+        What it sees of the effect ``w`` of a source at the inner nodes: its gradients, ``(I, K)``.
+
+    Raises
+    ------
+    ValueError
+        If the points are no nodes.
+    """
+
+    _planes: torch.Tensor
+
+    def __init__(self, cells: int, settings: UnrolledSettings, conductivity: Conductivity):
+        super().__init__()
+        if cells % 16:
+            raise ValueError(f"an unrolled network needs a multiple of 16 cells, got {cells}")
+        self.settings, self.cells, self.conductivity = settings, cells, conductivity
+        square = Subdomain(cells, 1.0)
+        self.outputs = np.unique(square.centre_lines, axis=0)
+        self._points = _points(cells)
+        d = 2 * len(self._points)
+        width = math.sqrt(8 * d)
+        self.inlet = torch.nn.Parameter(torch.zeros(4 * cells, d))
+        self.between = torch.nn.Parameter(0.1 * torch.randn(settings.stages - 1, 8, d, d) / width)
+        size = settings.stages, len(self.outputs), d
+        self.outlet = torch.nn.Parameter(0.05 * torch.randn(size) / width)
+        self.scales = torch.nn.Parameter(0.05 * torch.randn(settings.stages, _SCALARS, d))
+        self._layers = EquivariantLayers(cells, square.perimeter, self.outputs)
+        inner = EquivariantLayers(cells, square.interior, self.outputs)
+        gradients = torch.from_numpy(self._gradients(np.eye((cells - 1) ** 2)))
+        self.sight = inner.inlet(gradients).numpy()
+        planes = torch.from_numpy(square.perimeter.T / cells - 0.5).float()
+        self.register_buffer("_planes", planes, persistent=False)
+
+    def begin(self, harmonic: np.ndarray) -> None:
+        """Let ``A`` be the gradients of harmonic functions, from their values ``(m + 1, m + 1, P)``."""
+        gradients = self._gradients(harmonic[1:-1, 1:-1].reshape(-1, harmonic.shape[2]), harmonic)
+        self.inlet.data.copy_(torch.from_numpy(gradients))
+
+    def _gradients(self, inner: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """Return both components of the gradients at the points, ``(N, D)``, for inner nodes' rows ``(I, N)``."""
+        m, count = self.cells, inner.shape[1]
+        if values is None:
+            values = np.pad(
+                inner.reshape(m - 1, m - 1, count), ((1, 1), (1, 1), (0, 0))
+            )  # zero on the perimeter
+        y, x = self._points.T
+        found = [values[y + 1, x] - values[y - 1, x], values[y, x + 1] - values[y, x - 1]]
+        return np.concatenate(found).T * (m / 2)
+
+    def matrices(self) -> Matrices:
+        """Return the plain matrices."""
+        layers, planes = self._layers, self._planes
+        inlet = layers.inlet(self.inlet)
+        first = inlet - inlet.mean(dim=0)  # constants are not corrected either
+        return Matrices(
+            first,
+            [layers.hidden(blocks) for blocks in self.between],
+            [layers.outlet(weights) for weights in self.outlet],
+            list(self.scales.repeat(1, 1, 8)),
+            planes.T / planes[0].square().sum(),
+            planes,
+            planes @ first,
+        )
+
+    def forward(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Return corrections ``(B, Q)`` for ``g``, ``(B, P)``, and gradients of ``w``, ``(B, K)``."""
+        return correct(g, seen, self.matrices(), self.conductivity)
+
+    @torch.no_grad()
+    def compiled(
+        self,
+        base: EllipticOperator,
+        square: Subdomain,
+        limits: Mapping[str, float],
+        device: torch.device,
+    ) -> "CompiledUnrolled":
+        """Return it for squares of a size, with plain matrices, outputs in the order of centre lines.
+
+        Parameters
+        ----------
+        base
+            Laplace's.
+        limits
+            The largest `SLOPE`, `PLANE`, `ROUGHNESS` and `SOURCE` that it is for.
+        """
+        one, lines = self.matrices(), along_lines(self.outputs, square)
+
+        def there(values: torch.Tensor) -> torch.Tensor:
+            return values.contiguous().to(device)
+
+        matrices = Matrices(
+            there(one.first),
+            [there(values) for values in one.between],
+            [there(values[:, lines]) for values in one.last],
+            [there(values) for values in one.scales],
+            *map(there, (one.fit, one.planes, one.tilted)),
+        )
+        return CompiledUnrolled(matrices, self.conductivity, square.size, limits)
+
+
+def unrolled_network(pde: str, cells: int, settings: UnrolledSettings) -> UnrolledNetwork:
+    """Return a network for an equation, not trained yet.
+
+    Raises
+    ------
+    ValueError
+        If the equation has no conductivity.
+    """
+    one = any_equation(pde)
+    if not isinstance(one, NonlinearEquation) or one.conductivity is None:
+        raise ValueError(
+            f"an unrolled network is for an equation with a conductivity, {pde} has none; take "
+            "the network correction"
+        )
+    return UnrolledNetwork(cells, settings, one.conductivity)
+
+
+class CompiledUnrolled:
+    """Plain matrices that give corrections on centre lines, ``(B, L)``.
+
+    Attributes
+    ----------
+    steepest
+        Slope of the steepest plane that it is for.
+    """
+
+    def __init__(
+        self,
+        matrices: Matrices,
+        conductivity: Conductivity,
+        size: float,
+        limits: Mapping[str, float],
+    ):
+        self._matrices, self._conductivity, self._size = matrices, conductivity, size
+        self._limits, self.steepest = dict(limits), limits[PLANE]
+
+    def seen(self, gradients: torch.Tensor) -> torch.Tensor:
+        """Return gradients of ``w``, seen by `UnrolledNetwork.sight`, as the network is given them."""
+        return (gradients / self._size).float()
+
+    def input(self, g: torch.Tensor) -> torch.Tensor:
+        """Return perimeters as the network is given them: in its units, and without their means."""
+        return ((g - g.mean(dim=1, keepdim=True)) / self._size).float()
+
+    def outside(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Say which data are too steep or too rough, ``(B,)``; NaN is."""
+        found = sloped(g, self.slopes(g))
+        inside = torch.ones(len(g), dtype=torch.bool, device=g.device)
+        for name, values in zip((SLOPE, PLANE, ROUGHNESS), found, strict=True):
+            inside &= values <= self._limits[name]
+        if seen is not None:
+            inside &= seen.abs().amax(dim=1) <= self._limits[SOURCE]
+        return ~inside
+
+    def __call__(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Return corrections for perimeters as of `input`."""
+        return self._size * correct(g, seen, self._matrices, self._conductivity)
+
+    def slopes(self, g: torch.Tensor) -> torch.Tensor:
+        """Return the slopes of the planes through perimeters as of `input`, ``(B, 2)``."""
+        return g @ self._matrices.fit
+
+
+def correct(
+    g: torch.Tensor, seen: torch.Tensor | None, matrices: Matrices, conductivity: Conductivity
+) -> torch.Tensor:
+    """Return corrections by plain matrices; see the head of this module."""
+    slopes = g @ matrices.fit
+    rest = g - slopes @ matrices.planes
+    n = remainder_size(rest, seen)
+    t = n / (_HALF + n)
+    steep = slopes.square().sum(dim=1, keepdim=True)
+    q = steep / (1.0 + steep)
+    e = torch.cat([t, t * t, q, t * q], dim=1)
+    plane = slopes @ matrices.tilted
+    at_plane = _flux(plane, conductivity)
+    z = torch.addmm(plane, rest, matrices.first)
+    if seen is not None:
+        z = z + seen
+    out = g.new_zeros(len(g), matrices.last[0].shape[1])
+    for number, (scales, last) in enumerate(zip(matrices.scales, matrices.last, strict=True)):
+        change = (_flux(z, conductivity) - at_plane) * (1.0 + e @ scales)
+        out = torch.addmm(out, change, last)
+        if number < len(matrices.between):
+            z = torch.addmm(z, change, matrices.between[number])
+    return out
+
+
+def sloped(
+    g: torch.Tensor, slopes: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the largest slopes along perimeters ``(B, P)``, those of the planes, and the roughness, ``(B,)``."""
+    cells = g.shape[1] / 4
+    along = cells * (g.roll(-1, 1) - g).abs().amax(dim=1)
+    return along, slopes.square().sum(dim=1).sqrt(), cells * roughness(g)
+
+
+def remainder_size(rest: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+    """Return the size of what there is besides a plane, ``(B, 1)``."""
+    squares = rest.square().mean(dim=1, keepdim=True)
+    if seen is not None:
+        squares = squares + _SOURCES**2 * seen.square().mean(dim=1, keepdim=True)
+    return (squares + 1e-30).sqrt()
+
+
+def _flux(z: torch.Tensor, conductivity: Conductivity) -> torch.Tensor:
+    """Return ``F`` for gradients ``(B, K)``, of each symmetry first one component, then the other."""
+    parts = z.unflatten(1, (8, 2, -1))
+    squared = parts.square().sum(dim=2, keepdim=True)
+    return (parts * (conductivity(squared) - 1.0)).flatten(1)
+
+
+def _points(cells: int) -> np.ndarray:
+    """Return one of each eight of the points, ``(c, 2)`` nodes."""
+    rim = [(position * cells / 32, cells / 2 - 1) for position in _RIM]
+    away = [(y * cells / 16, x * cells / 16) for y, x in _GRID] + rim
+    return cells // 2 + np.floor(away).astype(int)
