@@ -78,9 +78,7 @@ class CorrectedPlan:
         inside = 2 * s - 1
         cut = f[1:, 1:].unfold(0, inside, s).unfold(1, inside, s)
         self._lines = f.new_empty(rows, columns, count)
-        self._seen = f.new_empty(
-            rows, columns, inverse.shape[1] - count, dtype=torch.float32
-        )
+        self._seen = f.new_empty(rows, columns, inverse.shape[1] - count, dtype=torch.float32)
         for row, patches in enumerate(cut):
             w = patches.flatten(1) @ inverse
             self._lines[row] = w[:, :count]

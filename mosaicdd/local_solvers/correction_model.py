@@ -30,9 +30,7 @@ class CorrectionModel:
 
     spacing = None
 
-    def __init__(
-        self, name: str, network: CorrectionNetwork | UnrolledNetwork, card: ModelCard
-    ):
+    def __init__(self, name: str, network: CorrectionNetwork | UnrolledNetwork, card: ModelCard):
         self.name = name
         self.network = network
         self.card = card
@@ -104,7 +102,10 @@ class CorrectionModel:
     def _unsound(self, problem: Problem, subdomain: Subdomain) -> str:
         """Say that the network fails its self-test; empty if it does not."""
         g, worse = self._perimeters(subdomain)
-        error, allowed = self._self_test(problem, subdomain, g), worse * self.card.validation["error"]
+        error, allowed = (
+            self._self_test(problem, subdomain, g),
+            worse * self.card.validation["error"],
+        )
         if error <= allowed:
             return ""
         return (
@@ -118,7 +119,9 @@ class CorrectionModel:
         rng, nodes, pde = np.random.default_rng(0), 4 * subdomain.cells, any_equation(self.card.pde)
         if isinstance(pde, NonlinearEquation) and pde.steepest is not None:
             given = subdomain.cells, subdomain.size, pde.steepest
-            return np.stack([sample_sloped_square(rng, *given) for _ in range(_SQUARES)]), _WORSE_SLOPES
+            return np.stack(
+                [sample_sloped_square(rng, *given) for _ in range(_SQUARES)]
+            ), _WORSE_SLOPES
         largest = self.card.boundary_range[1]
         curves = [sample_closed_curve(rng, nodes, 4.0, _LENGTH, largest) for _ in range(_SQUARES)]
         sized = [curve * largest * rng.random() / np.abs(curve).max() for curve in curves]

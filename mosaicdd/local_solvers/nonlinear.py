@@ -205,7 +205,9 @@ class NewtonPlan:
     def derivative(self, u: torch.Tensor, fields: Fields) -> torch.Tensor:
         """Return the responses at values of squares, ``(B, 8, L)`` of float32."""
         partials = self.newton.derivative(u, self.newton.patches(fields))
-        x = self.newton.solve_linear(partials, -applied(partials, self._hats[:, None].float()), 1e-5)
+        x = self.newton.solve_linear(
+            partials, -applied(partials, self._hats[:, None].float()), 1e-5
+        )
         full = torch.nn.functional.pad(x, (1, 1, 1, 1))
         return full[..., *self._lines].transpose(0, 1)
 

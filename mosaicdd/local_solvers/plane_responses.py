@@ -16,7 +16,7 @@ from mosaicdd.local_solvers.networks.equivariant import images
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.nonlinear import NewtonPlan
 
-_STEPS = 10  # of the table, from no slope to the steepest
+_STEPS = 8  # of the table, from no slope to the steepest
 _BEYOND = 1.5  # times the steepest: the corners of a table over a disk
 
 
@@ -38,7 +38,9 @@ class PlaneResponses:
         first = np.unique(back, return_index=True)[1]
         steps = np.arange(_STEPS + 1)
         octant = np.array([(y, x) for y in steps for x in steps if y <= x])
-        found = exact.derivative(self._planes(octant, exact, steepest), {})[..., first].cpu().numpy()
+        found = (
+            exact.derivative(self._planes(octant, exact, steepest), {})[..., first].cpu().numpy()
+        )
         side, m = 2 * _STEPS + 1, exact.square.cells
         table = np.empty((side, side, *found.shape[1:]))
         matrices = SquareSymmetry(4 * m).matrices.long().numpy()

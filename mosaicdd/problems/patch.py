@@ -44,6 +44,10 @@ class Patch:
         """All, in the order of the members."""
         return tuple(getattr(self, name) for name in self.__dataclass_fields__)
 
+    def float(self) -> "Patch":
+        """Return it in float32."""
+        return Patch(*(one.float() for one in self.values))
+
     @property
     def neighbours(self) -> tuple[torch.Tensor, ...]:
         """Those beside the centre: up, down, left, right."""

@@ -17,7 +17,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import batch_shape, batches
 from mosaicdd.local_solvers.nonlinear import NonlinearSolver, Windows
-from mosaicdd.local_solvers.square_newton import SquareNewton, applied_inverse
+from mosaicdd.local_solvers.square_newton import Fields, SquareNewton, applied_inverse
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration
@@ -26,8 +26,10 @@ _ELEMENTS = 128  # whose vectors stay in the cache
 _SUBDOMAINS = 256
 _APART = 4  # cells between the nodes where derivatives are taken
 _SAFETY = 1.5
-# Of the last of Newton's steps in an element, beside the tolerance: a step leaves a thousandth of itself.
+# Of the last step in an element, beside the tolerance: one of Newton's leaves a thousandth of itself, one with means
+# a tenth, down to rounding in float32.
 _LOOSER, _LOOSEST, _TIGHTEST = 100.0, 1e-3, 1e-7
+_RELAXED, _ROUNDED = 10.0, 1e-5
 
 
 class NewtonFill:
@@ -50,6 +52,7 @@ class NewtonFill:
         self, solver: NonlinearSolver, block: Block, device: torch.device, tolerance: float
     ):
         self._tolerance = min(max(_LOOSER * tolerance, _TIGHTEST), _LOOSEST)
+        self._relaxed = min(_RELAXED * tolerance, _LOOSEST)
         s = block.lattice.spacing
         self._block, self._solver = block, solver
         self._element = SquareNewton(solver.operator, s, block.lattice.grid.spacing, device)
@@ -84,49 +87,85 @@ class NewtonFill:
             values = squares[batch].reshape(-1, s + 1, s + 1)
             f, fields = self._windows.of(batch)
             self._element.linear(values, f, self._reaction)
-            self._element.solve(values, f, fields, self._tolerance)
+            self._solve(values, f, fields)
             squares[(*batch, slice(1, -1), slice(1, -1))] = values.view(*shape, s + 1, s + 1)[
                 ..., 1:-1, 1:-1
             ]
 
+    def _solve(self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields) -> None:
+        """Solve inside of elements: where float32 does, by means of the derivative, and else by Newton's method."""
+        if self._relaxed >= _ROUNDED:
+            left = ~self._element.relax(u, f, fields, self._relaxed)
+            if not left.any():
+                return
+            some = u[left]
+            mine = {name: one[left] if one.ndim else one for name, one in fields.items()}
+            self._element.solve(some, None if f is None else f[left], mine, self._tolerance)
+            u[left] = some
+        else:
+            self._element.solve(u, f, fields, self._tolerance)
+
     def measure(self, boundary: Boundary) -> tuple[float, float]:
         """Take the residual; return its square sum over the owned nodes, and that of zeros inside."""
-        spacing, block = self._block.lattice.grid.spacing, self._block
-        owned, _ = block.owned_nodes()
+        values = self.u.cpu()
+        if self._relaxed >= _ROUNDED:
+            values = values.float()
+        zeros = self._force(torch.from_numpy(self._of_zeros(boundary)).to(self.u))
+        self.residual = self._force(
+            torch.from_numpy(self._operator.residual(values.numpy())).to(self.u)
+        )
+        owned, _ = self._block.owned_nodes()
         inside = pair(
             slice(max(p.start - 1, 0), min(p.stop - 1, n))
             for p, n in zip(owned, self.residual.shape, strict=True)
         )
-        squares = []
-        for values in (self._zeros(boundary), self.u.cpu().numpy()):
-            self.residual = torch.from_numpy(self._operator.residual(values)).to(self.u)
-            if self._f is not None:
-                self.residual -= spacing**2 * self._f[1:-1, 1:-1]
-            squares.append(float(self.residual[inside].square().sum()))
-        return squares[1], squares[0]
+        return pair(float(one[inside].square().sum()) for one in (self.residual, zeros))
+
+    def _force(self, residual: torch.Tensor) -> torch.Tensor:
+        """Subtract the source from what it is to be equal to, in place."""
+        if self._f is not None:
+            residual -= self._block.lattice.grid.spacing**2 * self._f[1:-1, 1:-1]
+        return residual
+
+    def _of_zeros(self, boundary: Boundary) -> np.ndarray:
+        """Return what zeros inside of the boundary data leave of the equation, but for the source.
+
+        Where coefficients are numbers, that is one number away from the edges.
+        """
+        u = np.zeros(tuple(self.u.shape))
+        for axis in (0, 1):
+            along = self._part[1 - axis]
+            for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
+                if at:
+                    np.moveaxis(u, axis, 0)[end] = boundary.edge(axis, end)[along]
+        if any(field.number is None for field in self._solver.operator.fields.values()):
+            return self._operator.residual(u)
+        fields = self._sampled_fields(1)
+
+        def residual(values: np.ndarray) -> np.ndarray:
+            return self._element.residual(torch.from_numpy(values)[None], None, fields)[0].numpy()
+
+        found = np.full([n - 2 for n in u.shape], residual(np.zeros((3, 3))).item())
+        for axis in (0, 1):
+            for end, edge in ((0, slice(0, 3)), (-1, slice(-3, None))):
+                values = residual(np.ascontiguousarray(np.moveaxis(u, axis, 0)[edge]))
+                np.moveaxis(found, axis, 0)[end] = values[0]
+        return found
 
     def check(self, boundary: Boundary) -> None:
-        """Check that the residual is finite between the values on the sides.
+        """Check that the residual is finite between the values on the sides, at some of the nodes.
 
         Raises
         ------
         ValueError
             If it is not.
         """
-        if not np.isfinite(self._operator.residual(boundary.spanned(*self._part))).all():
+        u = torch.from_numpy(boundary.spanned(*self._part)).to(self.u)
+        fields = self._sampled_fields(_APART)
+        if not self._element.sampled_residual(u, _APART, fields).isfinite().all():
             raise ValueError(
                 "the equation's residual is not finite for values between those on the sides"
             )
-
-    def _zeros(self, boundary: Boundary) -> np.ndarray:
-        """Return zeros inside of the boundary data."""
-        values = np.zeros(tuple(self.u.shape))
-        for axis in (0, 1):
-            along = self._part[1 - axis]
-            for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
-                if at:
-                    np.moveaxis(values, axis, 0)[end] = boundary.edge(axis, end)[along]
-        return values
 
     def estimate(self, v: Interface, iterate: NonlinearIteration) -> tuple[Interface, torch.Tensor]:
         """Return the step of an iteration with exact local solvers, and its size at lattice nodes."""

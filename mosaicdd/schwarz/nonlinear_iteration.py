@@ -26,6 +26,7 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import interface_exchange
 
 _SLOW = 0.15  # ratio of updates above which the derivative is taken anew
+_FASTER = 0.7  # part of the ratio before, below which that has helped
 _SHORTEST = 2.0**-6
 # Lattice nodes around a centre, in the order of the hats on a perimeter: rows, columns.
 _AROUND = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1))
@@ -174,6 +175,10 @@ def drive(
     """Repeat the iteration until it ends; return the last values, and their status."""
     image, base, direction = v.like_boundary(), v.like(v.flat.clone()), v.like()
     length, slow, before, last = 1.0, True, np.inf, np.inf
+    helps, rate = (
+        True,
+        1.0,
+    )  # whether the derivative at other values has made the updates fall faster
     while True:
         if slow:
             iterate.linearise(v)
@@ -185,7 +190,9 @@ def drive(
             length, slow = length / 2, False
             torch.add(base.flat, direction.flat, alpha=length, out=v.flat)
             continue
-        slow = not slow and update > _SLOW * last
+        helps = helps and not (slow and update > _FASTER * rate * last)
+        slow = helps and not slow and update > _SLOW * last
+        rate = min(update / last, 1.0)
         torch.sub(image.flat, v.flat, out=direction.flat)
         base.flat.copy_(v.flat)
         v, image = image, v

@@ -238,4 +238,3 @@ def _inside(cells: int, points: int) -> np.ndarray:
     low = np.floor(steps[: (points + 1) // 2]).astype(int)
     along = np.unique(np.concatenate([low, cells - low]))
     return np.stack(np.meshgrid(along, along, indexing="ij"), axis=-1).reshape(-1, 2)
-

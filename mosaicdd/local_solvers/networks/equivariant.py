@@ -9,7 +9,6 @@ Shape letters: ``N`` nodes, ``D, E`` channels of each symmetry.
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 
 

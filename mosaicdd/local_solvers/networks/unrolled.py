@@ -4,11 +4,11 @@ For $-\nabla\cdot(k(|\nabla u|^2)\nabla u) = f$ with $k(0) = 1$: with the linear
 values $g$, $w = (-\Delta)^{-1} f$, iterations for $-\Delta u = f + \nabla\cdot F(\nabla u)$, with the equation's own
 flux $F(p) = (k(|p|^2) - 1)\,p$ at some points, are unrolled to
 
-$$u = u_0 + \sum_j \phi_j E_j, \quad \phi_j = (F(z_j) - F(\bar z)) (1 + A_j e), \quad
-z_1 = A g + \nabla w, \quad z_{j+1} = z_j + \phi_j B_j.$$
+$$u = u_0 + \sum_j \phi_j E_j, \quad \phi_j = (F(z_j) - F(p)) (1 + A_j e), \quad
+z_1 = p + A (g - \bar g) + \nabla w, \quad z_{j+1} = z_j + \phi_j B_j,$$
 
-$\bar z$ is what $A$ makes of the plane through $g$, so planes are not corrected at all; $e$ are a few numbers
-made of the plane's slope and the size of what $g$ has besides it. $A$ begins as the harmonic functions' gradients at the
+where $\bar g$ is the plane through $g$ and $p$ its gradient, so planes are not corrected at all; $e$ are a few numbers
+made of the sizes of $p$ and of what there is besides the plane. $A$ begins as the harmonic functions' gradients at the
 points, then all is learned. Lengths, those of $u$ included, are in sides of the square: the equation is the same at all
 scales. Matrices have the symmetries of the square, as `equivariant` has them.
 
@@ -25,6 +25,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.correction import ROUGHNESS, SOURCE, along_lines, roughness
 from mosaicdd.local_solvers.networks.equivariant import EquivariantLayers
+from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
@@ -72,7 +73,7 @@ class Matrices:
     first, between, last, scales
         ``A (P, K)``, ``B_j (K, K)``, ``E_j (K, Q)``, ``A_j (4, K)``.
     fit, planes, tilted
-        From perimeters to slopes, ``(P, 2)``; from slopes to perimeters and to ``z``, ``(2, P)``, ``(2, K)``.
+        From perimeters to slopes, ``(P, 2)``; from slopes to perimeters and to gradients, ``(2, P)``, ``(2, K)``.
     """
 
     first: torch.Tensor
@@ -108,6 +109,7 @@ class UnrolledNetwork(torch.nn.Module):
     """
 
     _planes: torch.Tensor
+    _tilted: torch.Tensor
 
     def __init__(self, cells: int, settings: UnrolledSettings, conductivity: Conductivity):
         super().__init__()
@@ -130,6 +132,9 @@ class UnrolledNetwork(torch.nn.Module):
         self.sight = inner.inlet(gradients).numpy()
         planes = torch.from_numpy(square.perimeter.T / cells - 0.5).float()
         self.register_buffer("_planes", planes, persistent=False)
+        turned = SquareSymmetry(4 * cells).matrices.permute(2, 0, 1)
+        tilted = turned[..., None].expand(-1, -1, -1, len(self._points)).flatten(1)
+        self.register_buffer("_tilted", tilted.contiguous(), persistent=False)
 
     def begin(self, harmonic: np.ndarray) -> None:
         """Let ``A`` be the gradients of harmonic functions, from their values ``(m + 1, m + 1, P)``."""
@@ -150,16 +155,14 @@ class UnrolledNetwork(torch.nn.Module):
     def matrices(self) -> Matrices:
         """Return the plain matrices."""
         layers, planes = self._layers, self._planes
-        inlet = layers.inlet(self.inlet)
-        first = inlet - inlet.mean(dim=0)  # constants are not corrected either
         return Matrices(
-            first,
+            layers.inlet(self.inlet),
             [layers.hidden(blocks) for blocks in self.between],
             [layers.outlet(weights) for weights in self.outlet],
             list(self.scales.repeat(1, 1, 8)),
             planes.T / planes[0].square().sum(),
             planes,
-            planes @ first,
+            self._tilted,
         )
 
     def forward(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
@@ -273,7 +276,7 @@ def correct(
     q = steep / (1.0 + steep)
     e = torch.cat([t, t * t, q, t * q], dim=1)
     plane = slopes @ matrices.tilted
-    at_plane = _flux(plane, conductivity)
+    at_plane = plane * (conductivity(steep) - 1.0)
     z = torch.addmm(plane, rest, matrices.first)
     if seen is not None:
         z = z + seen
