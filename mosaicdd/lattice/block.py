@@ -24,8 +24,12 @@ cell these are the perimeters of the owned subdomains, and neighbouring regions 
 cell more lets the block compute one more ring of subdomains around its own. A lattice cell between
 two blocks belongs to the lower. Subdomains of the region are counted from its lower-left corner.
 Without ranks there is one block, the whole lattice.
+
+Along a periodic axis regions are not cut off: they go on below line 0 and beyond line ``K``, which are
+the same, and a single block is its own neighbour on both sides.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mosaicdd.lattice.axes import Slices, pair
@@ -65,18 +69,20 @@ class Block:
     @classmethod
     def whole(cls, lattice: Lattice) -> "Block":
         """Return the block of all subdomains."""
-        return cls(lattice, (1, 1), lattice.cells)
+        return cls(lattice, lattice.first_centre, lattice.cells)
 
     @property
     def first(self) -> tuple[int, int]:
         """First lattice line of the region per axis."""
-        return pair(max(a - self.halo, 0) for a in self.start)
+        ends = zip(self.start, self.lattice.periodic, strict=True)
+        return pair(a - self.halo if around else max(a - self.halo, 0) for a, around in ends)
 
     @property
     def last(self) -> tuple[int, int]:
         """Last lattice line of the region per axis."""
-        ends = zip(self.stop, self.lattice.cells, strict=True)
-        return pair(min(b - 1 + self.halo, k) for b, k in ends)
+        high = [b - 1 + self.halo for b in self.stop]
+        ends = zip(high, self.lattice.cells, self.lattice.periodic, strict=True)
+        return pair(b if around else min(b, k) for b, k, around in ends)
 
     @property
     def subdomains(self) -> tuple[int, int]:
@@ -102,6 +108,8 @@ class Block:
 
     def at_edge(self, axis: int) -> tuple[bool, bool]:
         """Say whether the region touches the domain's edge at the low and high end of an axis."""
+        if self.lattice.periodic[axis]:
+            return False, False
         return self.first[axis] == 0, self.last[axis] == self.lattice.cells[axis]
 
     def ring(self, number: int) -> Slices:
@@ -157,7 +165,7 @@ class Block:
 
         A cell between two blocks belongs to the lower.
         """
-        start = 0 if self.start[axis] == 1 else self.start[axis]
+        start = 0 if self.start[axis] == self.lattice.first_centre[axis] else self.start[axis]
         return slice(start - self.first[axis], self.stop[axis] - self.first[axis])
 
     def owned(self, axis: int) -> Slices:
@@ -177,9 +185,28 @@ class Block:
         return lines, nodes
 
     def owned_nodes(self) -> tuple[Slices, Slices]:
-        """Return which nodes of the grid this block alone owns, in the region and in the whole field."""
+        """Return which nodes of the grid this block alone owns, in the region and in the whole field.
+
+        Along a periodic axis the last node of the field is a copy of the first. The last block owns it,
+        and in its region is not where the first says: see `copied`.
+        """
+        return self._owned_nodes(self.lattice.grid.nodes)
+
+    def owned_unknowns(self) -> tuple[Slices, Slices]:
+        """Return `owned_nodes` without copies."""
+        nodes = zip(self.lattice.grid.nodes, self.lattice.periodic, strict=True)
+        return self._owned_nodes([count - around for count, around in nodes])
+
+    def copied(self, axis: int) -> int | None:
+        """Return the line of the region that the last node of a periodic axis is a copy of, if owned."""
+        if self.lattice.periodic[axis] and self.stop[axis] == self.lattice.cells[axis]:
+            return self.stop[axis] - self.first[axis]
+        return None
+
+    def _owned_nodes(self, counts: Sequence[int]) -> tuple[Slices, Slices]:
+        """Return the same of so many nodes per axis."""
         local, whole = [], []
-        for axis, nodes in enumerate(self.lattice.grid.nodes):
+        for axis, nodes in enumerate(counts):
             s, cells, origin = self.lattice.spacing, self.owned_cells(axis), self.origin[axis]
             high = self.stop[axis] == self.lattice.cells[axis]
             first = max(origin + cells.start * s, 0)

@@ -3,6 +3,8 @@
 Lattice lines lie every ``s = m / 2`` cells. Lattice node ``(i, j)`` is grid node ``(i s, j s)``;
 each node inside the domain is the centre of exactly one subdomain, which therefore is named by its
 centre: ``1 <= i < K_y``, ``1 <= j < K_x`` with ``K = N / s`` lattice cells per axis.
+
+Along a periodic axis line ``K`` is line 0 again: there is no edge, and the centres are ``0 <= i < K``.
 """
 
 from dataclasses import dataclass
@@ -20,6 +22,11 @@ def fits(grid: Grid, subdomain: Subdomain) -> bool:
     return all(cells % s == 0 and cells >= 2 * s for cells in grid.shape)
 
 
+def period_of(cells: int, spacing: int) -> int:
+    """Return after how many nodes a periodic lattice with so many cells between its lines comes round."""
+    return -(-cells // spacing) * spacing
+
+
 @dataclass(frozen=True)
 class Lattice:
     """Placement of the subdomains on the grid.
@@ -29,6 +36,9 @@ class Lattice:
     margins
         Cells that the lattice reaches beyond the grid at the low and the high end of each axis. There
         are no values; with them the edge of the grid lies inside the lattice, and may have unknowns.
+        Along a periodic axis they are nodes on the way from the last cell back to the first node.
+    periodic
+        Along which axes the last line is the first.
 
     Raises
     ------
@@ -39,6 +49,7 @@ class Lattice:
     grid: Grid
     subdomain: Subdomain
     margins: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
+    periodic: tuple[bool, bool] = (False, False)
 
     def __post_init__(self) -> None:
         if not np.isclose(self.grid.spacing, self.subdomain.spacing, rtol=1e-12, atol=0):
@@ -51,13 +62,28 @@ class Lattice:
             self._check_cells(name, cells)
 
     @classmethod
-    def around(cls, grid: Grid, subdomain: Subdomain) -> "Lattice":
-        """Return a lattice that reaches beyond a grid of any number of cells on all sides."""
+    def around(
+        cls, grid: Grid, subdomain: Subdomain, periodic: tuple[bool, bool] = (False, False)
+    ) -> "Lattice":
+        """Return a lattice that reaches beyond a grid of any number of cells, on sides that are no pair.
+
+        Raises
+        ------
+        ValueError
+            If there are too few cells along a periodic axis.
+        """
         s, margins = subdomain.cells // 2, []
-        for cells in grid.shape:
+        for name, cells, around in zip(("ny", "nx"), grid.shape, periodic, strict=True):
+            if around and cells <= s:
+                raise ValueError(
+                    f"{name} must be at least {s + 1} between periodic sides, two subdomains, got {cells}"
+                )
+            if around:
+                margins.append((0, period_of(cells, s) - cells))
+                continue
             more = max(-(-(cells + 2) // s), 2) * s - cells
             margins.append((more // 2, more - more // 2))
-        return cls(grid, subdomain, pair(margins))
+        return cls(grid, subdomain, pair(margins), periodic)
 
     def _check_cells(self, name: str, cells: int) -> None:
         s, m = self.spacing, self.subdomain.cells
@@ -85,7 +111,17 @@ class Lattice:
     @property
     def subdomains(self) -> tuple[int, int]:
         """Subdomains, that is lattice nodes inside the domain, per axis."""
-        return pair(cells - 1 for cells in self.cells)
+        return pair(k - first for k, first in zip(self.cells, self.first_centre, strict=True))
+
+    @property
+    def first_centre(self) -> tuple[int, int]:
+        """The lattice node per axis that the first subdomain is around."""
+        return pair(0 if around else 1 for around in self.periodic)
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """Lattice lines per axis, each once."""
+        return pair(k + first for k, first in zip(self.cells, self.first_centre, strict=True))
 
     @property
     def first_node(self) -> tuple[int, int]:
@@ -105,8 +141,9 @@ class Lattice:
     @property
     def unknowns(self) -> int:
         """Interface nodes inside the domain, each counted once."""
-        (ny, nx), (y, x) = (k * self.spacing for k in self.cells), self.subdomains
-        return y * (nx - 1) + x * (ny - 1) - y * x
+        sizes = zip(self.cells, self.first_centre, strict=True)
+        (ny, nx), (y, x) = (k * self.spacing - first for k, first in sizes), self.subdomains
+        return y * nx + x * ny - y * x
 
     @property
     def hat(self) -> np.ndarray:

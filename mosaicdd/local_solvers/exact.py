@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import fits
+from mosaicdd.lattice.lattice import fits, period_of
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import Plan
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
@@ -18,6 +18,7 @@ from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.periodic import Periods
 from mosaicdd.problems.problem import Problem
 
 
@@ -39,12 +40,18 @@ class Exact:
                 flows = NonlinearDiscretisation(problem, grid)
                 return CondensedSolver(problem.operator, subdomain, given, flows)
             medium = medium_of(problem.operator)
-            one = Discretisation(problem, medium, grid)
+            one = Discretisation(problem, medium, grid, self._periods(problem, grid))
             return CondensedSolver(medium, subdomain, given, one)
         if isinstance(problem.operator, (Medium, Nonlinear)):
             return CondensedSolver(problem.operator, subdomain, Source(problem, grid, subdomain))
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(problem.operator, subdomain, source)
+
+    def _periods(self, problem: Problem, grid: Grid) -> Periods:
+        """Return after how many nodes the lattice comes round."""
+        s = self.cells // 2
+        rows, columns = (n and period_of(n, s) for n in problem.conditions.periods(grid))
+        return rows, columns
 
 
 class ExactSolver:

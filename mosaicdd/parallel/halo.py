@@ -3,7 +3,8 @@
 Each rank sends only its own contributions, packed into one message per neighbour, and adds what
 it receives; a node that two ranks share then has the same value on both, to the last bit. All
 messages are persistent requests, planned once. Between `start` and `finish` they travel, and the
-rank may compute what they do not touch.
+rank may compute what they do not touch. Along a periodic axis a rank may be its own neighbour: what it
+sends itself stays in its buffer.
 """
 
 import weakref
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.sharing import DIRECTIONS, Direction
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.tensors import Tensors
@@ -41,6 +43,8 @@ class HaloExchange:
     buffers
         ``"host"``: messages of a GPU are staged through pinned memory of the host; ``"cuda"``: MPI is
         handed the memory of the GPU, which not every MPI library survives.
+    periodic
+        Along which axes the last ranks are neighbours of the first.
     """
 
     def __init__(
@@ -52,17 +56,25 @@ class HaloExchange:
         *,
         dtype: torch.dtype | None = None,
         buffers: str = "host",
+        periodic: tuple[bool, bool] = (False, False),
     ):
         self._outgoing: list[_Message] = []
         self._incoming: list[_Message] = []
+        self._own: list[tuple[_Message, _Message]] = []
         self._requests: list[MPI.Prequest] = []
         self._travelling: Sequence[torch.Tensor] | None = None
         tensors: Tensors = {"device": arrays[0].device, "dtype": dtype or arrays[0].dtype}
         for tag, direction in enumerate(DIRECTIONS):
-            rank = ranks.neighbour(direction)
+            rank = ranks.neighbour(direction, periodic)
             if rank is None:
                 continue
             opposite = len(DIRECTIONS) - 1 - tag
+            if rank == ranks.rank:
+                parts = sent(direction), received(DIRECTIONS[opposite])
+                self._own.append(
+                    pair(_Message(one, arrays, **tensors, buffers="cuda") for one in parts)
+                )
+                continue
             for parts, messages, initialise, label in (
                 (sent(direction), self._outgoing, ranks.comm.Send_init, tag),
                 (received(direction), self._incoming, ranks.comm.Recv_init, opposite),
@@ -80,6 +92,8 @@ class HaloExchange:
     def start(self, arrays: Sequence[torch.Tensor]) -> None:
         """Send what this rank contributed to its neighbours; `finish` must follow."""
         self._travelling = arrays
+        for message, _ in self._own:
+            message.pack(arrays)
         if not self._requests:
             return
         for message in self._outgoing:
@@ -92,8 +106,11 @@ class HaloExchange:
     def finish(self) -> None:
         """Wait for the neighbours' contributions, if they travel, and add them, in place."""
         arrays, self._travelling = self._travelling, None
-        if not self._requests or arrays is None:
+        if arrays is None:
             return
+        for sent, received in self._own:
+            received.buffer.copy_(sent.buffer)
+            received.add_to(arrays)
         for request in self._requests:
             request.Wait()
         for message in self._incoming:

@@ -23,7 +23,7 @@ _UNLIMITED = (2**62, 2**62)  # items per axis: of dims that nothing is known abo
 
 
 class Ranks:
-    """The ranks of a communicator as a Cartesian grid, not periodic, rows first.
+    """The ranks of a communicator as a Cartesian grid, rows first.
 
     Made by `of` and `alone`. On four ranks with dims (2, 2) and counts (3, 5), `partition` gives
 
@@ -198,9 +198,17 @@ class Ranks:
         start, stop = zip(*map(share, counts, self.dims, coords), strict=True)
         return start, stop
 
-    def neighbour(self, direction: Dims) -> int | None:
-        """Return the rank in a direction ``(dy, dx)``, or None beyond the edge."""
-        y, x = (c + d for c, d in zip(self.coords, direction, strict=True))
+    def neighbour(
+        self, direction: Dims, periodic: tuple[bool, bool] = (False, False)
+    ) -> int | None:
+        """Return the rank in a direction ``(dy, dx)``, or None beyond the edge.
+
+        Along a periodic axis there is none; a single rank there is its own neighbour.
+        """
+        y, x = (
+            (c + d) % count if around else c + d
+            for c, d, count, around in zip(self.coords, direction, self.dims, periodic, strict=True)
+        )
         inside = 0 <= y < self.dims[0] and 0 <= x < self.dims[1]
         return y * self.dims[1] + x if inside else None
 

@@ -85,18 +85,26 @@ class Conductances:
             total += falling[..., 1:, :-1] - falling[..., :-1, 1:]
         return total
 
-    def matrix(self) -> scipy.sparse.csr_array:
-        """Return ``h^2 A`` of the nodes inside, row by row from the bottom."""
+    def matrix(self, periodic: tuple[bool, bool] = (False, False)) -> scipy.sparse.csr_array:
+        """Return ``h^2 A`` of the nodes inside, row by row from the bottom.
+
+        Parameters
+        ----------
+        periodic
+            Along which axes, (y, x), the first of these nodes comes after the last.
+        """
         numbers = np.arange((self.up.shape[0] - 1) * (self.up.shape[1] - 2))
         numbers = numbers.reshape(self.up.shape[0] - 1, -1)
-        below, above, before, after = numbers[:-1], numbers[1:], numbers[:, :-1], numbers[:, 1:]
-        entries = [
-            (numbers, numbers, self.diagonal()[1:-1, 1:-1]),
-            (below, above, -self.up[1:-1, 1:-1]),
-            (above, below, -self.down[1:-1, 1:-1]),
-            (before, after, -self.right[1:-1, 1:-1]),
-            (after, before, -self.left[1:-1, 1:-1]),
-        ]
+        entries = [(numbers, numbers, self.diagonal()[1:-1, 1:-1])]
+        along = (
+            (self.up[1:, 1:-1], self.down[1:, 1:-1]),
+            (self.right[1:-1, 1:], self.left[1:-1, 1:]),
+        )
+        for axis, (forth, back) in enumerate(along):
+            count = numbers.shape[axis] - (not periodic[axis])
+            some = (slice(count), slice(None)) if axis == 0 else (slice(None), slice(count))
+            here, there = numbers[some], np.roll(numbers, -1, axis)[some]
+            entries += [(here, there, -forth[some]), (there, here, -back[some])]
         if self.across is not None:
             rising, falling = (-one[1:-1, 1:-1] for one in self.across)
             for low, high, values in (

@@ -15,9 +15,12 @@ the *ties* of its node, conductances that are put on the diagonals and right-han
 So whoever eliminates, factorises or multiplies sees conductances between nodes of a rectangle, and
 nothing of shapes and conditions.
 
-Parts of the grid are slices with bounds per axis, which may reach beyond it: there is nothing outside.
+Parts of the grid are slices with bounds per axis, which may reach beyond it: there is nothing outside,
+or along a periodic axis the grid again.
 """
 
+import dataclasses
+import functools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,10 +34,17 @@ from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import OnOutlines, kept_nodes
 from mosaicdd.problems.cut_outline import CutOutline, ends
-from mosaicdd.problems.fields import Part, sample_near
+from mosaicdd.problems.fields import Field, Part, sample_near
 from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.parts import is_outline
+from mosaicdd.problems.periodic import (
+    Periods,
+    between_rounds,
+    glued,
+    glued_nodes,
+    places_of,
+)
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.side_values import EvaluatedPart, OutlineValues, joined_values
 
@@ -108,6 +118,8 @@ class Discretisation:
         Whose sources and values on the outline do not count.
     medium
         Its coefficients.
+    periods
+        After how many nodes of a lattice each periodic axis comes round; by default of the grid.
 
     Raises
     ------
@@ -115,9 +127,13 @@ class Discretisation:
         If conditions do not fit the domain, or a part of it has no given value.
     """
 
-    def __init__(self, problem: Problem, medium: Medium, grid: Grid):
+    def __init__(
+        self, problem: Problem, medium: Medium, grid: Grid, periods: Periods | None = None
+    ):
         self.grid = grid
         self.medium = medium
+        self._rounds = problem.conditions.periods(grid)
+        self.periods = self._rounds if periods is None else periods
         self._pieces = problem.pieces(grid)
         shape, sides = problem.domain.shape, problem.conditions
         self.outline = None if shape is None else CutOutline(shape, grid, sides)
@@ -148,18 +164,21 @@ class Discretisation:
         ValueError
             If coefficients are not sound.
         """
-        cells = self._cells(part)
-        cut = None if self.outline is None else self.outline.cut(part, cells)
-        cover = Cover.of_cells(cells) if cut is None else cut.cover
-        volumes = cover.volumes if cut is None else cut.volumes
-        whole = self.medium.within(self.grid, part, cover)
+        cut = None if self.outline is None else self.outline.cut(part, self._cells(part))
+        if cut is None:
+            whole, volumes = glued(part, self.grid.shape, self.periods, self._natural_sides)
+        else:
+            whole, volumes = self._within(part, cut.cover, cut.volumes)
         number = self._numbers(part)
-        active = (volumes > 0) & (number < 0)
+        there = volumes > 0
+        if self.periods != self._rounds:
+            there |= between_rounds(part, self.grid.shape, self.periods) & (whole.diagonal() > 0)
+        active = there & (number < 0)
         if cut is not None:
             active &= ~cut.given
         between = []
         tied: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        reaction = np.where(active, whole.reaction * volumes, 0.0)
+        reaction = np.where(active, whole.reaction, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
         for axis, k in enumerate((whole.up, whole.right)):
             low, high = ends(axis)
@@ -197,13 +216,14 @@ class Discretisation:
         """
         h, shape = self.grid.spacing, equations.active.shape
         b = np.zeros((problem.problems, *shape))
-        if problem.source is not None:
-            inside = None
-            if self.outline is not None:
-                ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
-                inside = self.outline.level(ring) < 0
+        if problem.source is not None and self.outline is not None:
+            ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+            inside = self.outline.level(ring) < 0
             f = sample_near(problem.source, self.grid, part, inside, fill=0.0)
             b += h**2 * f * equations.volumes
+        elif problem.source is not None:
+            loads = functools.partial(self._loads, problem.source)
+            b += h**2 * glued_nodes(part, self.grid.shape, self.periods, loads)
         self._add(b, h * outline.fluxes, part)
         if not self.floating:
             ties = equations.ties
@@ -224,7 +244,7 @@ class Discretisation:
         outlines
             Of the same part.
         """
-        at, y, x = _in_part(outline.known, part)
+        at, y, x = places_of(outline.known, part, self._rounds)
         values = outline.values[:, at]
         if outlines is None or self.outline is None:
             return y, x, values
@@ -249,9 +269,26 @@ class Discretisation:
         """Say where the node is that is left out, as all are up to a constant."""
         pinned = np.zeros([p.stop - p.start for p in part], bool)
         if self.floating:
-            _, y, x = _in_part(self._known, part)
+            _, y, x = places_of(self._known, part, self.periods)
             pinned[y, x] = True
         return pinned
+
+    def _natural_sides(self, part: Part) -> tuple[Conductances, np.ndarray]:
+        """Return what a part of a rectangle has where nothing is said of its sides."""
+        cover = Cover.of_cells(self._cells(part))
+        return self._within(part, cover, cover.volumes)
+
+    def _within(
+        self, part: Part, cover: Cover, volumes: np.ndarray
+    ) -> tuple[Conductances, np.ndarray]:
+        """Return the conductances of what a domain has of a part, and its volumes."""
+        one = self.medium.within(self.grid, part, cover)
+        return dataclasses.replace(one, reaction=one.reaction * volumes), volumes
+
+    def _loads(self, source: Field, part: Part) -> np.ndarray:
+        """Return a source times the volumes of a rectangle's nodes, ``(n, rows, columns)``."""
+        volumes = Cover.of_cells(self._cells(part)).volumes
+        return sample_near(source, self.grid, part, None, fill=0.0) * volumes
 
     def _cells(self, part: Part) -> np.ndarray:
         """Say which cells around the nodes of a part are in the domain, ``(rows + 1, columns + 1)``."""
@@ -264,13 +301,13 @@ class Discretisation:
     def _numbers(self, part: Part) -> np.ndarray:
         """Return the number of the known value at each node of a part, -1 where there is none."""
         numbers = np.full([p.stop - p.start for p in part], -1)
-        at, y, x = _in_part(self._known, part)
+        at, y, x = places_of(self._known, part, self.periods)
         numbers[y, x] = at
         return numbers
 
     def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
         """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
-        at, y, x = _in_part(self._natural, part)
+        at, y, x = places_of(self._natural, part, self.periods)
         added = np.atleast_2d(values)[:, at]
         for row, one in enumerate(target.reshape(-1, *target.shape[-2:])):
             np.add.at(one, (y, x), added[row % len(added)])
@@ -280,15 +317,6 @@ def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:
     """Add values ``(n or 1, T)`` to flat nodes of ``(n, rows, columns)``."""
     for row, one in enumerate(target):
         np.add.at(one.reshape(-1), nodes, values[row % len(values)])
-
-
-def _in_part(nodes: np.ndarray, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which nodes lie in a part, and where in it."""
-    y, x = nodes[:, 0] - part[0].start, nodes[:, 1] - part[1].start
-    inside = (y >= 0) & (y < part[0].stop - part[0].start)
-    inside &= (x >= 0) & (x < part[1].stop - part[1].start)
-    at = np.flatnonzero(inside)
-    return at, y[at], x[at]
 
 
 _STRIP = 2**20  # nodes whose equations are made at a time, where they are needed one by one
@@ -340,6 +368,8 @@ def _needed_points(problem: Problem, grid: Grid) -> dict[str, np.ndarray]:
 class OutlineSystem:
     """The system ``A u = b`` of all nodes of a grid, with unit rows where there is no unknown.
 
+    Nodes of the second of two periodic sides are those of the first.
+
     Parameters
     ----------
     problem
@@ -352,9 +382,12 @@ class OutlineSystem:
         self.operator = medium_of(problem.operator)
         self._discretisation = one = Discretisation(problem, self.operator, grid)
         self._whole = pair(slice(0, nodes) for nodes in grid.nodes)
-        wide = pair(slice(-1, nodes + 1) for nodes in grid.nodes)
+        self._periodic = problem.conditions.periodic
+        ends = zip(grid.nodes, self._periodic, strict=True)
+        counts = [nodes - around for nodes, around in ends]  # of the nodes with an equation
+        wide = pair(slice(-1, nodes + 1) for nodes in counts)
         self._wide = one.equations(wide)
-        self._equations = self._wide.part(*pair(slice(1, nodes + 1) for nodes in grid.nodes))
+        self._equations = self._wide.part(*pair(slice(1, nodes + 1) for nodes in counts))
         self._outline = one.values(problem)
         self._problem, self._number = problem, number
         b = one.right_hand_side(problem, self._outline, wide, self._wide)
@@ -362,8 +395,8 @@ class OutlineSystem:
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
-        """``h^2 A``, of ``(ny + 1) (nx + 1)`` rows, row by row from the bottom."""
-        return self._wide.conductances.matrix()
+        """``h^2 A``, of ``(ny + 1) (nx + 1)`` rows, row by row from the bottom; a pair of sides is one."""
+        return self._wide.conductances.matrix(self._periodic)
 
     @property
     def right_hand_side(self) -> np.ndarray:
@@ -381,6 +414,7 @@ class OutlineSystem:
         if self._discretisation.floating:
             volumes = self._equations.volumes
             field -= (field * volumes).sum() / volumes.sum()
+        field = np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
         outlines = self._equations.outlines
         if outlines is not None:
             field[~outlines.reported] = np.nan

@@ -54,7 +54,8 @@ class Problem:
     TypeError
         If a condition is none.
     NotImplementedError
-        If a side is periodic, or natural with an equation that has a velocity or a tensor.
+        If a side is periodic where the domain is no rectangle, or natural with an equation that has a
+        velocity or a tensor.
     """
 
     domain: Domain
@@ -82,8 +83,17 @@ class Problem:
         self.conditions.require_shape(self.domain.grid())
         if self.domain.shape is None:
             self.conditions.require_outlines(())
+        if self.domain.shape is not None and self.conditions.any_periodic:
+            raise NotImplementedError(
+                "a side is periodic, the domain no rectangle: periodic sides are solved on rectangles only"
+            )
         if not self.plain:  # checks that natural sides and shapes can be solved for
             if isinstance(self.operator, Nonlinear):
+                if self.conditions.any_periodic:
+                    raise NotImplementedError(
+                        f"a side is periodic, {known.name} is not linear: periodic sides are solved for "
+                        "linear equations only"
+                    )
                 self.operator.require_flows(known.name, self.domain.grid().spacing)
             else:
                 medium_of(self.operator)

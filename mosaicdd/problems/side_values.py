@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.conditions import Condition, Dirichlet, Neumann, Robin
+from mosaicdd.problems.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
 from mosaicdd.problems.fields import evaluate, real_array, require_finite
 from mosaicdd.problems.outline import Piece
 from mosaicdd.problems.parts import Part
+from mosaicdd.problems.periodic import Periods
 from mosaicdd.problems.scattered import Scattered
 
 _ROUNDING = 1e-6  # cells by which the end of a part may miss a node
@@ -72,6 +73,8 @@ class EvaluatedPart:
 
     def condition(self, number: int) -> Condition:
         """Return the condition of one problem."""
+        if self.kind == "Periodic":
+            return Periodic()
         values: Any = self.values
         if isinstance(values, np.ndarray):
             values = values[number % len(values)]
@@ -153,9 +156,12 @@ def enter(
     natural.append((piece.nodes[at], values * lengths[at], part.alpha * lengths[at]))
 
 
-def collected(known: list, natural: list) -> OutlineValues:
-    """Put the entries of all pieces together, each known node once, with the mean of its values."""
-    nodes = np.concatenate([one[0] for one in known] or [np.empty((0, 2), int)])
+def collected(known: list, natural: list, periods: Periods = (None, None)) -> OutlineValues:
+    """Put the entries of all pieces together, each known node once, with the mean of its values.
+
+    Along a periodic axis the last node is the first.
+    """
+    nodes = _first_round(known, periods)
     values = joined_values([one[1] for one in known])
     nodes, where = np.unique(nodes, axis=0, return_inverse=True)
     where = where.ravel()
@@ -165,10 +171,19 @@ def collected(known: list, natural: list) -> OutlineValues:
     return OutlineValues(
         known=nodes,
         values=means,
-        natural=np.concatenate([one[0] for one in natural] or [np.empty((0, 2), int)]),
+        natural=_first_round(natural, periods),
         fluxes=joined_values([one[1] for one in natural]),
         exchange=np.concatenate([one[2] for one in natural] or [np.empty(0)]),
     )
+
+
+def _first_round(entries: list, periods: Periods) -> np.ndarray:
+    """Return the nodes of some entries, ``(K, 2)``."""
+    nodes = np.concatenate([one[0] for one in entries] or [np.empty((0, 2), int)])
+    for axis, period in enumerate(periods):
+        if period is not None:
+            nodes[:, axis] %= period
+    return nodes
 
 
 def joined_values(parts: list[np.ndarray]) -> np.ndarray:

@@ -19,6 +19,7 @@ from mosaicdd.problems.conditions import Condition, Dirichlet, Periodic
 from mosaicdd.problems.fields import evaluate, real_array, require_finite
 from mosaicdd.problems.outline import SIDES, Piece, rectangle_outline
 from mosaicdd.problems.parts import Part, is_outline, part_of_name
+from mosaicdd.problems.periodic import Periods
 from mosaicdd.problems.side_values import (
     EvaluatedPart,
     OutlineValues,
@@ -28,6 +29,8 @@ from mosaicdd.problems.side_values import (
     enter,
     evaluated,
 )
+
+_PAIRS = ("bottom", "top"), ("left", "right")  # of sides, by the axis (y, x) from one to the other
 
 
 @runtime_checkable
@@ -60,8 +63,9 @@ class Sides:
 
     Raises
     ------
-    ValueError, TypeError, NotImplementedError
-        If a name is unknown or given twice, something is no condition, or a periodic side.
+    ValueError, TypeError
+        If a name is unknown or given twice, something is no condition, or a periodic side is one of a
+        pair, or a part of a side.
     """
 
     def __init__(self, given: Any, data: Boundary | Sequence[Boundary] | Data | None = None):
@@ -84,17 +88,7 @@ class Sides:
                     f"the side {part} must be Dirichlet, Neumann, Robin or Periodic, got "
                     f"{type(part.condition).__name__}"
                 )
-        periodic = {part.name for part in self.parts if isinstance(part.condition, Periodic)}
-        for one, other in (("left", "right"), ("bottom", "top")):
-            if len(periodic & {one, other}) == 1:
-                have, lack = (one, other) if one in periodic else (other, one)
-                raise ValueError(
-                    f"the side {have} is Periodic, the side {lack} is not; give it for both of the pair"
-                )
-        if periodic:
-            raise NotImplementedError(
-                f"the side {min(periodic)} is Periodic: periodic sides are not solved yet"
-            )
+        self._check_pairs()
         for i, part in enumerate(self.parts):
             for before in self.parts[:i]:
                 # A part comes before the whole.
@@ -105,6 +99,36 @@ class Sides:
             not self.data or not all(isinstance(one, Boundary) for one in self.data)
         ):
             raise TypeError("sides must be conditions, or Boundary values of all edges")
+
+    def _check_pairs(self) -> None:
+        periodic = [part for part in self.parts if isinstance(part.condition, Periodic)]
+        for part in periodic:
+            if not part.whole:
+                raise ValueError(f"{part} is periodic: a side is so as a whole, or not at all")
+        names = {part.name for part in periodic if not is_outline(part.name)}
+        for pair_of_sides in _PAIRS:
+            for have, lack in (pair_of_sides, pair_of_sides[::-1]):
+                if have in names and lack not in names:
+                    raise ValueError(
+                        f"the side {have} is periodic, the side {lack} is not; give both of the pair"
+                    )
+        for part in self.parts:
+            if part.name in names and not isinstance(part.condition, Periodic):
+                raise ValueError(
+                    f"the side {part.name} is periodic, so nothing else holds on {part}"
+                )
+
+    @property
+    def periodic(self) -> tuple[bool, bool]:
+        """Along which axes, (y, x), the domain goes on at the opposite side."""
+        names = {part.name for part in self.parts if isinstance(part.condition, Periodic)}
+        rows, columns = (set(sides) <= names for sides in _PAIRS)
+        return rows, columns
+
+    @property
+    def any_periodic(self) -> bool:
+        """Whether something is periodic, be it an outline."""
+        return any(isinstance(part.condition, Periodic) for part in self.parts)
 
     @property
     def plain(self) -> bool:
@@ -296,6 +320,8 @@ class Sides:
                 lengths = np.minimum(lengths, piece.lengths)
                 rest -= lengths
                 enter(part, piece, lengths, inside, grid, known, natural)
+            if default is not None and isinstance(default.condition, Periodic):
+                continue
             if default is not None:
                 enter(default, piece, rest, beside, grid, known, natural)
             else:
@@ -303,7 +329,15 @@ class Sides:
                 if piece.inside is not None:
                     beside &= piece.inside
                 known.append((piece.nodes[beside], values[:, beside]))
-        return collected(known, natural)
+        return collected(known, natural, self.periods(grid))
+
+    def periods(self, grid: Grid) -> Periods:
+        """Return after how many nodes of a grid each axis comes round; None where it does not."""
+        rows, columns = (
+            cells if around else None
+            for cells, around in zip(grid.shape, self.periodic, strict=True)
+        )
+        return rows, columns
 
     def evaluated(self, grid: Grid, pieces: Mapping[str, Piece]) -> list[EvaluatedPart]:
         """Return the conditions on sides with their values at nodes; of what no condition names, too."""

@@ -29,7 +29,7 @@ from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse_numbering import Numbering, owned_parts, region_parts
+from mosaicdd.schwarz.coarse_numbering import Numbering, owned_parts
 from mosaicdd.schwarz.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
 from mosaicdd.schwarz.interface_operator import InterfaceOperator, values_at
 from mosaicdd.schwarz.layouts import block_of
@@ -108,11 +108,22 @@ class BalancedCoarse:
         matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)
         del products
         self._solve = _factorised(matrix)
-        self._region = [
-            torch.from_numpy(part[place].copy()).to(device)
-            for part, place in zip(numbering.parts, region_parts(block), strict=True)
+        region = block.first, block.last
+        self._region = [torch.from_numpy(part).to(device) for part in numbering.between(*region)]
+        self._columns = torch.from_numpy(numbering.of_elements(*region)).to(device)
+        # Along a periodic axis a region holds values twice, of which those are right that it owns.
+        self._owned = [
+            (
+                torch.from_numpy(part[place].copy()).to(device),
+                pair(slice(p.start - a, p.stop - a) for p, a in zip(place, first, strict=True)),
+            )
+            for part, place, first in zip(
+                numbering.parts,
+                owned_parts(block),
+                (block.first, block.first, block.first[::-1]),
+                strict=True,
+            )
         ]
-        self._columns = torch.from_numpy(numbering.of_elements(block)).to(device)
         self._unknowns = torch.from_numpy(numbering.unknowns).to(device)
         self._size = numbering.size
         self._places = [numbering.owned(one) for one in blocks]
@@ -145,17 +156,19 @@ class BalancedCoarse:
         return c
 
     def _restrict(self, residual: torch.Tensor, c: torch.Tensor) -> None:
-        """Write ``P^T r`` of one problem to ``(parts,)``, right for what the block owns."""
+        """Write ``P^T r`` of one problem to ``(parts,)``, of what the block owns."""
         s, lines = self._block.lattice.spacing, self._lines(residual)
         nodes = lines[0][:, ::s].clone()
+        parts = [nodes]
         for axis in (0, 1):
             inner = lines[axis][:, :-1].unflatten(1, (-1, s))[..., 1:]
             sums = torch.einsum("lct,lctk->lck", inner, self._bases[axis])
             along = nodes if axis == 0 else nodes.mT
             along[:, :-1] += sums[..., 0]
             along[:, 1:] += sums[..., 1]
-            c[self._region[1 + axis]] = sums[..., 2:]
-        c[self._region[0]] = nodes
+            parts.append(sums[..., 2:])
+        for (numbers, place), values in zip(self._owned, parts, strict=True):
+            c[numbers] = values[place]
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``, by default zeros, and return it."""
@@ -207,7 +220,8 @@ def _everywhere(
         shape = lattice.subdomains[axis], lattice.cells[1 - axis]
         numbers = np.arange(math.prod(shape)).reshape(shape)
         owned = [owned_parts(block)[1 + axis] for block in blocks]
-        places = [numbers[lines.start - 1 : lines.stop - 1, c].ravel() for lines, c in owned]
+        one = lattice.first_centre[axis]
+        places = [numbers[lines.start - one : lines.stop - one, c].ravel() for lines, c in owned]
         lines = slice(*(end[axis] - own.first[axis] for end in (own.start, own.stop)))
         mine = count[lines, own.owned_cells(1 - axis)].reshape(1, -1)
         gather = NodeGather(ranks, places, numbers.size)
@@ -221,7 +235,14 @@ def _nodes_everywhere(ranks: Ranks, blocks: Sequence[Block], active: torch.Tenso
     own = blocks[ranks.rank]
     numbers = np.arange(math.prod(own.lattice.subdomains)).reshape(own.lattice.subdomains)
     lines = [owned_parts(block)[0] for block in blocks]
-    places = [numbers[pair(slice(p.start - 1, p.stop - 1) for p in one)].ravel() for one in lines]
+    inside = [
+        pair(
+            slice(p.start - a, p.stop - a)
+            for p, a in zip(one, own.lattice.first_centre, strict=True)
+        )
+        for one in lines
+    ]
+    places = [numbers[place].ravel() for place in inside]
     ends = zip(lines[ranks.rank], own.first, strict=True)
     mine = active[pair(slice(p.start - first, p.stop - first) for p, first in ends)]
     gather = NodeGather(ranks, places, numbers.size)
@@ -258,21 +279,21 @@ def _assembled(
     here: bool,
 ) -> scipy.sparse.csc_array | None:
     """Assemble ``A_c`` of the whole lattice from the products of all ranks' elements, if wanted here."""
-    whole = Block.whole(blocks[0].lattice)
-    numbers = np.arange(math.prod(element_shape(whole))).reshape(element_shape(whole))
+    cells = blocks[0].lattice.cells
+    numbers = np.arange(math.prod(cells)).reshape(cells)
     places = []
     for block in blocks:
         lines = zip((block.owned_cells(axis) for axis in (0, 1)), block.first, strict=True)
         place = pair(slice(part.start + a, part.stop + a) for part, a in lines)
         places.append(numbers[place].ravel())
     mine = blocks[ranks.rank]
-    cells = mine.owned_cells(0), mine.owned_cells(1)
-    own = products.unflatten(0, element_shape(mine))[cells].flatten(0, 1)
+    here_owned = mine.owned_cells(0), mine.owned_cells(1)
+    own = products.unflatten(0, element_shape(mine))[here_owned].flatten(0, 1)
     gather = NodeGather(ranks, places, numbers.size, problems=own[0].numel())
     values, _ = gather(own.flatten(1).t().cpu(), np.empty(0))
     if not here:
         return None
-    order = numbering.order[numbering.of_elements(whole)].astype(np.int32)
+    order = numbering.order[numbering.of_elements((0, 0), cells)].astype(np.int32)
     entries = values.numpy().T.reshape(-1, *own.shape[1:])
     rows, columns = np.broadcast_arrays(order[:, :, None], order[:, None])
     inner = (rows >= 0) & (columns >= 0)

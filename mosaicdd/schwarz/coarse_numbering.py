@@ -15,7 +15,8 @@ class Numbering:
     Parameters
     ----------
     rows, columns
-        Modes of the lattice edges inside, on lines constant in y ``(K_y - 1, K_x)``, and in x.
+        Modes of the lattice edges inside, on lines constant in y ``(K_y - 1, K_x)``, and in x; along a
+        periodic axis all lines are inside, ``(K_y, K_x)``.
     nodes
         Which lattice nodes inside have a hat, ``(K_y - 1, K_x - 1)``; None for all.
 
@@ -34,17 +35,18 @@ class Numbering:
     ):
         counts = (rows, columns)
         self.modes = int(max(count.max() for count in counts))
-        corners = tuple(cells + 1 for cells in lattice.cells)
-        edges = ((lines + 2, cells, self.modes) for lines, cells in (rows.shape, columns.shape))
-        shapes = (corners, *edges)
+        (y, x), (down, across) = lattice.lines, lattice.cells
+        shapes = (lattice.lines, (y, across, self.modes), (x, down, self.modes))
         sizes = [math.prod(shape) for shape in shapes]
         self.size = sum(sizes)
         parts = np.split(np.arange(self.size), np.cumsum(sizes)[:-1])
         self.parts = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-        hats = self.parts[0][1:-1, 1:-1]
+        ends = zip(lattice.first_centre, lattice.cells, strict=True)
+        inside = pair(slice(first, stop) for first, stop in ends)
+        hats = self.parts[0][inside]
         inner = [hats.ravel() if nodes is None else hats[nodes]]
-        for part, count in zip(self.parts[1:], counts, strict=True):
-            inner.append(part[1:-1][np.arange(self.modes) < count[..., None]])
+        for part, lines, count in zip(self.parts[1:], inside, counts, strict=True):
+            inner.append(part[lines][np.arange(self.modes) < count[..., None]])
         self.unknowns = np.concatenate(inner)
         self.order = np.full(self.size, -1)  # which unknown a value is
         self.order[self.unknowns] = np.arange(len(self.unknowns))
@@ -55,26 +57,29 @@ class Numbering:
         order = self.order[np.concatenate([part[place].ravel() for part, place in parts])]
         return order[order >= 0]
 
-    def of_elements(self, block: Block) -> np.ndarray:
-        """Return the values at the corners and on the edges of a region's elements.
+    def between(self, first: tuple[int, int], last: tuple[int, int]) -> list[np.ndarray]:
+        """Return the numbers of the values on and between lattice lines, as the parts are."""
+        (y, x), (down, across) = (
+            [np.arange(a, b + more) for a, b in zip(first, last, strict=True)] for more in (1, 0)
+        )
+        lines = (y, x), (y, across), (x, down)
+        # Along a periodic axis they come round.
+        return [
+            part[np.ix_(rows % part.shape[0], columns % part.shape[1])]
+            for part, (rows, columns) in zip(self.parts, lines, strict=True)
+        ]
+
+    def of_elements(self, first: tuple[int, int], last: tuple[int, int]) -> np.ndarray:
+        """Return the values at the corners and on the edges of the elements between lattice lines.
 
         ``(E, 4 + 4 M)``, both counter-clockwise, from the lower-left corner and the lower edge.
         """
-        nodes, rows, columns = (
-            part[place] for part, place in zip(self.parts, region_parts(block), strict=True)
-        )
+        nodes, rows, columns = self.between(first, last)
         corners = (nodes[:-1, :-1], nodes[:-1, 1:], nodes[1:, 1:], nodes[1:, :-1])
         columns = columns.swapaxes(0, 1)
         edges = (rows[:-1], columns[:, 1:], rows[1:], columns[:, :-1])
         values = np.concatenate([*(one[..., None] for one in corners), *edges], axis=-1)
         return values.reshape(-1, values.shape[-1])
-
-
-def region_parts(block: Block) -> list[tuple[slice, slice]]:
-    """Return the part of each kind of coarse values that lies in a block's region."""
-    lines = pair(slice(a, b + 1) for a, b in zip(block.first, block.last, strict=True))
-    cells = [slice(a, b) for a, b in zip(block.first, block.last, strict=True)]
-    return [lines, (lines[0], cells[1]), (lines[1], cells[0])]
 
 
 def owned_parts(block: Block) -> list[tuple[slice, slice]]:

@@ -120,6 +120,7 @@ class CondensedEngine(BaseEngine):
         else:
             v.impose(boundaries)
             source = self._source()
+        v = self._from_owners(v)
         x = v.flat.view(self.problems, -1)
         field_residual = FieldResidual(self._ranks, v, self._system.conductances, source)
         rule = self._rule
@@ -131,7 +132,7 @@ class CondensedEngine(BaseEngine):
         with self.clock.part("cg"):
             b = self._right_hand_side(v, source)
             r = solve(x, b, field_residual.norms)
-        v = solve.interface(x)
+        v = self._from_owners(solve.interface(x))
         clock.append(time.perf_counter())
         estimates = self._estimates(solve, x, r)
         clock.append(time.perf_counter())
@@ -173,6 +174,15 @@ class CondensedEngine(BaseEngine):
             )
             for i in range(self.problems)
         ]
+
+    def _from_owners(self, v: Interface) -> Interface:
+        """Let values that stand at several places along periodic axes be the same to the bit."""
+        if any(self.block.lattice.periodic):
+            v.flat.mul_(v.ownership().flat)
+            self._exchange.add(v.lines)
+            s = self.block.lattice.spacing
+            v.lines[1][:, :, ::s] = v.lines[0][:, :, ::s].mT
+        return v
 
     def _embedded(self, equations: Equations) -> Embedded:
         """Return the data of the problems that are solved now."""
@@ -242,15 +252,13 @@ class CondensedEngine(BaseEngine):
         if data is not None and data.imbalance is not None:
             data.centre(fill_strips(self._system, v, source))
         strips = fill_strips(self._system, v, source)
-        if self._window is not None:
-            for strip in in_window(strips, self._window):
-                yield strip if data is None else data.completed(strip)
-            return
         checking = self.clock.part("check")
         for strip in strips:
-            with checking:
-                residual.add(strip)
-            yield strip if data is None else data.completed(strip)
+            if self._window is None:
+                with checking:
+                    residual.add(strip)
+            whole = strip if data is None else data.completed(strip, v)
+            yield from [whole] if self._window is None else in_window(iter([whole]), self._window)
 
 
 def require_method(settings: SolveSettings) -> None:

@@ -19,13 +19,15 @@ def fill_strips(
 ) -> Iterator[Strip]:
     """Yield this rank's part of the field from below, in strips with a node more all around.
 
+    Without what is a copy along periodic axes.
+
     Parameters
     ----------
     source
         At the nodes of the region; None for zero.
     """
     block, s = v.block, v.block.lattice.spacing
-    (rows, columns), (_, place) = block.owned_nodes()
+    (rows, columns), (_, place) = block.owned_unknowns()
     across = slice(max(columns.start - 1, 0), min(columns.stop + 1, block.cells[1] + 1))
     inner = slice(columns.start - across.start, columns.stop - across.start)
     before, done = v.lines[0][:, :0], rows.start
@@ -73,11 +75,19 @@ class FieldResidual:
         self._scale = 1.0 if source is None else source.scale
         self._squares = np.zeros(v.problems)
         # The nodes of the region that this rank owns and that are not on the edge of the lattice.
-        self._ends = list(zip(block.lattice.first_node, block.lattice.last_node, strict=True))
+        self._ends = [
+            (-1, last + 1) if around else (first, last)
+            for first, last, around in zip(
+                block.lattice.first_node,
+                block.lattice.last_node,
+                block.lattice.periodic,
+                strict=True,
+            )
+        ]
         self._inner = tuple(
             slice(part.start + (part.start + first == low), part.stop - (part.stop + first > high))
             for part, first, (low, high) in zip(
-                block.owned_nodes()[0], block.origin, self._ends, strict=True
+                block.owned_unknowns()[0], block.origin, self._ends, strict=True
             )
         )
         self.norms = self._norms(v)

@@ -112,10 +112,9 @@ class CondensedSystem:
     ) -> tuple[list, list]:
         """Do what needs no other rank; return conductances and diagonals along the lines."""
         grid, s = block.lattice.grid, block.lattice.spacing
-        edges = block.lattice.first_node, block.lattice.last_node
-        low = [max(first - 1, edge) for first, edge in zip(block.origin, edges[0], strict=True)]
-        ends = zip(block.origin, block.cells, edges[1], strict=True)
-        high = [min(first + cells + 1, edge) + 1 for first, cells, edge in ends]
+        low = [first - (not block.at_edge(axis)[0]) for axis, first in enumerate(block.origin)]
+        ends = enumerate(zip(block.origin, block.cells, strict=True))
+        high = [first + cells + 1 + (not block.at_edge(axis)[1]) for axis, (first, cells) in ends]
         part = pair(slice(a, b) for a, b in zip(low, high, strict=True))
         with clock.part("sample"):
             if discretisation is None:
@@ -203,10 +202,15 @@ def _along_lines(
 def _signs(block: Block) -> np.ndarray:
     """Return a sign for each interface node by its place in the domain, scrambled, ``(L,)``."""
     s, parts = block.lattice.spacing, []
+    sizes = [
+        k * s + first
+        for k, first in zip(block.lattice.cells, block.lattice.first_centre, strict=True)
+    ]
     for axis in (0, 1):
         lines, along = block.line_shape(axis)
-        line = s * (block.first[axis] + np.arange(lines, dtype=np.uint64))
-        node = s * block.first[1 - axis] + np.arange(along, dtype=np.uint64)
+        line = s * (block.first[axis] + np.arange(lines)) % sizes[axis]
+        node = (s * block.first[1 - axis] + np.arange(along)) % sizes[1 - axis]
+        line, node = (one.astype(np.uint64) for one in (line, node))
         y, x = (line[:, None], node) if axis == 0 else (node, line[:, None])
         mixed = (y * 0x9E3779B1 + x * 0x85EBCA77) & 0xFFFFFFFF
         mixed = ((mixed ^ mixed >> 15) * 0x2C1B3C6D) & 0xFFFFFFFF

@@ -13,6 +13,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation import Discretisation, Equations
 from mosaicdd.problems.linear_step import LinearStep
@@ -76,7 +77,7 @@ class Embedded:
 
     def _balance(self) -> None:
         """Make the right-hand sides compatible, or refuse them."""
-        b, (own, _) = self.right_hand_side, self._block.owned_nodes()
+        b, (own, _) = self.right_hand_side, self._block.owned_unknowns()
         volumes = self._equations.volumes
         mine = b[:, *own].sum(axis=(1, 2)), np.abs(b[:, *own]).sum(axis=(1, 2))
         net, gross, size = self._ranks.sum(np.stack([*mine, np.full(len(b), volumes[own].sum())]))
@@ -100,8 +101,15 @@ class Embedded:
         totals = self._ranks.sum(sums)
         self._means = totals[::2] / totals[1::2]
 
-    def completed(self, strip: Strip) -> Strip:
-        """Write what is given, in place, to the nodes of a strip that this rank owns; outside, NaN."""
+    def completed(self, strip: Strip, v: Interface) -> Strip:
+        """Write what is given, in place, to the nodes of a strip that this rank owns; outside, NaN.
+
+        Parameters
+        ----------
+        v
+            From which the last line along a periodic axis is copied, that the strip is without.
+        """
+        strip = self._with_copies(strip, v)
         owned, outlines = strip.owned, self._equations.outlines
         if self._discretisation.floating:
             owned -= torch.from_numpy(self._means).to(owned)[:, None, None]
@@ -114,6 +122,23 @@ class Embedded:
             )
             owned[:, torch.from_numpy(y), torch.from_numpy(x)] = torch.from_numpy(values).to(owned)
         return strip
+
+    def _with_copies(self, strip: Strip, v: Interface) -> Strip:
+        """Add the last line along a periodic axis, in the place of the node around."""
+        inner, place = list(strip.inner), list(strip.place)
+        # Where the strip's nodes are in the region.
+        nodes = [np.arange(p.start, p.stop) for p in self._within(strip)]
+        for axis, cells in enumerate(self._block.lattice.grid.shape):
+            line = self._block.copied(axis)
+            if line is None or place[axis].stop != cells:
+                continue
+            copy = v.lines[axis][:, line, nodes[1 - axis]]
+            at = inner[axis].stop
+            strip.values.select(1 + axis, at)[:, inner[1 - axis]] = copy
+            inner[axis] = slice(inner[axis].start, at + 1)
+            place[axis] = slice(place[axis].start, cells + 1)
+            nodes[axis] = np.append(nodes[axis], line * self._block.lattice.spacing)
+        return Strip(strip.values, pair(inner), pair(place))
 
     def _within(self, strip: Strip) -> Slices:
         """Return where the owned nodes of a strip are in the region."""

@@ -25,7 +25,8 @@ class Overlapping:
     Parameters
     ----------
     owned, held
-        Start and stop of what each coordinate owns, and of what it holds.
+        Start and stop of what each coordinate owns, and of what it holds. Along a periodic axis the last
+        item stands for the first, too, and what is held may begin before it.
     """
 
     axis: int
@@ -38,7 +39,8 @@ class Overlapping:
         """Return what each coordinate holds: copies, its own items, copies."""
         return [
             [
-                Segment(low, start, owned=False),
+                *([Segment(length - 1 + low, length - 1, owned=False)] if low < 0 else []),
+                Segment(max(low, 0), start, owned=False),
                 Segment(start, stop),
                 Segment(stop, high, owned=False),
             ]
@@ -49,7 +51,8 @@ class Overlapping:
 def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:
     """Return the block of a rank."""
     start, stop = ranks.partition(lattice.subdomains, rank)
-    return Block(lattice, pair(a + 1 for a in start), pair(b + 1 for b in stop), halo)
+    ends = [zip(end, lattice.first_centre, strict=True) for end in (start, stop)]
+    return Block(lattice, *(pair(a + first for a, first in end) for end in ends), halo)
 
 
 def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Layout:
@@ -65,7 +68,8 @@ def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Lay
         for block in _blocks_along(ranks, lattice, mesh_axis, halo):
             start, stop = block.start[mesh_axis], block.stop[mesh_axis]
             low, high = block.first[mesh_axis], block.last[mesh_axis]
-            bounds = (0 if start == 1 else start, count + 1 if stop == count else stop)
+            first = lattice.first_centre[mesh_axis]
+            bounds = (0 if start == first else start, count + 1 if stop == count else stop)
             if mesh_axis == axis:
                 owned.append(bounds)
                 held.append((low, high + 1))

@@ -84,7 +84,7 @@ class Setup:
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
         self._choose(problem, local_solver)
-        self._lay_out(window)
+        self._lay_out(window, problem.conditions.periodic)
 
     def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
         """Find the local solver and bind it to the problem, on a grid of its spacing."""
@@ -131,13 +131,13 @@ class Setup:
             self._world.on_root(lambda: require_self_test(bound))
         return GuardedSolver(bound) if self.settings.out_of_range == "exact" else bound
 
-    def _lay_out(self, window: Extent | None) -> None:
+    def _lay_out(self, window: Extent | None, periodic: tuple[bool, bool]) -> None:
         """Choose the lattice, and lay it over the ranks."""
         ny, nx = self.grid.shape
         with argument(f"cells={nx}x{ny}"):
             subdomain = self.bound.subdomain
             if getattr(self.bound, "discretisation", None) is not None:
-                self.lattice = Lattice.around(self.grid, subdomain)
+                self.lattice = Lattice.around(self.grid, subdomain, periodic)
             else:
                 self.lattice = Lattice(self.grid, subdomain)
         self.extent = None
