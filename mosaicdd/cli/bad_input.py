@@ -24,7 +24,7 @@ class BadInputError(click.ClickException):
 
 
 @contextmanager
-def bad_input(option: str | None = None) -> Iterator[None]:
+def bad_input(option: str | None = None, *, only: type[Exception] = Exception) -> Iterator[None]:
     """Re-raise errors about the input, in the words of the command line.
 
     Only checks and reading belong inside: an error of the same type in the work itself is a fault
@@ -34,10 +34,14 @@ def bad_input(option: str | None = None) -> Iterator[None]:
     ----------
     option
         That they belong to, where the message itself does not begin with an argument.
+    only
+        What else is a fault, where work is inside, too.
     """
     try:
         yield
     except (ValueError, TypeError, OSError, NotImplementedError) as error:
+        if not isinstance(error, only):
+            raise
         text = in_options(" ".join(str(error).split()), _options())
         raise BadInputError(f"{option}: {text}" if option else text) from error
 

@@ -155,6 +155,7 @@ def solve(
     ranks = world()
     import torch
 
+    from mosaicdd.schwarz.embedded import IncompatibleError
     from mosaicdd.schwarz.solver import Solver
     from mosaicdd.schwarz.stopwatch import Stopwatch, write_trace
     from mosaicdd.storage.atomic import require_writable
@@ -192,7 +193,11 @@ def solve(
         )
     quiet = as_json or not ranks.is_root
     notice = "" if quiet else interrupted(output, solver.checkpoint)
-    with stage("solving", quiet=quiet) as show, listening(solver, notice):
+    with (
+        stage("solving", quiet=quiet) as show,
+        listening(solver, notice),
+        bad_input("--side", only=IncompatibleError),
+    ):
         solution = solver(progress=show)
     if trace is not None:
         write_trace(trace, ranks, clock)

@@ -60,7 +60,7 @@ class HaloExchange:
     ):
         self._outgoing: list[_Message] = []
         self._incoming: list[_Message] = []
-        self._own: list[tuple[_Message, _Message]] = []
+        self._own: list[tuple[_Message, _Message]] = []  # to this rank, which stay on its device
         self._requests: list[MPI.Prequest] = []
         self._travelling: Sequence[torch.Tensor] | None = None
         tensors: Tensors = {"device": arrays[0].device, "dtype": dtype or arrays[0].dtype}
@@ -70,9 +70,9 @@ class HaloExchange:
                 continue
             opposite = len(DIRECTIONS) - 1 - tag
             if rank == ranks.rank:
-                parts = sent(direction), received(DIRECTIONS[opposite])
+                both = sent(direction), received(DIRECTIONS[opposite])
                 self._own.append(
-                    pair(_Message(one, arrays, **tensors, buffers="cuda") for one in parts)
+                    pair(_Message(parts, arrays, **tensors, buffers="cuda") for parts in both)
                 )
                 continue
             for parts, messages, initialise, label in (

@@ -124,7 +124,8 @@ class Discretisation:
     Raises
     ------
     ValueError
-        If conditions do not fit the domain, or a part of it has no given value.
+        If conditions do not fit the domain, or a part of it, or all of it with a velocity, has no given
+        value.
     """
 
     def __init__(
@@ -148,6 +149,11 @@ class Discretisation:
         else:
             self.floating = not (len(values.known) or values.exchange.any() or not medium.pure)
             pin = (0, 0)
+        if self.floating and not medium.self_adjoint:
+            raise ValueError(
+                "no value is given on any side, and with a velocity it is not known which sources are "
+                "possible then: give a value somewhere, an alpha > 0, or c > 0"
+            )
         if self.floating:
             # Any node may have any value; the mean is put right at the end.
             self._known = np.array([pin])
@@ -170,20 +176,23 @@ class Discretisation:
         else:
             whole, volumes = self._within(part, cut.cover, cut.volumes)
         number = self._numbers(part)
-        there = volumes > 0
+        solved = volumes > 0
         if self.periods != self._rounds:
-            there |= between_rounds(part, self.grid.shape, self.periods) & (whole.diagonal() > 0)
-        active = there & (number < 0)
+            solved |= between_rounds(part, self.grid.shape, self.periods) & (whole.diagonal() > 0)
+        active = solved & (number < 0)
         if cut is not None:
             active &= ~cut.given
         between = []
         tied: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         reaction = np.where(active, whole.reaction, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
-        for axis, k in enumerate((whole.up, whole.right)):
+        for axis, (forth, back) in enumerate(((whole.up, whole.down), (whole.right, whole.left))):
             low, high = ends(axis)
-            between.append(np.where(active[low] & active[high], k, 0.0))
-            for here, there in ((low, high), (high, low)):
+            both = active[low] & active[high]
+            between.append(np.where(both, forth, 0.0))
+            if not whole.symmetric:
+                between.append(np.where(both, back, 0.0))
+            for here, there, k in ((low, high, forth), (high, low, back)):
                 given = active[here] & (number[there] >= 0) & (k > 0)
                 tied.append((flat[here][given], number[there][given], k[given]))
         nodes, known, conductances = (np.concatenate(parts) for parts in zip(*tied, strict=True))
@@ -195,7 +204,10 @@ class Discretisation:
             exchange = self.grid.spacing * self.outline.alphas
             outlines = cut.on_outlines(active, (whole.up, whole.right), exchange)
             outlines.add_to_diagonal(reaction, exchange)
-        left = Conductances(between[0], between[1], reaction)
+        if whole.symmetric:
+            left = Conductances(between[0], between[1], reaction)
+        else:
+            left = Conductances(between[0], between[2], reaction, between[1], between[3])
         if cut is not None:
             # A volume that an outline cuts off from all others.
             active &= left.diagonal() > 0

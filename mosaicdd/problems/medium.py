@@ -144,8 +144,6 @@ class Medium:
     def within(self, grid: Grid, part: Part, cover: Cover) -> Conductances:
         """Return the conductances of what a domain has of the faces between the nodes of a part.
 
-        Without a velocity.
-
         Parameters
         ----------
         part
@@ -172,7 +170,18 @@ class Medium:
             )
             between.append(cover.of_edges(axis) / (low + high))
         reaction = grid.spacing**2 * require_sign(c, self._c, part, positive=False)
-        return Conductances(between[0], between[1], reaction)
+        if self.self_adjoint:
+            return Conductances(between[0], between[1], reaction)
+        fitted = []
+        for axis, (k, b) in enumerate(zip(between, self._velocity, strict=True)):
+            values = grid.spacing * sample_near(b, grid, part, cover.inside, fill=0.0)[0]
+            low, high = (values[:-1], values[1:]) if axis == 0 else (values[:, :-1], values[:, 1:])
+            velocity = cover.of_edges(axis) * (low + high) / 2
+            fitted += [
+                np.where(k > 0, one, 0.0) for one in _fitted(np.where(k > 0, k, 1.0), velocity)
+            ]
+        up, down, right, left = fitted
+        return Conductances(up, right, reaction, down, left)
 
     def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
         """Return ``up`` and ``right`` without a velocity."""
@@ -250,22 +259,33 @@ def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray,
     return np.where(forwards, against, along), np.where(forwards, along, against)
 
 
-def medium_of(operator: object) -> Medium:
-    """Return an operator, with constant coefficients or not, as a medium that has no velocity.
+def medium_of(operator: object, *, shape: bool = False) -> Medium:
+    """Return an operator, with constant coefficients or not, as a medium.
+
+    Parameters
+    ----------
+    shape
+        Whether the domain is no rectangle.
 
     Raises
     ------
     NotImplementedError
-        If it has one, a tensor that is not diagonal, describes waves, or is not linear.
+        If its tensor is not diagonal, it describes waves, or is not linear; or has a velocity where the
+        domain is no rectangle.
     """
-    if isinstance(operator, Medium) and operator.self_adjoint:
-        return operator
-    if not isinstance(operator, EllipticOperator) or not operator.reflective or operator.c < 0:
+    if isinstance(operator, (Medium, EllipticOperator)) and shape and not operator.self_adjoint:
         raise NotImplementedError(
-            "natural sides, domains that are no rectangles, and numbers of cells that are no multiples "
-            "of half a subdomain are solved for linear equations without velocity and mixed derivatives, with c >= 0"
+            "domains that are no rectangles are solved for without velocity; leave it out"
         )
-    values = {"axx": operator.axx, "ayy": operator.ayy, "c": operator.c}
+    if isinstance(operator, Medium):
+        return operator
+    if not isinstance(operator, EllipticOperator) or operator.axy or operator.c < 0:
+        raise NotImplementedError(
+            "natural and periodic sides, domains that are no rectangles, and numbers of cells that are no "
+            "multiples of half a subdomain are solved for linear equations without mixed derivatives, "
+            "with c >= 0"
+        )
+    values = {name: getattr(operator, name) for name in Medium.NAMES if name != "a"}
     return Medium({name: Field(name, value) for name, value in values.items()})
 
 

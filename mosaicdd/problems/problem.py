@@ -54,8 +54,8 @@ class Problem:
     TypeError
         If a condition is none.
     NotImplementedError
-        If a side is periodic where the domain is no rectangle, or natural with an equation that has a
-        velocity or a tensor.
+        If a side is periodic where the domain is no rectangle, or natural with an equation that has mixed
+        derivatives.
     """
 
     domain: Domain
@@ -96,7 +96,7 @@ class Problem:
                     )
                 self.operator.require_flows(known.name, self.domain.grid().spacing)
             else:
-                medium_of(self.operator)
+                medium_of(self.operator, shape=self.domain.shape is not None)
         self.problems  # noqa: B018 - checks the numbers of problems
 
     @cached_property
@@ -187,6 +187,8 @@ class Problem:
         """Why the problem is not plain, for messages; empty if it is."""
         if self.domain.shape is not None:
             return "the domain is no rectangle here"
+        if self.conditions.any_periodic:
+            return "a side is periodic here"
         return "" if self.conditions.plain else "a side is natural here"
 
     def pieces(self, grid: Grid) -> Mapping[str, Piece]:

@@ -85,6 +85,9 @@ class EvaluatedPart:
 
 _KINDS: dict[str, type[Dirichlet] | type[Neumann]] = {"Dirichlet": Dirichlet, "Neumann": Neumann}
 
+KINDS = (*_KINDS, "Robin", "Periodic")
+"""Of conditions."""
+
 
 def evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
     """Return the values of a condition at all nodes of its piece, ``(n or 1, M)``.

@@ -208,9 +208,13 @@ def _signs(block: Block) -> np.ndarray:
     ]
     for axis in (0, 1):
         lines, along = block.line_shape(axis)
-        line = s * (block.first[axis] + np.arange(lines)) % sizes[axis]
-        node = (s * block.first[1 - axis] + np.arange(along)) % sizes[1 - axis]
-        line, node = (one.astype(np.uint64) for one in (line, node))
+        line, node = (
+            ((s * first + step * np.arange(count)) % size).astype(np.uint64)
+            for first, step, count, size in (
+                (block.first[axis], s, lines, sizes[axis]),
+                (block.first[1 - axis], 1, along, sizes[1 - axis]),
+            )
+        )
         y, x = (line[:, None], node) if axis == 0 else (node, line[:, None])
         mixed = (y * 0x9E3779B1 + x * 0x85EBCA77) & 0xFFFFFFFF
         mixed = ((mixed ^ mixed >> 15) * 0x2C1B3C6D) & 0xFFFFFFFF

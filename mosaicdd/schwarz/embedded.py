@@ -25,6 +25,10 @@ INCOMPATIBLE = 1e-2
 be the discretisation's."""
 
 
+class IncompatibleError(ValueError):
+    """More flows into a domain than out of it, and its outline lets nothing through."""
+
+
 class Embedded:
     """Right-hand sides of some problems, and what is put right in their fields.
 
@@ -46,7 +50,9 @@ class Embedded:
     Raises
     ------
     ValueError
-        On all ranks, if data are not sound, or not compatible.
+        On all ranks, if data are not sound.
+    IncompatibleError
+        On all ranks, if they are not compatible.
     """
 
     def __init__(
@@ -83,7 +89,7 @@ class Embedded:
         net, gross, size = self._ranks.sum(np.stack([*mine, np.full(len(b), volumes[own].sum())]))
         self.imbalance = np.abs(net) / np.where(gross > 0, gross, 1.0)
         if (worst := self.imbalance.max()) > INCOMPATIBLE:
-            raise ValueError(
+            raise IncompatibleError(
                 f"no value is given on any side, so what flows in must flow out; {worst:.1%} of the "
                 f"sources and fluxes are left over (at most {INCOMPATIBLE:.0%}): correct them, or give "
                 "a value somewhere"

@@ -51,8 +51,11 @@ class Overlapping:
 def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:
     """Return the block of a rank."""
     start, stop = ranks.partition(lattice.subdomains, rank)
-    ends = [zip(end, lattice.first_centre, strict=True) for end in (start, stop)]
-    return Block(lattice, *(pair(a + first for a, first in end) for end in ends), halo)
+    first, last = (
+        pair(a + first for a, first in zip(end, lattice.first_centre, strict=True))
+        for end in (start, stop)
+    )
+    return Block(lattice, first, last, halo)
 
 
 def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Layout:

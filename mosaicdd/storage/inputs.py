@@ -17,7 +17,7 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.scattered import Scattered
-from mosaicdd.problems.side_values import EvaluatedPart
+from mosaicdd.problems.side_values import KINDS, EvaluatedPart
 from mosaicdd.problems.sides import Sides
 from mosaicdd.storage.hdf5 import open_any
 
@@ -55,7 +55,7 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
     given, points = {}, file.get("points_of_sides", {})
     for name, values in file["sides"].items():
         kind, alpha = str(values.attrs.get("condition")), float(values.attrs.get("alpha", 0.0))
-        if kind not in ("Dirichlet", "Neumann", "Robin"):
+        if kind not in KINDS:
             raise ValueError(f"{file.filename}: /sides/{name} has no condition that is known")
         held: np.ndarray | float | str
         if values.shape == ():

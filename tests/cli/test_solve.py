@@ -12,6 +12,7 @@ from mosaicdd.storage.solution_file import read_solution
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 EXACT = ("--local-solver", "exact")
+PAIR = ("--side", "left=periodic", "--side", "right=periodic")
 # DESIGN section 5.
 KEYS = {
     "status",
@@ -228,7 +229,23 @@ def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
         (("--field", "c=3"), "laplace has no field 'c'"),
         (("--field", "c"), "'c' is not of the form NAME=SPEC"),
         (("--field", "f=nothing.npy"), "--field: nothing.npy: the file of field values is missing"),
-        (("--side", "left=periodic"), "left is Periodic, the side right is not"),
+        (("--side", "left=periodic"), "left is periodic, the side right is not"),
+        (
+            (*PAIR, "--side", "left=neumann:1"),
+            "left is given 2 times",
+        ),
+        (
+            (*PAIR, "--domain", "expr:x-1"),
+            "periodic sides are solved on rectangles only",
+        ),
+        (
+            (*PAIR, "--local-solver", "laplace"),
+            "a side is periodic here: take 'exact'",
+        ),
+        (
+            (*PAIR, "--side", "top=neumann:1", "--side", "bottom=neumann:1"),
+            "100.0% of the sources and fluxes are left over",
+        ),
         (("--side", "left=robin:-1,0"), "ALPHA >= 0"),
         (("--side", "left[0:3]=neumann:0"), "left[0:3] reaches beyond the side"),
         (("--side", "left=neumann:no.npy"), "--side: no.npy: the file of field values is missing"),

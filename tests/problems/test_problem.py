@@ -115,8 +115,13 @@ def test_fields_that_do_not_fit_are_refused_in_one_sentence(pde, fields, message
     [
         ({"front": Dirichlet(0.0)}, ValueError, "unknown side 'front'; known: left, right"),
         ({"left": 3.0}, TypeError, "the side left must be Dirichlet, Neumann, Robin or Periodic"),
-        (Periodic(), NotImplementedError, "Periodic.* not solved yet"),
-        ({"left": Periodic()}, ValueError, "left is Periodic, the side right is not"),
+        ({"left": Periodic()}, ValueError, "left is periodic, the side right is not"),
+        (
+            {"left": Periodic(), "right": Periodic(), "left[0:0.2]": Neumann()},
+            ValueError,
+            "left is periodic, so nothing else holds on left.0:0.2.",
+        ),
+        ({"left[0:0.2]": Periodic()}, ValueError, "left.0:0.2. is periodic: a side is so as a whole"),
         ({"left[1:0]": Neumann()}, ValueError, "from a number >= 0 to a larger one"),
         (
             {"left[0:0.3]": Neumann(), "left[0.2:0.5]": Robin(1.0)},

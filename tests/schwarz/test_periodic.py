@@ -260,3 +260,29 @@ def test_new_values_need_no_new_elements():
         assert list(solver._setup.bound.planned.values()) == planned
         with pytest.raises(ValueError, match="make a new one"):
             solver(problem.with_sides(periodic("y")))
+
+
+@pytest.mark.parametrize("axes", AXES)
+def test_a_flow_through_periodic_sides_is_of_second_order(axes):
+    errors = []
+    for n in (40, 80, 160, 320):
+        still, u = manufactured(n, axes, varying=False)
+
+        def f(x, y, still=still, u=u):
+            flow = (20 + np.sin(2 * np.pi * y)) * u(x, y, 1) + 5 * u(x, y, 0, 1)
+            return still.fields["f"](x, y) + flow + u(x, y)
+
+        fields = {"f": f, "bx": "20 + sin(2*pi*y)", "by": 5.0, "c": 1.0}
+        problem = Problem(still.domain, "advection-diffusion", fields, still.sides)
+        solution = solve(problem, settings=TIGHT)
+        assert solution.status == "converged_rtol"
+        errors.append(abs(solution.field - u(solution.x, solution.y[:, None])).max())
+    assert (np.log2(np.array(errors[:-1]) / np.array(errors[1:])) > 1.8).all(), errors
+
+
+@pytest.mark.ranks(1, 2, 4)
+def test_a_flow_comes_round_on_all_ranks(comm):
+    fields = {"bx": "200*y", "by": 50.0, "f": "1 + sin(5*x)"}
+    problem = Problem(Domain((70, 83), 1 / 64), "advection-diffusion", fields, periodic("x"))
+    solution = solve(problem, ranks=comm, settings=TIGHT)
+    assert abs(solution.field - solve_directly(problem)).max() < 1e-11

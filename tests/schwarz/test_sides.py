@@ -215,13 +215,39 @@ def test_networks_and_averages_are_refused(name):
         solve(problem, name)
 
 
-@pytest.mark.parametrize(
-    ("pde", "fields"),
-    [("advection-diffusion", {"bx": 1.0}), ("anisotropic-diffusion", {"axy": 0.5})],
-)
-def test_equations_without_such_a_flux_are_refused(pde, fields):
-    with pytest.raises(NotImplementedError, match="without velocity"):
-        Problem((64, 64), pde, fields, {"left": Neumann()})
+def test_mixed_derivatives_are_refused():
+    with pytest.raises(NotImplementedError, match="without mixed derivatives"):
+        Problem((64, 64), "anisotropic-diffusion", {"axy": 0.5}, {"left": Neumann()})
+
+
+@pytest.mark.parametrize("varying", [False, True])
+def test_natural_sides_with_a_velocity_are_of_second_order(varying):
+    def a(x, y):
+        return 1 + x + y * y if varying else np.ones_like(x + y)
+
+    bx, by = ("3*y", "1 - x") if varying else (3.0, -1.0)
+    errors = []
+    for n in (16, 32, 64, 128):
+        still = manufactured((n, n + n // 4), 1 / n, varying=varying)
+
+        def f(x, y, still=still):
+            ux, uy = gradient(x, y)
+            flow = (3 * y * ux + (1 - x) * uy) if varying else 3 * ux - uy
+            return still.fields["f"](x, y) + flow
+
+        fields = still.fields | {"f": f, "bx": bx, "by": by}
+        problem = Problem(still.domain, "advection-diffusion", fields, still.sides)
+        solution = solve(problem, settings=TIGHT)
+        assert solution.status == "converged_rtol"
+        errors.append(abs(solution.field - truth(solution)).max())
+    assert abs(solution.field - solve_directly(problem)).max() < 1e-9
+    assert (orders(errors) > 1.9).all(), errors
+
+
+def test_a_velocity_without_any_value_is_refused():
+    sides = {name: Neumann() for name in ("left", "right", "top", "bottom")}
+    with pytest.raises(ValueError, match="give a value somewhere, an alpha > 0, or c > 0"):
+        solve(Problem((64, 64), "advection-diffusion", {"bx": 1.0}, sides))
 
 
 @pytest.mark.parametrize("cells", [(2, 2), (2, 31), (3, 14), (15, 16), (17, 5)])
