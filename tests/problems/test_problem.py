@@ -121,7 +121,11 @@ def test_fields_that_do_not_fit_are_refused_in_one_sentence(pde, fields, message
             ValueError,
             "left is periodic, so nothing else holds on left.0:0.2.",
         ),
-        ({"left[0:0.2]": Periodic()}, ValueError, "left.0:0.2. is periodic: a side is so as a whole"),
+        (
+            {"left[0:0.2]": Periodic()},
+            ValueError,
+            "left.0:0.2. is periodic: a side is so as a whole",
+        ),
         ({"left[1:0]": Neumann()}, ValueError, "from a number >= 0 to a larger one"),
         (
             {"left[0:0.3]": Neumann(), "left[0.2:0.5]": Robin(1.0)},
