@@ -126,7 +126,7 @@ class CondensedElements:
             for part in parts:
                 interior, (rows, columns) = self._interior(strip, part), self._nodes(strip, part)
                 f = source.part(rows, columns)
-                added = interior.driven(torch.zeros_like(f), interior.solve(f))
+                added = interior.driving(interior.solve(f, everywhere=False))
                 total[0][:, strip.start : strip.stop + 1, columns] += added[:, ::s]
                 total[1][:, part.start : part.stop + 1, rows] += added[:, :, ::s].mT
         return total

@@ -21,10 +21,10 @@ eliminated squares are. Shape letters: ``n`` problems, ``B`` squares of a level,
 ``i`` nodes of a cross, ``r`` nodes of the one colour.
 """
 
-import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ class Roots:
     Parameters
     ----------
     leaves
-        Of the smallest squares, ``(rows, columns, r, r)``, see `coloured`.
+        Of the smallest squares, ``(rows, columns, r, r)``, see `coloured`; in memory entry by entry.
     crosses
         Per level.
     """
@@ -85,12 +85,14 @@ class Roots:
 
     def room(self, shape: tuple[int, int], whole: tuple[int, int]) -> "Roots":
         """Return room for those of more elements, where these are of fewer, each per axis."""
-        return self._each(
-            lambda one: one.new_empty(
-                *(n // few * many for n, few, many in zip(one.shape, shape, whole, strict=False)),
-                *one.shape[2:],
-            )
-        )
+
+        def more(one: torch.Tensor) -> torch.Tensor:
+            sizes = zip(one.shape, shape, whole, strict=False)
+            return one.new_empty(*(n // few * many for n, few, many in sizes), *one.shape[2:])
+
+        made = self._each(more)
+        leaves = made.leaves.new_empty([made.leaves.shape[axis] for axis in (2, 3, 0, 1)])
+        return Roots(leaves.permute(2, 3, 0, 1), made.crosses)
 
     def part(self, whole: tuple[int, int], place: Slices) -> "Roots":
         """Return views of those of some elements, where these are of so many."""
@@ -124,8 +126,8 @@ class Interior:
     """The nodes inside the elements of a piece.
 
     A grid is cut into *planes*: of all smallest squares the nodes at the same place in them, ``(q, q, n,
-    rows + 1, columns + 1)``. Squares of a level are handled side by side: their nodes at ``(y, x)``,
-    counted from a square's lower left corner, are a view of a plane (`_Views`).
+    rows, columns)``. Squares of a level are handled side by side: their nodes at ``(y, x)``, counted
+    from a square's lower left corner, are a view of a plane (`_Planes`).
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ class Interior:
         self._side = side
         leaves = roots.leaves
         self._shape = leaves.shape[0], leaves.shape[1]
-        crossed = conductances.across is not None
+        self._crossed = crossed = conductances.across is not None
         # By the step to a neighbour: what ties it to a node, and from where the edges are counted.
         ties = {
             (1, 0): (conductances.up, (0, 0)),
@@ -157,126 +159,204 @@ class Interior:
                 (1, -1): (falling, (0, -1)),
             }
         given = {id(values): torch.from_numpy(values).to(leaves) for values, _ in ties.values()}
-        cut = {key: self._views(values[None]) for key, values in given.items()}
+        cut = {key: self._planes(values[None]) for key, values in given.items()}
         self._edges = {step: given[id(values)] for step, (values, _) in ties.items()}
         self._ties = {step: (cut[id(values)], at) for step, (values, at) in ties.items()}
         inner = [(y, x) for y in range(1, side) for x in range(1, side)]
         self._coloured = [(int(y), int(x)) for y, x in coloured(side, crossed=crossed)]
         self._others = [node for node in inner if node not in self._coloured]
+        self._outer = [node for node in self._others if {1, side - 1} & {*node}]
         self._inverses = leaves.permute(2, 3, 0, 1).contiguous()  # (r, r, rows, columns)
         self._reciprocals = {}
         for y, x in self._others:
             reaction = np.ascontiguousarray(conductances.reaction[y::side, x::side])
             total = torch.from_numpy(reaction).to(leaves)
             for step in self._ties:
-                total = total + self._tie(step, (y, x), 1)[0]
+                total = total + self._tie(step, Run((y, x)), 1)[0, 0]
             self._reciprocals[y, x] = total.reciprocal_()
 
-    def _views(self, values: torch.Tensor) -> "_Views":
-        """Cut values ``(n, rows, columns)`` into planes, zero beyond the last node."""
-        q = self._side
-        wide = values.new_zeros(len(values), *(q * (n + 1) for n in self._shape))
-        wide[:, : values.shape[1], : values.shape[2]] = values
-        cut = wide.unflatten(2, (-1, q)).unflatten(1, (-1, q))
-        return _Views(cut.permute(2, 4, 0, 1, 3).contiguous())
+    def _planes(self, values: torch.Tensor) -> "_Planes":
+        """Cut values ``(n, rows, columns)`` into planes, without the last nodes."""
+        return _Planes(self._cut(values).permute(2, 4, 0, 1, 3).contiguous())
 
-    def _tie(self, step: _Node, node: _Node, count: int) -> torch.Tensor:
+    def _cut(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values ``(n, rows, columns)`` by smallest squares, ``(n, rows, q, columns, q)``."""
+        q, (rows, columns) = self._side, self._shape
+        some = values[:, : q * rows, : q * columns]
+        return some.unflatten(2, (columns, q)).unflatten(1, (rows, q))
+
+    def _tie(self, step: _Node, run: "Run", count: int) -> torch.Tensor:
         """Return the conductances of the neighbours of nodes, in the equations of these."""
-        views, (dy, dx) = self._ties[step]
-        return views((node[0] + dy, node[1] + dx), count)
+        planes, at = self._ties[step]
+        return planes(run.moved(at), count)
 
-    def _beside(self, node: _Node, among: Collection[_Node]) -> list[tuple[_Node, _Node]]:
-        """Return the neighbours of a node among others, with the steps to them."""
-        around = ((step, (node[0] + step[0], node[1] + step[1])) for step in self._ties)
-        return [(step, other) for step, other in around if other in among]
+    def _beside(self, node: _Node, among: Collection[_Node]) -> list[_Node]:
+        """Return the steps from a node to its neighbours among others."""
+        return [(y, x) for y, x in self._ties if (node[0] + y, node[1] + x) in among]
 
     def driven(self, f: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-        """Return ``f + K u``."""
-        total, low, high = f.clone(), slice(0, -1), slice(1, None)
+        """Return ``f + K u`` at the nodes inside, by values ``u`` on perimeters; ``f`` is overwritten."""
+        return self._drive(f, u, inwards=True)
+
+    def driving(self, u: torch.Tensor) -> torch.Tensor:
+        """Return ``K u`` on perimeters, by values ``u`` inside; elsewhere it is anything."""
+        return self._drive(torch.zeros_like(u), u, inwards=False)
+
+    def _drive(self, total: torch.Tensor, u: torch.Tensor, *, inwards: bool) -> torch.Tensor:
+        """Add what passes between perimeters and the nodes beside them, along the edges of each step."""
+        s = self._side << len(self._roots.crosses)
+        # On perimeters, beside them, and the edges between: upwards, and downwards.
+        up = slice(0, -1, s), slice(1, None, s), slice(0, None, s)
+        down = slice(s, None, s), slice(s - 1, -1, s), slice(s - 1, None, s)
         for step, conductances in self._edges.items():
-            nodes, neighbours = (
-                [(low, slice(None), high)[1 + sign * at] for at in step] for sign in (-1, 1)
-            )
-            total[:, *nodes].addcmul_(conductances, u[:, *neighbours])
+            nodes, neighbours, edges = [], [], []
+            for at in step:
+                if at == 0:
+                    chosen = (slice(None),) * 3
+                elif 0 in step:
+                    on, beside, edge = up if (at < 0) == inwards else down
+                    chosen = (beside, on, edge) if inwards else (on, beside, edge)
+                else:
+                    low, high = slice(0, -1), slice(1, None)
+                    chosen = (low, high, slice(None)) if at > 0 else (high, low, slice(None))
+                for parts, one in zip((nodes, neighbours, edges), chosen, strict=True):
+                    parts.append(one)
+            total[:, *nodes].addcmul_(conductances[*edges], u[:, *neighbours])
         return total
 
-    def solve(self, f: torch.Tensor) -> torch.Tensor:
-        """Return ``u`` inside the elements for sources, with zero on their perimeters."""
-        given = self._views(f)
-        u = _Views(torch.zeros_like(given.planes))
-        self._solve(len(self._roots.crosses), given, u)
-        whole = u.planes.permute(2, 3, 0, 4, 1).flatten(3).flatten(1, 2)
-        return whole[:, : f.shape[1], : f.shape[2]]
+    def solve(self, f: torch.Tensor, *, everywhere: bool = True) -> torch.Tensor:
+        """Return ``u`` inside the elements for sources, with zero on their perimeters.
 
-    def _solve(self, level: int, f: "_Views", u: "_Views") -> None:
-        """Write ``u`` inside the squares of a level."""
+        Parameters
+        ----------
+        everywhere
+            Not only at the nodes beside perimeters.
+        """
+        given = self._planes(f)
+        u = _Planes(torch.zeros_like(given.values))
+        self._solve(len(self._roots.crosses), given, u, again=False, everywhere=everywhere)
+        whole = torch.zeros_like(f)
+        self._cut(whole).copy_(u.values.permute(2, 3, 0, 4, 1))
+        return whole
+
+    def _solve(
+        self, level: int, f: "_Planes", u: "_Planes", *, again: bool, everywhere: bool
+    ) -> None:
+        """Write ``u`` inside the squares of a level; ``f`` is overwritten, unless it is needed again."""
         if level == 0:
-            self._solve_leaves(f, u)
+            self._solve_leaves(f, u, everywhere=everywhere)
             return
-        self._solve(level - 1, f, u)
+        self._solve(level - 1, f, u, again=True, everywhere=False)
         half, count = self._side << level - 1, 1 << level
-        cross, inside = _cross(half)
-        beside = [self._beside(node, inside) for node in cross]
-        driven = [self._driven(f, u, *one, count) for one in zip(cross, beside, strict=True)]
-        c = _by_square(torch.stack(driven, dim=-1), self._roots.crosses[level - 1]).unbind(-1)
-        f = _Views(f.planes.clone())
-        for node, others, values in zip(cross, beside, c, strict=True):
-            u(node, count).copy_(values)
-            for (dy, dx), other in others:
+        runs = _runs(half, 1 if self._crossed else self._side)
+        lengths = [run.length for run in runs]
+        beside = [self._beside(run.node, _cross(half)[1]) for run in runs]
+        shape = [n // count for n in self._shape]
+        given = f.values.new_empty(*shape, f.values.shape[2], sum(lengths))
+        for run, steps, part in zip(runs, beside, given.split(lengths, dim=-1), strict=True):
+            part.permute(3, 2, 0, 1).copy_(self._driven(f, u, run, steps, count))
+        c = self._roots.crosses[level - 1](given.flatten(0, 1)).unflatten(0, shape)
+        if again:
+            f = _Planes(f.values.clone())
+        for run, steps, part in zip(runs, beside, c.split(lengths, dim=-1), strict=True):
+            values = part.permute(3, 2, 0, 1)
+            u(run, count).copy_(values)
+            for dy, dx in steps:
+                other = run.moved((dy, dx))
                 f(other, count).addcmul_(self._tie((-dy, -dx), other, count), values)
-        self._solve(level - 1, f, u)
+        self._solve(level - 1, f, u, again=False, everywhere=everywhere)
 
-    def _solve_leaves(self, f: "_Views", u: "_Views") -> None:
+    def _solve_leaves(self, f: "_Planes", u: "_Planes", *, everywhere: bool) -> None:
         """Write ``u`` inside the smallest squares."""
         for node in self._others:
-            torch.mul(f(node, 1), self._reciprocals[node], out=u(node, 1))
+            torch.mul(f(Run(node), 1), self._reciprocals[node], out=u(Run(node), 1))
         driven = [
-            self._driven(f, u, node, self._beside(node, self._others), 1) for node in self._coloured
+            self._driven(f, u, Run(node), self._beside(node, self._others), 1)
+            for node in self._coloured
         ]
         for node, row in zip(self._coloured, self._inverses, strict=True):
-            here = torch.mul(driven[0], row[0], out=u(node, 1))
+            here = torch.mul(driven[0], row[0], out=u(Run(node), 1))
             for values, inverse in zip(driven[1:], row[1:], strict=True):
                 here.addcmul_(values, inverse)
-        for node in self._others:
-            given = self._driven(f, u, node, self._beside(node, self._coloured), 1)
-            torch.mul(given, self._reciprocals[node], out=u(node, 1))
+        for node in self._others if everywhere else self._outer:
+            given = self._driven(f, u, Run(node), self._beside(node, self._coloured), 1)
+            torch.mul(given, self._reciprocals[node], out=u(Run(node), 1))
 
     def _driven(
-        self, f: "_Views", u: "_Views", node: _Node, beside: list[tuple[_Node, _Node]], count: int
+        self, f: "_Planes", u: "_Planes", run: "Run", steps: list[_Node], count: int
     ) -> torch.Tensor:
-        """Return ``f + K u`` at a node of all squares, from some of its neighbours."""
-        total = f(node, count)
-        for number, (step, other) in enumerate(beside):
+        """Return ``f + K u`` at nodes of all squares, from some of their neighbours."""
+        total = f(run, count)
+        for number, step in enumerate(steps):
             out = None if number == 0 else total
-            total = torch.addcmul(total, self._tie(step, node, count), u(other, count), out=out)
+            tie, other = self._tie(step, run, count), u(run.moved(step), count)
+            total = torch.addcmul(total, tie, other, out=out)
         return total
 
 
-class _Views:
-    """Views of planes, each made once.
+class Run(NamedTuple):
+    """Nodes of a square in a row, in one of its smallest squares.
 
     Parameters
     ----------
-    planes
-        ``(q, q, n, rows + 1, columns + 1)``.
+    node
+        The first, counted from the square's lower left corner.
+    length
+        How many.
+    axis
+        Along which they lie.
     """
 
-    def __init__(self, planes: torch.Tensor):
-        self.planes = planes
-        self._known: dict[tuple[_Node, int], torch.Tensor] = {}
+    node: _Node
+    length: int = 1
+    axis: int = 0
 
-    def __call__(self, node: _Node, count: int) -> torch.Tensor:
-        """Return what stands at a node of squares of ``count`` smallest squares a side, ``(n, ..)``."""
-        key = node, count
+    def moved(self, step: _Node) -> "Run":
+        """Return those a step away."""
+        return Run((self.node[0] + step[0], self.node[1] + step[1]), self.length, self.axis)
+
+
+class _Planes:
+    """Planes, and views of them, each made once.
+
+    Parameters
+    ----------
+    values
+        ``(q, q, n, rows, columns)``, contiguous.
+    """
+
+    def __init__(self, values: torch.Tensor):
+        self.values = values
+        self._known: dict[tuple[Run, int], torch.Tensor] = {}
+
+    def __call__(self, run: Run, count: int) -> torch.Tensor:
+        """Return what stands at nodes of squares of ``count`` smallest squares a side, ``(length, n, ..)``."""
+        key = run, count
         if key not in self._known:
-            planes = self.planes
-            (row, y), (column, x) = (divmod(at, len(planes)) for at in node)
-            rows, columns = (
-                slice(first, first + squares - 1 - (count - 1), count)
-                for first, squares in zip((row, column), planes.shape[3:], strict=True)
+            _, q, n, rows, columns = self.values.shape
+            (row, y), (column, x) = (divmod(at, q) for at in run.node)
+            *planes, problem, down, across = self.values.stride()
+            self._known[key] = self.values.as_strided(
+                (run.length, n, rows // count, columns // count),
+                (planes[run.axis], problem, count * down, count * across),
+                y * planes[0] + x * planes[1] + row * down + column * across,
             )
-            self._known[key] = planes[y, x, :, rows, columns]
         return self._known[key]
+
+
+@lru_cache
+def _runs(half: int, side: int) -> list[Run]:
+    """Return the nodes of a cross between squares, as they are merged, in runs within smallest ones."""
+    runs: list[Run] = []
+    for node in _cross(half)[0]:
+        axis = 1 if node[0] == half else 0
+        last = runs[-1] if runs else Run((0, 0))
+        goes_on = last.axis == axis and node[axis] == last.node[axis] + last.length
+        if runs and goes_on and last.node[axis] % side and node[axis] % side:
+            runs[-1] = last._replace(length=last.length + 1)
+        else:
+            runs.append(Run(node, 1, axis))
+    return runs
 
 
 @lru_cache
@@ -286,10 +366,3 @@ def _cross(half: int) -> tuple[list[_Node], frozenset[_Node]]:
     cross = [(int(y), int(x)) for y, x in plan.nodes[plan.perimeter :]]
     every = range(1, 2 * half)
     return cross, frozenset((y, x) for y in every for x in every if half not in (y, x))
-
-
-def _by_square(given: torch.Tensor, solve: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Solve for values ``(n, rows, columns, i)`` of the squares by rows ``(B, n, i)``."""
-    n, *shape, inside = given.shape
-    rows = given.permute(1, 2, 0, 3).reshape(math.prod(shape), n, inside)
-    return solve(rows).unflatten(0, shape).permute(2, 0, 1, 3)
