@@ -89,6 +89,9 @@ def require_finite(
     ValueError
         If one is NaN or infinite, with the first one's place.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):  # as it is next to always: no array of flags then
+            return values
     bad = ~np.isfinite(values)
     if bad.any():
         at = np.argwhere(bad)[0]

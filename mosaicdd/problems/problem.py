@@ -21,7 +21,7 @@ from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.outline import Piece, rectangle_outline
 from mosaicdd.problems.sides import Data, Sides
 
-_SAMPLES = 2**20  # values of a source that are checked at a time
+_SAMPLES = 2**18  # values of a source that are checked at a time: few, for the cache
 
 
 GivenSides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | Data | Sides
@@ -247,7 +247,7 @@ class Problem:
             return
         rows, columns = part
         shape = self.domain.shape
-        step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
+        step = max(1, _SAMPLES // max(1, self.source.problems * (columns.stop - columns.start)))
         for start in range(rows.start, rows.stop, step):
             some = slice(start, min(start + step, rows.stop)), columns
             inside = None if shape is None else shape.level(grid, some) < 0
