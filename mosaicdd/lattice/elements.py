@@ -52,6 +52,17 @@ def star_places(block: Block) -> np.ndarray:
     return _placed(block, centres, star_nodes(block.lattice.spacing))
 
 
+def quarter_numbers(block: Block) -> np.ndarray:
+    """Return the numbers of the elements around the owned subdomains' centres, ``(B, 4)``, row by row.
+
+    Those of the `QUARTERS`, of the elements of the region.
+    """
+    ends = zip(block.start, block.stop, block.first, strict=True)
+    y, x = np.meshgrid(*(np.arange(a - first, b - first) for a, b, first in ends), indexing="ij")
+    columns = element_shape(block)[1]
+    return np.stack([((y + dy) * columns + x + dx).ravel() for dy, dx in QUARTERS], axis=1)
+
+
 def star_parts(spacing: int) -> list[np.ndarray]:
     """Return, for each of the `QUARTERS`, which perimeter nodes lie on the star, ``(2 s - 1,)``.
 

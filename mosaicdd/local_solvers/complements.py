@@ -1,5 +1,7 @@
 """The Schur complements of elements; of symmetric ones the blocks between sides on and above the diagonal.
 
+Elements of a kind that many are of share one, which is applied to all of them at once.
+
 With ``s`` nodes on each of the four sides, a symmetric complement is::
 
     | R0  .  .  . |    R0 (s, 4 s), R1 (s, 3 s), R2 (s, 2 s), R3 (s, s): 10 of 16 blocks;
@@ -15,27 +17,23 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.local_solvers.kinds import Kinds, Piece
 from mosaicdd.tensors import Tensors
 
 _MANY = 8  # vectors that are worth whole matrices
 
 
 class Complements:
-    """Schur complements ``(E, P, P)`` of a rectangle of elements.
+    """Schur complements ``(E, P, P)``.
 
     Parameters
     ----------
-    shape
-        Elements per axis; they are numbered row by row.
-    symmetric
-        Whether the complements are, to rounding.
+    kinds
+        Of the elements.
     """
 
-    def __init__(
-        self, shape: tuple[int, int], spacing: int, *, symmetric: bool, **tensors: Unpack[Tensors]
-    ):
-        self.symmetric = symmetric
+    def __init__(self, kinds: Kinds, spacing: int, *, symmetric: bool, **tensors: Unpack[Tensors]):
+        self.symmetric, self.kinds = symmetric, kinds
         side, height = 4 * spacing, spacing if symmetric else 4 * spacing
         starts = range(0, side, height)
         places = np.empty((side, side), dtype=int)
@@ -45,24 +43,30 @@ class Complements:
             places[a:b, a:] = first + np.arange(height * (side - a)).reshape(height, -1)
             places[b:, a:b] = places[a:b, b:].T
         self._places = torch.from_numpy(places).to(tensors["device"])
-        flat = torch.empty(*shape, sum(sizes), **tensors)
-        self._flat = flat
-        parts = flat.flatten(0, 1).split(sizes, dim=1)
+        self._flat = torch.empty(kinds.operators, sum(sizes), **tensors)
         self._rows = [
-            (a, part.unflatten(1, (height, -1))) for a, part in zip(starts, parts, strict=True)
+            (a, part.unflatten(1, (height, -1)))
+            for a, part in zip(starts, self._flat.split(sizes, dim=1), strict=True)
         ]
+        self._operator = torch.from_numpy(kinds.operator).to(tensors["device"])
+        self._shared = torch.empty(len(kinds.shared), side, side, **tensors)
 
     def __len__(self) -> int:
-        return self._flat.shape[:2].numel()
+        return len(self.kinds)
 
     def put(self, numbers: slice, values: torch.Tensor) -> None:
-        """Take the complements of some elements, ``(.., P, P)``."""
+        """Take some of the operators, ``(.., P, P)``: the complements of `Kinds.examples`."""
         for a, rows in self._rows:
             rows[numbers] = values[:, a : a + rows.shape[1], a:]
+        shared = self._shared[numbers]
+        shared.copy_(values[: len(shared)])
 
-    def of(self, numbers: slice) -> torch.Tensor:
+    def of(self, elements: slice | torch.Tensor) -> torch.Tensor:
         """Return copies of the complements of some elements, ``(.., P, P)``."""
-        parts = [(a, rows[numbers]) for a, rows in self._rows]
+        at = elements if self.kinds.all_own else self._operator[elements]
+        return self._whole([(a, rows[at]) for a, rows in self._rows])
+
+    def _whole(self, parts: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
         count, _, side = parts[0][1].shape
         whole = parts[0][1].new_empty(count, side, side)
         for a, rows in parts:
@@ -71,27 +75,30 @@ class Complements:
             whole[:, b:, a:b] = rows[..., b - a :].mT
         return whole
 
-    def among(self, place: Slices, nodes: torch.Tensor) -> torch.Tensor:
-        """Return the entries between some nodes, of the elements of a rectangle, ``(.., nodes, nodes)``."""
-        at = self._places[nodes[:, None], nodes]
-        flat = self._flat[place].flatten(0, 1)
-        return flat.gather(1, at.flatten().expand(len(flat), -1)).unflatten(1, at.shape)
+    def among(self, elements: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
+        """Return the entries between some nodes of some elements, ``(.., nodes, nodes)``."""
+        at = self._places[nodes[:, None], nodes].flatten()
+        first = self._operator[elements] * self._flat.shape[1]
+        return self._flat.take(first[:, None] + at).unflatten(1, (len(nodes), len(nodes)))
 
     def diagonal(self) -> torch.Tensor:
         """Return the diagonals, ``(E, P)``."""
-        return self._flat.flatten(0, 1)[:, self._places.diagonal()]
+        return self._flat[:, self._places.diagonal()][self._operator]
 
-    def __call__(self, numbers: slice, values: torch.Tensor) -> torch.Tensor:
-        """Return the products of some elements with vectors ``(.., n, P)``."""
+    def __call__(self, piece: Piece, values: torch.Tensor) -> torch.Tensor:
+        """Return the products of a piece of the elements with vectors ``(.., n, P)``."""
+        if piece.shared:
+            return values @ self._shared[piece.operators.start].mT
+        rows = [(a, every[piece.operators]) for a, every in self._rows]
         if not self.symmetric:
-            return torch.bmm(values, self._rows[0][1][numbers].mT)
+            return torch.bmm(values, rows[0][1].mT)
         if values.shape[1] >= _MANY:
-            return torch.bmm(values, self.of(numbers))
+            return torch.bmm(values, self._whole(rows))
         # Vectors are rows before matrices: behind them as columns they take several times as long.
-        total = torch.bmm(values[..., : self._rows[0][1].shape[1]], self._rows[0][1][numbers])
-        for a, rows in self._rows:
-            b, rows = a + rows.shape[1], rows[numbers]
+        total = torch.bmm(values[..., : rows[0][1].shape[1]], rows[0][1])
+        for a, matrices in rows:
+            b = a + matrices.shape[1]
             if a > 0:
-                total[..., a:] += torch.bmm(values[..., a:b], rows)
-            total[..., a:b] += torch.bmm(values[..., b:], rows[..., b - a :].mT)
+                total[..., a:] += torch.bmm(values[..., a:b], matrices)
+            total[..., a:b] += torch.bmm(values[..., b:], matrices[..., b - a :].mT)
         return total

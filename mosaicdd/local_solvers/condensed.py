@@ -9,15 +9,18 @@ source and for the values inside.
 Shape letters: ``E`` elements, row by row from the bottom, ``P`` perimeter nodes, ``n`` problems.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices, pair, strips
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.elimination import eliminate, halved
 from mosaicdd.local_solvers.interior import Interior, Roots
+from mosaicdd.local_solvers.kinds import Kinds
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
 from mosaicdd.tensors import Tensors
@@ -48,7 +51,7 @@ class NodeSource:
 
 
 class CondensedElements:
-    """The elements of a rectangle of lattice cells.
+    """The elements of a rectangle of lattice cells, each of which has an operator of its own.
 
     Parameters
     ----------
@@ -84,9 +87,9 @@ class CondensedElements:
         self.shape = pair((nodes - 1) // spacing for nodes in conductances.reaction.shape)
         self._s, self.device = spacing, device
         self._tensors: Tensors = {"device": device, "dtype": dtype}
-        self.schur = Complements(
-            self.shape, spacing, symmetric=conductances.symmetric, **self._tensors
-        )
+        kinds = Kinds(np.arange(math.prod(self.shape)))
+        symmetric = conductances.symmetric
+        self.schur = Complements(kinds, spacing, symmetric=symmetric, **self._tensors)
         self._conductances: Conductances | Resampled = conductances
         self._kept: Roots | None = None
         for strip, parts in strips(self.shape, _PIECE[device.type]):

@@ -42,17 +42,18 @@ def eliminate(
     Parameters
     ----------
     conductances
-        Between the nodes of the piece.
+        Between the nodes of the piece; or of elements one by one, ``(E, ..)``.
     spacing
         ``s``, cells along the side of an element.
 
     Returns
     -------
     Tensor, Roots
-        The Schur complements ``(E, 4 s, 4 s)``, and what it takes to solve for the inner nodes.
+        The Schur complements ``(E, 4 s, 4 s)``, and what it takes to solve for the inner nodes: of
+        elements one by one, as if they stood side by side.
     """
     side, halvings = halved(spacing)
-    rows, columns = ((nodes - 1) // spacing for nodes in conductances.reaction.shape)
+    rows, columns = conductances.elements(spacing)
     crossed = conductances.across is not None
     kind = CrossedSquares if crossed else Squares
     squares = kind(conductances, side, halvings, **tensors)

@@ -143,21 +143,7 @@ class Interior:
         leaves = roots.leaves
         self._shape = leaves.shape[0], leaves.shape[1]
         self._crossed = crossed = conductances.across is not None
-        # By the step to a neighbour: what ties it to a node, and from where the edges are counted.
-        ties = {
-            (1, 0): (conductances.up, (0, 0)),
-            (-1, 0): (conductances.down, (-1, 0)),
-            (0, 1): (conductances.right, (0, 0)),
-            (0, -1): (conductances.left, (0, -1)),
-        }
-        if conductances.across is not None:
-            rising, falling = conductances.across
-            ties |= {
-                (1, 1): (rising, (0, 0)),
-                (-1, -1): (rising, (-1, -1)),
-                (-1, 1): (falling, (-1, 0)),
-                (1, -1): (falling, (0, -1)),
-            }
+        ties = ties_of(conductances)
         given = {id(values): torch.from_numpy(values).to(leaves) for values, _ in ties.values()}
         cut = {key: self._planes(values[None]) for key, values in given.items()}
         self._edges = {step: given[id(values)] for step, (values, _) in ties.items()}
@@ -292,6 +278,25 @@ class Interior:
             tie, other = self._tie(step, run, count), u(run.moved(step), count)
             total = torch.addcmul(total, tie, other, out=out)
         return total
+
+
+def ties_of(conductances: Conductances) -> dict[_Node, tuple[np.ndarray, _Node]]:
+    """Return, by the step to a neighbour, what ties it to a node, and where from edges are counted."""
+    ties = {
+        (1, 0): (conductances.up, (0, 0)),
+        (-1, 0): (conductances.down, (-1, 0)),
+        (0, 1): (conductances.right, (0, 0)),
+        (0, -1): (conductances.left, (0, -1)),
+    }
+    if conductances.across is not None:
+        rising, falling = conductances.across
+        ties |= {
+            (1, 1): (rising, (0, 0)),
+            (-1, -1): (rising, (-1, -1)),
+            (-1, 1): (falling, (-1, 0)),
+            (1, -1): (falling, (0, -1)),
+        }
+    return ties
 
 
 class Run(NamedTuple):

@@ -72,7 +72,9 @@ class Squares:
         """Cut values into squares, ``(rows, columns, B)``."""
         k = self._halvings
         cut = torch.from_numpy(np.ascontiguousarray(values)).to(**self._tensors)
-        cut = cut.unfold(0, rows, self._side).unfold(1, columns, self._side)
+        cut = cut.unfold(-2, rows, self._side).unfold(-2, columns, self._side)
+        if cut.dim() == 5:  # of elements one by one, which stand side by side from now on
+            cut = cut.movedim(0, 1).flatten(1, 2)
         cut = cut.unflatten(1, (-1, *[2] * k)).unflatten(0, (-1, *[2] * k))
         pairs = (axis for j in range(k + 1) for axis in (j, k + 1 + j))
         return cut.permute(-2, -1, *pairs).clone(memory_format=torch.contiguous_format).flatten(2)

@@ -1,14 +1,18 @@
 """The discrete operator of an equation of second order, as conductances between the nodes of a grid."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
+from numpy.lib.stride_tricks import sliding_window_view
 
 
 @dataclass(frozen=True)
 class Conductances:
     """The discrete operator between the nodes ``(rows, columns)`` of a part of the grid.
+
+    Or of several parts of the same size, one after another on a first axis (`windows`).
 
     Parameters
     ----------
@@ -54,6 +58,58 @@ class Conductances:
             return Conductances(up, right, reaction, across=across)
         down, left = self.down[between[0], columns], self.left[rows, between[1]]
         return Conductances(up, right, reaction, down, left)
+
+    def windows(self, spacing: int) -> "Conductances":
+        """Return views of those of all squares of so many cells a side, by their row and column.
+
+        ``up`` becomes ``(rows, columns, spacing, spacing + 1)``, the others in the same way; neighbours
+        share the nodes between them.
+        """
+        s = spacing
+
+        def cut(values: np.ndarray, rows: int, columns: int) -> np.ndarray:
+            return sliding_window_view(values, (rows, columns), axis=(-2, -1))[..., ::s, ::s, :, :]
+
+        up, right = cut(self.up, s, s + 1), cut(self.right, s + 1, s)
+        reaction = cut(self.reaction, s + 1, s + 1)
+        across = None if self.across is None else cut(self.across, s, s)
+        if self.symmetric:
+            return Conductances(up, right, reaction, across=across)
+        down, left = cut(self.down, s, s + 1), cut(self.left, s + 1, s)
+        return Conductances(up, right, reaction, down, left, across)
+
+    def each(self, of: Callable[[np.ndarray], np.ndarray]) -> "Conductances":
+        """Return what a function makes of each array."""
+        up, right, reaction = of(self.up), of(self.right), of(self.reaction)
+        if self.symmetric:
+            across = None if self.across is None else np.stack([of(one) for one in self.across])
+            return Conductances(up, right, reaction, across=across)
+        return Conductances(up, right, reaction, of(self.down), of(self.left))
+
+    def elements(self, spacing: int) -> tuple[int, int]:
+        """Return how many squares of so many cells a side there are, per axis; one by one, in a row."""
+        count, (rows, columns) = self.reaction.shape[:-2], self.reaction.shape[-2:]
+        return (1, *count) if count else ((rows - 1) // spacing, (columns - 1) // spacing)
+
+    def arrays(self) -> list[np.ndarray]:
+        """Return all that are not the same array."""
+        arrays = [self.up, self.right, self.reaction]
+        if not self.symmetric:
+            arrays += [self.down, self.left]
+        return arrays if self.across is None else [*arrays, *self.across]
+
+    def side_by_side(self) -> "Conductances":
+        """Return those of several squares as of one row of them, right but for the lines between.
+
+        On the lines between two squares they are those of the right one.
+        """
+
+        def row(values: np.ndarray) -> np.ndarray:
+            spacing = self.right.shape[-1]
+            joined = values[..., :spacing].swapaxes(0, 1).reshape(values.shape[1], -1)
+            return np.concatenate([joined, values[-1, :, spacing:]], axis=1)
+
+        return self.each(row)
 
     def diagonal(self) -> np.ndarray:
         """Return the sum of a node's conductances and its reaction, ``(rows, columns)``."""

@@ -44,7 +44,7 @@ class Crossings:
         names = cls.__dataclass_fields__
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
 
-    def chosen(self, which: np.ndarray, nodes: np.ndarray) -> "Crossings":
+    def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> "Crossings":
         """Return some of them, of nodes with other numbers."""
         return Crossings(nodes, self.points[which], self.weights[which], self.outlines[which])
 
@@ -86,7 +86,13 @@ class NaturalPieces:
         one = Crossings.none()
         return cls(one.nodes, one.points, one.outlines, np.empty(0), np.empty(0))
 
-    def chosen(self, which: np.ndarray, nodes: np.ndarray) -> "NaturalPieces":
+    @classmethod
+    def joined(cls, parts: Sequence["NaturalPieces"]) -> "NaturalPieces":
+        """Return all of some."""
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+
+    def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> "NaturalPieces":
         """Return some of them, of nodes with other numbers."""
         others = (self.points, self.outlines, self.lengths, self.distances)
         return NaturalPieces(nodes, *(one[which] for one in others))

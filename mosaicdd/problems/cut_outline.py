@@ -60,6 +60,7 @@ class CutOutline:
         shape.require_shape(grid)
         self.names: tuple[str, ...] = ("outline",)
         self._numbers: np.ndarray | None = None
+        self._known: tuple[Part, np.ndarray] | None = None
         if sides.named:
             self.names, self._numbers = shape.outlines(grid)
             sides.require_outlines(self.names)
@@ -88,11 +89,19 @@ class CutOutline:
         return not self._given.all()
 
     def level(self, part: Part) -> np.ndarray:
-        """Return the level at the nodes of a part; beyond the grid it is 1."""
-        there, where = overlap(part, self._grid.nodes)
-        level = np.ones([p.stop - p.start for p in part])
-        level[where] = self._shape.level(self._grid, there)
-        return level
+        """Return the level at the nodes of a part, to be read only; beyond the grid it is 1.
+
+        It is kept for further calls, for parts within this one.
+        """
+        if self._known is None or not _within(part, self._known[0]):
+            there, where = overlap(part, self._grid.nodes)
+            level = np.ones([p.stop - p.start for p in part])
+            level[where] = self._shape.level(self._grid, there)
+            self._known = part, level
+        known, level = self._known
+        return level[
+            *(slice(p.start - k.start, p.stop - k.start) for p, k in zip(part, known, strict=True))
+        ]
 
     def reported(self, level: np.ndarray) -> np.ndarray:
         """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""
@@ -298,6 +307,11 @@ class Cut:
         """Return where nodes are, ``(T, 2)``, (y, x) in cells."""
         places = np.stack(np.unravel_index(nodes, active.shape), axis=1) + self._origin
         return places.astype(float)
+
+
+def _within(part: Part, other: Part) -> bool:
+    """Say whether a part lies in another."""
+    return all(q.start <= p.start and p.stop <= q.stop for p, q in zip(part, other, strict=True))
 
 
 def ends(axis: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:

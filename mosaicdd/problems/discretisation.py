@@ -158,6 +158,11 @@ class Discretisation:
             # Any node may have any value; the mean is put right at the end.
             self._known = np.array([pin])
 
+    @property
+    def known(self) -> np.ndarray:
+        """The nodes whose values are given, or if there are none the one that is left out, ``(K, 2)``."""
+        return self._known
+
     def values(self, problem: Problem) -> OutlineValues:
         """Return what holds on the sides in a problem of the same kind."""
         return problem.conditions.values(self.grid, self._pieces)

@@ -22,16 +22,17 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.lattice.axes import pair, strips
+from mosaicdd.lattice.axes import even, pair
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.elements import element_shape
+from mosaicdd.lattice.elements import element_places, element_shape
 from mosaicdd.local_solvers.complements import Complements
+from mosaicdd.local_solvers.kinds import Kinds, Piece, alike, combined
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_numbering import Numbering, owned_parts
 from mosaicdd.schwarz.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
-from mosaicdd.schwarz.interface_operator import InterfaceOperator, values_at
+from mosaicdd.schwarz.interface_operator import InterfaceOperator, Parts, values_at
 from mosaicdd.schwarz.layouts import block_of
 
 _MODES = 2  # of an edge, at most, as they all take the memory of that one which has most
@@ -91,26 +92,32 @@ class BalancedCoarse:
             edge_basis(k, edge_modes(k, d, one, count.clamp(max=most), most), count, one)
             for (k, d, one), count in zip(edges, counts, strict=True)
         ]
-        # (S P)^T and P^T S P of each element, (E, 4 + 4 M, P) and (E, 4 + 4 M, 4 + 4 M)
-        rows, columns = element_shape(block)
+        # Elements are alike if they are to the equation, and their edges are to the basis.
+        numbers = np.arange(len(schur))
+        y, x = np.divmod(numbers, element_shape(block)[1])
+        along, across = (_alike_edges(basis) for basis in self._bases)
+        beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
+        kinds = Kinds(combined(schur.kinds.operator, *beside))
+        self._parts = Parts(kinds, element_places(block), device)
+        # (S P)^T and P^T S P of each operator, (.., 4 + 4 M, P) and (.., 4 + 4 M, 4 + 4 M)
         values = 4 + 4 * most
-        products = new(len(schur), values, values)
-        self._swept = new(len(schur) if keep else 0, values, 4 * block.lattice.spacing)
-        for strip, _ in strips((rows, columns), _ELEMENTS[device.type]):
-            along, across = self._bases
-            prolongation = _on_elements(along[strip.start : strip.stop + 1], across[:, strip])
-            part = slice(strip.start * columns, strip.stop * columns)
-            swept = torch.bmm(prolongation.mT, schur.of(part).mT)
+        products = new(kinds.operators, values, values)
+        self._swept = new(kinds.operators if keep else 0, values, 4 * block.lattice.spacing)
+        for part in even(kinds.operators, _ELEMENTS[device.type]):
+            some = torch.from_numpy(kinds.examples[part]).to(device)
+            prolongation = _on_elements(self._bases, some, element_shape(block)[1])
+            swept = torch.bmm(prolongation.mT, schur.of(some).mT)
             torch.bmm(prolongation.mT, swept.mT, out=products[part])
             if keep:
                 self._swept[part] = swept
+        products = products[torch.from_numpy(kinds.operator).to(device)]
         self._once = OncePerMachine(ranks)
         matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)
         del products
         self._solve = _factorised(matrix)
         region = block.first, block.last
         self._region = [torch.from_numpy(part).to(device) for part in numbering.between(*region)]
-        self._columns = torch.from_numpy(numbering.of_elements(*region)).to(device)
+        self._columns = torch.from_numpy(numbering.of_elements(*region)[kinds.order]).to(device)
         # Along a periodic axis a region holds values twice, of which those are right that it owns.
         self._owned = [
             (
@@ -190,9 +197,14 @@ class BalancedCoarse:
         total = self._zeros(c) if out is None else out
         if not len(self._swept):
             return total.add_(self._operator(self.prolong(c)))
-        return self._operator.add(
-            total, lambda part: torch.bmm(values_at(c, self._columns[part]), self._swept[part])
-        )
+        return self._operator.add(total, self._parts, lambda piece, _: self._products(piece, c))
+
+    def _products(self, piece: Piece, c: torch.Tensor) -> torch.Tensor:
+        """Return ``S P c`` on the perimeters of a piece of the elements, ``(.., n, P)``."""
+        given = values_at(c, self._columns[piece.members])
+        if piece.shared:
+            return given @ self._swept[piece.operators.start]
+        return torch.bmm(given, self._swept[piece.operators])
 
     def _zeros(self, c: torch.Tensor) -> torch.Tensor:
         nodes = sum(math.prod(self._block.line_shape(axis)) for axis in (0, 1))
@@ -250,24 +262,37 @@ def _nodes_everywhere(ranks: Ranks, blocks: Sequence[Block], active: torch.Tenso
     return values.numpy().reshape(numbers.shape) > 0
 
 
-def _on_elements(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """Return the basis on the perimeters of elements, columns as `Numbering.of_elements`."""
-    s, modes = rows.shape[2] + 1, rows.shape[3] - 2
-    down, across = columns.shape[1], rows.shape[1]
-    total = rows.new_zeros(down, across, 4, s, 4 + 4 * modes)
+def _alike_edges(basis: torch.Tensor) -> np.ndarray:
+    """Return keys of the lattice edges by their basis, ``(lines, cells)``."""
+    return alike([basis.flatten(0, 1).cpu().numpy()]).reshape(basis.shape[:2])
+
+
+def _on_elements(
+    bases: Sequence[torch.Tensor], numbers: torch.Tensor, columns: int
+) -> torch.Tensor:
+    """Return the basis on the perimeters of elements, columns as `Numbering.of_elements`.
+
+    Parameters
+    ----------
+    columns
+        How many elements a row has, by which they are numbered.
+    """
+    (along, across), y, x = bases, numbers // columns, numbers % columns
+    s, modes = along.shape[2] + 1, along.shape[3] - 2
+    total = along.new_zeros(len(numbers), 4, s, 4 + 4 * modes)
     sides = (
-        (rows[:-1], 0, 1),
-        (columns[1:].transpose(0, 1), 1, 2),
-        (rows[1:].flip(2), 3, 2),
-        (columns[:-1].transpose(0, 1).flip(2), 0, 3),
+        (along[y, x], 0, 1),
+        (across[x + 1, y], 1, 2),
+        (along[y + 1, x].flip(1), 3, 2),
+        (across[x, y].flip(1), 0, 3),
     )
     for side, (basis, low, high) in enumerate(sides):
-        total[:, :, side, 0, side] = 1.0
-        total[:, :, side, 1:, low] = basis[..., 0]
-        total[:, :, side, 1:, high] = basis[..., 1]
+        total[:, side, 0, side] = 1.0
+        total[:, side, 1:, low] = basis[..., 0]
+        total[:, side, 1:, high] = basis[..., 1]
         first = 4 + side * modes
-        total[:, :, side, 1:, first : first + modes] = basis[..., 2:]
-    return total.flatten(2, 3).flatten(0, 1)
+        total[:, side, 1:, first : first + modes] = basis[..., 2:]
+    return total.flatten(1, 2)
 
 
 def _assembled(

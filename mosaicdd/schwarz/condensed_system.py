@@ -8,7 +8,7 @@ import torch
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.condensed import CondensedElements
+from mosaicdd.local_solvers.shared_elements import condensed
 from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.conductances import Conductances
@@ -16,6 +16,7 @@ from mosaicdd.problems.discretisation import Discretisation, Equations
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.medium import Medium, Resampled
 from mosaicdd.problems.nonlinear import Linearised
+from mosaicdd.problems.region_equations import region_equations
 from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.edge_modes import cut_lines
 from mosaicdd.schwarz.interface_operator import InterfaceOperator, Stars, region_interior
@@ -120,7 +121,7 @@ class CondensedSystem:
             if discretisation is None:
                 wide = medium.conductances(grid, part)
             else:
-                everywhere = discretisation.equations(part)
+                everywhere = region_equations(discretisation, part)
                 wide = everywhere.conductances
         own = pair(
             slice(first - a, first - a + cells + 1)
@@ -136,7 +137,7 @@ class CondensedSystem:
         lines = _along_lines(conductances, wide.diagonal()[own], s)
         try:
             with clock.part("condense"):
-                self.elements = CondensedElements(
+                self.elements = condensed(
                     conductances,
                     s,
                     keep=keep,
@@ -145,9 +146,7 @@ class CondensedSystem:
                     dtype=self.inside.dtype,
                 )
             self.operator = InterfaceOperator(block, self.elements, self.inside)
-            diagonals = self.elements.schur.diagonal()
-            zero = torch.zeros_like(self.inside)[None]
-            self.diagonal = self.operator.add(zero, lambda part: diagonals[part, None])[0]
+            self.diagonal = self.operator.diagonal()
             with clock.part("stars"):
                 self.stars = Stars(block, self.elements)
         except torch.linalg.LinAlgError as error:

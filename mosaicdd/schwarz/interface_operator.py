@@ -12,24 +12,28 @@ counts, the other is anything.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import even, pair, strips
+from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import (
     QUARTERS,
     element_places,
+    quarter_numbers,
     star_parts,
     star_places,
 )
 from mosaicdd.local_solvers.condensed import CondensedElements
+from mosaicdd.local_solvers.kinds import Kinds, Piece, combined
+from mosaicdd.local_solvers.shared_elements import SharedElements
 
 _PRECISION = torch.float32  # of the preconditioner
 _STARS = {"cpu": 128, "cuda": 8192}  # that are factorised at once: few, for the cache
 _PIECE = {"cpu": 128, "cuda": 8192}  # elements, or stars, of a product, for the same
+_SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where they have one operator
 
 
 class InterfaceOperator:
@@ -43,32 +47,61 @@ class InterfaceOperator:
         ``(L,)``, 1 at the interface nodes inside the region, 0 on its edge.
     """
 
-    def __init__(self, block: Block, elements: CondensedElements, inside: torch.Tensor):
-        self.places = torch.from_numpy(element_places(block)).to(inside.device)
-        self._schur = elements.schur
-        self._inside = inside
+    def __init__(
+        self, block: Block, elements: CondensedElements | SharedElements, inside: torch.Tensor
+    ):
+        self._inside, self._schur = inside, elements.schur
+        kinds = elements.schur.kinds
+        self._order = torch.from_numpy(kinds.order).to(inside.device)
+        self._parts = Parts(kinds, element_places(block), inside.device)
 
-    def add(self, total: torch.Tensor, products: Callable[[slice], torch.Tensor]) -> torch.Tensor:
+    def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Return ``S v``; ``v`` must be complete in the region."""
+        total = torch.zeros_like(v) if out is None else out.zero_()
+        return self.add(total, self._parts, lambda part, at: self._schur(part, values_at(v, at)))
+
+    def add(
+        self,
+        total: torch.Tensor,
+        parts: "Parts",
+        products: Callable[[Piece, torch.Tensor], torch.Tensor],
+    ) -> torch.Tensor:
         """Add values on the elements' perimeters to ``(n, L)``, which is made zero on the region's edge.
 
         Parameters
         ----------
         products
-            Returns those of some elements, ``(.., n, P)``.
+            Returns those of some elements, at places, ``(.., n, P)``.
         """
-        for numbers in pieces(len(self.places), total.device):
-            add_at(total, self.places[numbers], products(numbers))
+        for piece, at in parts:
+            add_at(total, at, products(piece, at))
         return total.mul_(self._inside)
 
-    def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Return ``S v``; ``v`` must be complete in the region."""
-        total = torch.zeros_like(v) if out is None else out.zero_()
-        return self.add(total, lambda part: self._schur(part, values_at(v, self.places[part])))
+    def diagonal(self) -> torch.Tensor:
+        """Return the diagonal of ``S``, ``(L,)``; zero on the region's edge."""
+        total, diagonals = torch.zeros_like(self._inside)[None], self._schur.diagonal()
+        products = lambda part, _: diagonals[self._order[part.members], None]
+        return self.add(total, self._parts, products)[0]
 
 
-def pieces(count: int, device: torch.device) -> list[slice]:
-    """Cut elements or stars into those that are handled at once."""
-    return even(count, _PIECE[device.type])
+class Parts:
+    """Elements, or stars, in the order of their kinds, with their places in the interface.
+
+    Parameters
+    ----------
+    places
+        ``(E, P)``, in the order of their numbers.
+    """
+
+    def __init__(self, kinds: Kinds, places: np.ndarray, device: torch.device):
+        self.kinds = kinds
+        self._places = torch.from_numpy(places[kinds.order]).to(device)
+        self._pieces = kinds.pieces(_SHARED[device.type], _PIECE[device.type])
+
+    def __iter__(self) -> Iterator[tuple[Piece, torch.Tensor]]:
+        """Yield what is handled at once."""
+        for piece in self._pieces:
+            yield piece, self._places[piece.members]
 
 
 def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -102,54 +135,57 @@ class Stars:
         If a block is not positive definite to rounding.
     """
 
-    def __init__(self, block: Block, elements: CondensedElements):
+    def __init__(self, block: Block, elements: CondensedElements | SharedElements):
         schur, device = elements.schur, elements.device
-        self._places = torch.from_numpy(star_places(block)).to(device)
-        parts = [torch.from_numpy(one).to(device) for one in star_parts(block.lattice.spacing)]
-        first = [a - low for a, low in zip(block.start, block.first, strict=True)]
-        self._down = self._up = self._room()
+        quarters = quarter_numbers(block)
+        kinds = Kinds(combined(*schur.kinds.operator[quarters].T))
+        self._parts = Parts(kinds, star_places(block), device)
+        nodes = [torch.from_numpy(one).to(device) for one in star_parts(block.lattice.spacing)]
+        count, width = kinds.operators, len(nodes[0])
+        self._down = self._up = _room(count, width, device)
         if not schur.symmetric:
-            self._up = self._room()
-        for rows, pieces in strips(block.subdomains, _STARS[device.type]):
-            for columns in pieces:
-                quarters = []
-                for corner, nodes in zip(QUARTERS, parts, strict=True):
-                    place = pair(
-                        slice(low + part.start + d, low + part.stop + d)
-                        for low, part, d in zip(first, (rows, columns), corner, strict=True)
-                    )
-                    quarters.append(schur.among(place, nodes))
-                numbers = slice(
-                    rows.start * block.subdomains[1] + columns.start,
-                    (rows.stop - 1) * block.subdomains[1] + columns.stop,
-                )
-                factors = _factors(quarters, symmetric=schur.symmetric)
-                for kept, made in zip((self._down, self._up), factors, strict=False):
-                    for whole, piece in zip(kept, made, strict=True):
-                        whole[numbers] = piece
-
-    def _room(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return room for ``F`` or ``G^T`` of both arms, ``(B, 2, a, a)``, and ``P`` or ``Q``."""
-        count, nodes = self._places.shape
-        arm = nodes // 4
-        new = functools.partial(torch.empty, device=self._places.device, dtype=_PRECISION)
-        return new(count, 2, arm, arm), new(count, nodes - 2 * arm, nodes)
+            self._up = _room(count, width, device)
+        for numbers in even(count, _STARS[device.type]):
+            of = torch.from_numpy(quarters[kinds.examples[numbers]]).to(device)
+            factors = _factors(
+                [schur.among(some, at) for some, at in zip(of.unbind(1), nodes, strict=True)],
+                symmetric=schur.symmetric,
+            )
+            for kept, made in zip((self._down, self._up), factors, strict=False):
+                for whole, piece in zip(kept, made, strict=True):
+                    whole[numbers] = piece
+        common, units = len(kinds.shared), torch.eye(2 * width - 1)
+        units = units.to(device, _PRECISION).expand(common, -1, -1)
+        self._whole = self._solved(slice(0, common), units)
 
     def __call__(self, r: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the stars' contributions to ``(n, L)`` for residuals; neighbours' are to be added."""
         total = torch.zeros_like(r) if out is None else out.zero_()
-        for numbers in pieces(len(self._places), r.device):
-            (down, rest), (up, other) = ([x[numbers] for x in y] for y in (self._down, self._up))
-            places = self._places[numbers]
-            given = values_at(r, places).to(rest.dtype)
-            both = down.shape[1:3]
-            arms = given[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2).flatten(0, 1)
-            arms = torch.bmm(torch.bmm(arms, down.flatten(0, 1).mT), up.flatten(0, 1))
-            solved = torch.bmm(torch.bmm(given, rest.mT), other)
-            inner = solved[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2)
-            inner += arms.unflatten(0, (-1, 2))
+        for piece, places in self._parts:
+            given = values_at(r, places).to(_PRECISION)
+            if piece.shared:
+                solved = given @ self._whole[piece.operators.start]
+            else:
+                solved = self._solved(piece.operators, given)
             add_at(total, places, solved.to(r.dtype))
         return total
+
+    def _solved(self, numbers: slice, given: torch.Tensor) -> torch.Tensor:
+        """Return the products of some inverses with vectors ``(.., n, nodes)``, which are rows."""
+        (down, rest), (up, other) = ([x[numbers] for x in y] for y in (self._down, self._up))
+        both = down.shape[1:3]
+        arms = given[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2).flatten(0, 1)
+        arms = torch.bmm(torch.bmm(arms, down.flatten(0, 1).mT), up.flatten(0, 1))
+        solved = torch.bmm(torch.bmm(given, rest.mT), other)
+        inner = solved[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2)
+        inner += arms.unflatten(0, (-1, 2))
+        return solved
+
+
+def _room(count: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return room for ``F`` or ``G^T`` of both arms, ``(B, 2, a, a)``, and ``P`` or ``Q``."""
+    new = functools.partial(torch.empty, device=device, dtype=_PRECISION)
+    return new(count, 2, width // 2, width // 2), new(count, width, 2 * width - 1)
 
 
 def _factors(

@@ -143,9 +143,9 @@ def test_several_problems_are_solved_as_each_by_itself(make):
 
 def test_new_sources_and_sides_need_no_new_elements(monkeypatch):
     planned = []
-    make = condensed_system.CondensedElements
+    make = condensed_system.condensed
     monkeypatch.setattr(
-        condensed_system, "CondensedElements", lambda *a, **k: planned.append(1) or make(*a, **k)
+        condensed_system, "condensed", lambda *a, **k: planned.append(1) or make(*a, **k)
     )
     problem = random_problem("noise").with_fields(f=0.0)
     others = [

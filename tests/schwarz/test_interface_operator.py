@@ -6,7 +6,7 @@ import torch
 from media import MEDIA
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.elements import places
+from mosaicdd.lattice.elements import places, star_places
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
@@ -20,23 +20,32 @@ CELLS = (24, 32)
 ROUNDING = 1e-9  # eps times a contrast of 1e6, of sums of some hundred numbers
 
 
-@pytest.fixture(params=["noise", "channels"])
+def inclusion(nodes, rng):
+    """Return a medium most of whose elements are alike."""
+    a = np.ones(nodes)
+    a[9:12, 17:20] = 7.0
+    return a
+
+
+@pytest.fixture(params=[("noise", 8), ("channels", 8), ("inclusion", 4)], ids=lambda one: one[0])
 def case(request):
-    """Return the system of a block, the grid's Schur complement, and where its nodes lie."""
-    grid = Grid(CELLS, 1 / 64)
-    block = Block.whole(Lattice(grid, Subdomain(16, 16 / 64)))
-    a = MEDIA[request.param](grid.nodes, np.random.default_rng(0))
+    """Return the system of a block, the grid's Schur complement, where its nodes and its stars lie."""
+    (name, s), grid = request.param, Grid(CELLS, 1 / 64)
+    block = Block.whole(Lattice(grid, Subdomain(2 * s, 2 * s / 64)))
+    a = ({"inclusion": inclusion} | MEDIA)[name](grid.nodes, np.random.default_rng(0))
     medium = Medium({"a": Field("a", a), "c": Field("c", 50.0)})
     kind = {"device": torch.device("cpu"), "dtype": torch.float64}
     system = CondensedSystem(Ranks.alone(), block, medium, None, Stopwatch(), **kind)
     matrix = MediumSystem(medium, grid).matrix.toarray()
     y, x = np.divmod(np.arange(len(matrix)), CELLS[1] - 1) + np.array([[1], [1]])
-    lines = (y % 8 == 0) | (x % 8 == 0)
+    lines = (y % s == 0) | (x % s == 0)
     inside = matrix[np.ix_(~lines, ~lines)]
     schur = matrix[np.ix_(lines, lines)] - matrix[np.ix_(lines, ~lines)] @ np.linalg.solve(
         inside, matrix[np.ix_(~lines, lines)]
     )
-    return system, schur, torch.from_numpy(places(block, y[lines], x[lines]))
+    assert (len(system.elements.schur.kinds.shared) > 0) == (name == "inclusion")
+    where = torch.from_numpy(places(block, y[lines], x[lines]))
+    return system, schur, where, star_places(block)
 
 
 def vector(system, where, values):
@@ -46,18 +55,18 @@ def vector(system, where, values):
 
 
 def test_it_is_the_schur_complement_of_the_grid(case):
-    system, schur, where = case
+    system, schur, where, _ = case
     values = np.random.default_rng(1).standard_normal(len(schur))
     image = system.operator(vector(system, where, values))[0, where]
     np.testing.assert_allclose(image, schur @ values, atol=ROUNDING * abs(schur).max())
 
 
 def test_stars_add_up_the_inverses_of_its_blocks(case):
-    system, schur, where = case
+    system, schur, where, stars = case
     r = np.random.default_rng(1).standard_normal(len(schur))
     number = {int(place): i for i, place in enumerate(where)}
     expected = np.zeros(len(schur))
-    for star in system.stars._places:
+    for star in stars:
         own = [number[int(place)] for place in star]
         expected[own] += np.linalg.solve(schur[np.ix_(own, own)], r[own])
     found = system.stars(vector(system, where, r))[0, where]
@@ -65,7 +74,7 @@ def test_stars_add_up_the_inverses_of_its_blocks(case):
 
 
 def test_the_coarse_correction_leaves_nothing_in_the_coarse_space(case):
-    system, schur, where = case
+    system, schur, where, _ = case
     r = vector(system, where, np.random.default_rng(1).standard_normal(len(schur)))
     c = system.coarse.solve(r)
     rest = system.coarse.solve(r - system.coarse.sweep(c))
@@ -73,7 +82,7 @@ def test_the_coarse_correction_leaves_nothing_in_the_coarse_space(case):
 
 
 def test_the_swept_coarse_values_are_the_operator_of_their_prolongation(case):
-    system, schur, where = case
+    system, schur, where, _ = case
     c = system.coarse.solve(vector(system, where, np.ones(len(schur))))
     swept = system.coarse.sweep(c)[0, where]
     image = system.operator(system.coarse.prolong(c))[0, where]
@@ -81,7 +90,7 @@ def test_the_swept_coarse_values_are_the_operator_of_their_prolongation(case):
 
 
 def test_hats_reproduce_constants(case):
-    system, _, where = case
+    system, _, where, _ = case
     coarse = system.coarse
     c = torch.zeros(1, coarse._size, dtype=torch.float64)
     c[0, coarse._region[0].flatten()] = 1.0

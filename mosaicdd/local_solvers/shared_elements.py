@@ -1,0 +1,326 @@
+"""Condensed elements most of which are alike: one elimination for each kind, one product for its elements.
+
+Inside of the elements of a kind that many share, values are a product with one matrix, from the
+perimeter and from the source. All others, as those that an outline cuts, are eliminated each by itself
+and solved as `CondensedElements` does: side by side, as if they were one row.
+
+Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes, ``I = (s - 1)^2`` inner ones, ``n`` problems.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Unpack
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import even, pair
+from mosaicdd.local_solvers.complements import Complements
+from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
+from mosaicdd.local_solvers.elimination import eliminate, halved
+from mosaicdd.local_solvers.interior import Interior, Roots, ties_of
+from mosaicdd.local_solvers.kinds import Kinds, alike
+from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.medium import Resampled
+from mosaicdd.tensors import Tensors
+
+# Elements that are eliminated, solved inside of, and filled at once: on a CPU few, for the cache.
+_PIECE = {"cpu": 128, "cuda": 8192}
+_SOLVED = {"cpu": 512, "cuda": 8192}
+_FILLED = {"cpu": 256, "cuda": 2**20}
+
+_At = tuple[torch.Tensor, torch.Tensor]
+"""Rows and columns of some elements."""
+
+
+def condensed(
+    conductances: Conductances,
+    spacing: int,
+    *,
+    keep: bool = True,
+    again: Resampled | None = None,
+    **tensors: Unpack[Tensors],
+) -> "CondensedElements | SharedElements":
+    """Return the elements of a rectangle of lattice cells; parameters as `CondensedElements`."""
+    kinds = None
+    if spacing > 1:
+        kinds = Kinds(alike(conductances.windows(spacing).arrays(), axes=2))
+    if kinds is None or kinds.all_own:
+        return CondensedElements(conductances, spacing, keep=keep, again=again, **tensors)
+    return SharedElements(conductances, spacing, kinds, keep=keep, **tensors)
+
+
+class SharedElements:
+    """The elements of a rectangle of lattice cells.
+
+    Parameters
+    ----------
+    conductances
+        Between the nodes of the rectangle.
+    spacing
+        ``s``, cells along the side of an element.
+    kinds
+        Of the elements, row by row.
+    keep
+        What is left for the inner nodes of elements with an operator each.
+
+    Attributes
+    ----------
+    shape
+        Elements per axis, ``(K_y, K_x)``.
+    device
+        Of all that is kept.
+    schur
+        The perimeter runs counter-clockwise from the lower-left corner.
+    """
+
+    def __init__(
+        self,
+        conductances: Conductances,
+        spacing: int,
+        kinds: Kinds,
+        *,
+        keep: bool = True,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
+        self.shape = conductances.elements(spacing)
+        self._s, self.device, self.kinds = spacing, device, kinds
+        self._tensors: Tensors = {"device": device, "dtype": dtype}
+        symmetric = conductances.symmetric
+        self.schur = Complements(kinds, spacing, symmetric=symmetric, **self._tensors)
+        common = len(kinds.shared)
+        windows = conductances.windows(spacing)
+
+        def those(numbers: np.ndarray) -> Conductances:
+            at = np.unravel_index(numbers, self.shape)
+            return windows.each(lambda values: values[at])
+
+        examples = those(kinds.examples[:common])
+        schur, _ = eliminate(examples, spacing, **self._tensors)
+        self.schur.put(slice(0, common), schur)
+        inside = [_dense(examples.each(operator.itemgetter(i))) for i in range(common)]
+        # Of each shared kind: inner values from those on the sides, (S, I), and from sources, (I, I);
+        # and what sources inside add on the sides, (I, S).
+        self._fills, self._inverses, self._loads = (
+            torch.from_numpy(np.stack(some)).to(**self._tensors)
+            for some in zip(*inside, strict=True)
+        )
+        self._own = kinds.order[kinds.own]
+        self._conductances = those(self._own)
+        self._roots: Roots | None = None
+        for part in even(len(self._own), _PIECE[device.type]):
+            schur, roots = eliminate(self._some(part), spacing, **self._tensors)
+            self.schur.put(slice(common + part.start, common + part.stop), schur)
+            if keep:
+                whole = 1, len(self._own)
+                if self._roots is None:
+                    self._roots = roots.room((1, part.stop - part.start), whole)
+                self._roots.part(whole, (slice(0, 1), part)).copy_(roots)
+        self._solved = (_SOLVED if keep else _PIECE)[device.type]
+        shared = np.full(len(kinds), -1)
+        for number, members in enumerate(kinds.shared):
+            shared[kinds.order[members]] = number
+        self._kind = shared.reshape(self.shape)  # the shared kind of each element, or -1
+
+    def loads(self, source: NodeSource) -> list[torch.Tensor]:
+        """Return what sources inside the elements add on the lattice lines.
+
+        Parameters and result are those of `CondensedElements.loads`.
+        """
+        s, (n, *nodes) = self._s, source.values.shape
+        total = [
+            torch.zeros(n, count + 1, along, **self._tensors)
+            for count, along in zip(self.shape, reversed(nodes), strict=True)
+        ]
+        for part in self._own_parts(n):
+            at = self._at(self._own[part])
+            f = _squares(source.values, s)[:, *at] * source.scale
+            if f[..., 1:-1, 1:-1].any():
+                solved = self._inside(part, f)
+                added = _driven(self._edges(part), torch.zeros_like(f), solved)
+                self._add(total, at, _sides(added))
+        for strip in even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1])):
+            here = source.values[:, strip.start * s : strip.stop * s + 1]
+            if not here.any():
+                continue
+            for number in np.unique(self._kind[strip]):
+                if number >= 0:
+                    y, x = self._at(np.flatnonzero(self._kind[strip] == number))
+                    f = _squares(here, s)[:, y, x, 1:-1, 1:-1].flatten(2) * source.scale
+                    self._add(total, (y + strip.start, x), f @ self._loads[number])
+        return total
+
+    def fill(
+        self, lines: Sequence[torch.Tensor], source: NodeSource | None
+    ) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yield the values at the nodes, strip by strip from the bottom.
+
+        Parameters and results are those of `CondensedElements.fill`.
+        """
+        s, n = self._s, len(lines[0])
+        own = self._solved_inside(lines, source)
+        for strip in even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1])):
+            rows = slice(strip.start * s, strip.stop * s + 1)
+            nodes = lines[0].new_empty(n, rows.stop - rows.start, lines[0].shape[2])
+            nodes[:, ::s] = lines[0][:, strip.start : strip.stop + 1]
+            nodes[:, :, ::s] = lines[1][:, :, rows].mT
+            # The inner nodes of each element, (n, rows, columns, s - 1, s - 1).
+            cut = nodes[:, :-1, :-1].unflatten(2, (-1, s)).unflatten(1, (-1, s))
+            inner = cut.transpose(2, 3)[..., 1:, 1:]
+            f = None if source is None else source.values[:, rows]
+            if f is not None and not f.any():
+                f = None
+            for row in range(strip.start, strip.stop):
+                kinds, counts = np.unique(self._kind[row], return_counts=True)
+                most = kinds[counts.argmax()]
+                for number in sorted(kinds[kinds >= 0], key=lambda kind: kind != most):
+                    # Of the most common kind all: the others come after.
+                    columns: slice | torch.Tensor = slice(None)
+                    if number != most:
+                        columns = torch.from_numpy(np.flatnonzero(self._kind[row] == number))
+                    values = self._beside(lines, row, columns) @ self._fills[number]
+                    if f is not None and source is not None:
+                        given = _squares(f, s)[:, row - strip.start, columns, 1:-1, 1:-1]
+                        values += given.flatten(2) @ (source.scale * self._inverses[number])
+                    inner[:, row - strip.start, columns] = values.unflatten(2, (s - 1, s - 1))
+            last = strip.stop * self.shape[1]
+            for at, values in own(last):
+                inner[:, at[0] - strip.start, at[1]] = values
+            yield strip, nodes
+
+    def _solved_inside(
+        self, lines: Sequence[torch.Tensor], source: NodeSource | None
+    ) -> Callable[[int], Iterator[tuple[_At, torch.Tensor]]]:
+        """Return what yields inner values of the elements with an operator each, up to a number."""
+        s, n = self._s, len(lines[0])
+        parts = iter(self._own_parts(n))
+        numbers, values = self._own[:0], lines[0].new_empty(n, 0, s - 1, s - 1)
+
+        def before(last: int) -> Iterator[tuple[_At, torch.Tensor]]:
+            nonlocal numbers, values
+            while True:
+                if not len(numbers):
+                    part = next(parts, None)
+                    if part is None:
+                        return
+                    numbers = self._own[part]
+                    u = self._framed(lines, self._at(numbers))
+                    f = torch.zeros_like(u)
+                    if source is not None:
+                        f = _squares(source.values, s)[:, *self._at(numbers)] * source.scale
+                    u = self._inside(part, _driven(self._edges(part), f, u))
+                    values = u[..., 1:-1, 1:-1]
+                count = int(np.searchsorted(numbers, last))
+                yield self._at(numbers[:count]), values[:, :count]
+                numbers, values = numbers[count:], values[:, count:]
+                if len(numbers):
+                    return
+
+        return before
+
+    def _inside(self, part: slice, f: torch.Tensor) -> torch.Tensor:
+        """Solve inside of some of the elements with an operator each, one by one as ``f``."""
+        conductances = self._some(part)
+        if self._roots is None:
+            _, roots = eliminate(conductances, self._s, **self._tensors)
+        else:
+            roots = self._roots.part((1, len(self._own)), (slice(0, 1), part))
+        interior = Interior(conductances.side_by_side(), halved(self._s)[0], roots)
+        s = self._s
+        joined = torch.cat([f[..., :s].transpose(1, 2).flatten(2), f[:, -1, :, s:]], dim=2)
+        return interior.solve(joined).unfold(2, s + 1, s).transpose(1, 2)
+
+    def _own_parts(self, problems: int) -> list[slice]:
+        """Cut the elements with an operator each into those that are solved inside of at once."""
+        return even(len(self._own), max(self._solved // problems, _PIECE[self.device.type]))
+
+    def _some(self, part: slice) -> Conductances:
+        """Return the conductances of some of the elements with an operator each."""
+        return self._conductances.each(lambda values: values[part])
+
+    def _edges(self, part: slice) -> dict[tuple[int, int], torch.Tensor]:
+        ties = ties_of(self._some(part))
+        return {step: torch.from_numpy(k).to(**self._tensors) for step, (k, _) in ties.items()}
+
+    def _at(self, numbers: np.ndarray) -> _At:
+        """Return the rows and columns of elements by their numbers."""
+        return pair(
+            torch.from_numpy(one).to(self.device) for one in np.divmod(numbers, self.shape[1])
+        )
+
+    def _framed(self, lines: Sequence[torch.Tensor], at: _At) -> torch.Tensor:
+        """Return the values on the perimeters of elements, and zeros inside, ``(n, .., s + 1, s + 1)``."""
+        s, (y, x) = self._s, at
+        rows, columns = (one.unfold(2, s + 1, s) for one in lines)
+        u = lines[0].new_zeros(len(lines[0]), len(y), s + 1, s + 1)
+        u[..., :, 0], u[..., :, s] = columns[:, x, y], columns[:, x + 1, y]
+        u[..., 0, :], u[..., s, :] = rows[:, y, x], rows[:, y + 1, x]
+        return u
+
+    def _beside(
+        self, lines: Sequence[torch.Tensor], row: int, columns: slice | torch.Tensor
+    ) -> torch.Tensor:
+        """Return the values on the sides of elements of a row, ``(n, .., S)``, as `_sides`."""
+        s = self._s
+        bottom, top = lines[0][:, row : row + 2].unfold(2, s + 1, s)[:, :, columns].unbind(1)
+        across = lines[1][:, :, row * s : (row + 1) * s + 1]
+        return torch.cat([bottom, top, across[:, :-1][:, columns], across[:, 1:][:, columns]], -1)
+
+    def _add(self, lines: Sequence[torch.Tensor], at: _At, values: torch.Tensor) -> None:
+        """Add values on the sides of elements ``(n, .., S)`` to those on the lattice lines."""
+        s, (y, x) = self._s, at
+        bottom, top, left, right = values.unflatten(2, (4, s + 1)).unbind(2)
+        for total, line, along, low, high in (
+            (lines[0], y, x, bottom, top),
+            (lines[1], x, y, left, right),
+        ):
+            inner, last = total[:, :, :-1].unflatten(2, (-1, s)), total[:, :, s::s]
+            for number, side in ((line, low), (line + 1, high)):
+                inner[:, number, along] += side[..., :s]
+                last[:, number, along] += side[..., s]
+
+
+def _driven(
+    edges: Mapping[tuple[int, int], torch.Tensor], f: torch.Tensor, u: torch.Tensor
+) -> torch.Tensor:
+    """Return ``f + K u`` at the nodes of elements one by one, ``(.., s + 1, s + 1)``."""
+    total, low, high = f.clone(), slice(0, -1), slice(1, None)
+    for step, conductances in edges.items():
+        nodes, neighbours = (
+            [(low, slice(None), high)[1 + sign * at] for at in step] for sign in (-1, 1)
+        )
+        total[..., *nodes].addcmul_(conductances, u[..., *neighbours])
+    return total
+
+
+def _squares(values: torch.Tensor, s: int) -> torch.Tensor:
+    """Return views of the nodes of elements, ``(n, rows, columns, s + 1, s + 1)``."""
+    return values.unfold(1, s + 1, s).unfold(2, s + 1, s)
+
+
+def _sides(values: torch.Tensor) -> torch.Tensor:
+    """Return what stands on the sides of elements ``(.., s + 1, s + 1)``: ``S = 4 (s + 1)`` values.
+
+    Below, above, to the left and to the right; corners twice.
+    """
+    sides = values[..., 0, :], values[..., -1, :], values[..., :, 0], values[..., :, -1]
+    return torch.cat(sides, dim=-1)
+
+
+def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what the inner nodes of an element do, as matrices on rows of values (see `SharedElements`)."""
+    count = len(one.reaction)
+    inverse = np.linalg.inv(one.matrix().toarray()).T
+    units = np.eye(count**2).reshape(-1, count, count)
+    sides = _sides(torch.arange(count**2).view(count, count)).numpy()
+    inwards = -one.apply(units[sides]).reshape(len(sides), -1)
+    against = (
+        one
+        if one.symmetric
+        else replace(one, up=one.down, right=one.left, down=one.up, left=one.right)
+    )
+    outwards = -against.apply(units[sides]).reshape(len(sides), -1)
+    inwards[2 * count :: count] = inwards[3 * count - 1 :: count] = 0.0  # corners, again
+    return inwards @ inverse, inverse, inverse @ outwards.T
