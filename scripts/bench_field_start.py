@@ -2,8 +2,8 @@
 
 Usage: bench_field_start.py [CELLS [SPE10.npz]]. One thread, float64, the media and problems of
 `bench_field_networks`, to a true relative residual of 1e-8. The exact operators start from zero, from
-the answer of averages (`--local-solver averaged`) and of the shipped network (`diffusion`), at the nodes
-of their own interface. *Saved* are the seconds of the iterations that are not made, *start* those that
+the answer of averages (`--local-solver averaged`) and of the shipped networks (`diffusion`,
+`diffusion-operator`), at the nodes of their own interface. *Saved* are the seconds of the iterations that are not made, *start* those that
 the answer took. Writes ``benchmarks/field_start.md``.
 """
 
@@ -24,7 +24,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
 
 _SEED = 12345
-_STARTS = ("averaged", "diffusion")
+_STARTS = ("averaged", "diffusion", "diffusion-operator")
 _SETTINGS = m.SolveSettings(rtol=1e-8)
 
 

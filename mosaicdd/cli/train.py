@@ -15,7 +15,8 @@ from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
-_ALONE = ("conductances", "correction", "unrolled")  # networks that have a training of their own
+# Networks that have a training of their own.
+_ALONE = ("conductances", "operator", "correction", "unrolled")
 
 
 @click.command()
@@ -33,8 +34,9 @@ _ALONE = ("conductances", "correction", "unrolled")  # networks that have a trai
     default="linear",
     show_default=True,
     help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, family (for a range "
-    "of the equation's parameters), conductances (for media, see generate --media), correction (for "
-    "nonlinear equations), unrolled (for those in the gradient), or your own as module:Class.",
+    "of the equation's parameters), conductances and operator (for media, see generate --media), "
+    "correction (for nonlinear equations), unrolled (for those in the gradient), or your own as "
+    "module:Class.",
 )
 @click.option(
     "--set",
@@ -155,12 +157,13 @@ def _alone(
     checkpoint_minutes: float,
     as_json: bool,
 ) -> int:
-    """Train a network of conductances or of corrections; on one rank, on the processor."""
+    """Train a network of conductances, operators or corrections; on one rank, on the processor."""
     from mosaicdd.parallel.signals import listening
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.json_line import json_line
     from mosaicdd.training.conductances import ConductanceLesson
     from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
+    from mosaicdd.training.operators import OperatorLesson
     from mosaicdd.training.serial import Lesson, SerialReport, SerialTraining
 
     if world().size > 1 or ctx.params["device"] != "cpu":
@@ -169,7 +172,8 @@ def _alone(
             "--device"
         )
     lessons: dict[str, type[Lesson]] = {
-        one.name: one for one in (ConductanceLesson, CorrectionLesson, UnrolledLesson)
+        one.name: one
+        for one in (ConductanceLesson, OperatorLesson, CorrectionLesson, UnrolledLesson)
     }
     plain = lessons[network].plain
 

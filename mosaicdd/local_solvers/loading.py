@@ -32,6 +32,7 @@ from mosaicdd.local_solvers.networks.correction import (
 )
 from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
 from mosaicdd.local_solvers.networks.network import Network
+from mosaicdd.local_solvers.networks.operator import OPERATOR, OperatorNetwork, OperatorSettings
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.networks.unrolled import (
     UNROLLED,
@@ -39,6 +40,7 @@ from mosaicdd.local_solvers.networks.unrolled import (
     unrolled_network,
 )
 from mosaicdd.local_solvers.nonlinear import SubdomainNewton
+from mosaicdd.local_solvers.operator_model import OperatorModel
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.upscaled import Averaged, UpscaledSolver
 from mosaicdd.problems.elliptic import EllipticOperator
@@ -188,7 +190,7 @@ def _said(pde: str, parameters: dict[str, float]) -> str:
 
 def find_local_solver(
     name_or_path: str,
-) -> "LocalSolver | ConductanceModel | CorrectionModel | Averaged":
+) -> "LocalSolver | ConductanceModel | OperatorModel | CorrectionModel | Averaged":
     """Return a local solver: ``"exact"``, or the network of a shipped model's name or a model file.
 
     Raises
@@ -236,7 +238,9 @@ class ConductanceModel:
         )
 
 
-def find_network(name_or_path: str) -> NetworkModel | ConductanceModel | CorrectionModel:
+def find_network(
+    name_or_path: str,
+) -> "NetworkModel | ConductanceModel | OperatorModel | CorrectionModel":
     """Return the network of a shipped model's name or a model file; errors as `find_local_solver`."""
     path = model_path(name_or_path)
     card, weights = read_model(path)
@@ -245,6 +249,10 @@ def find_network(name_or_path: str) -> NetworkModel | ConductanceModel | Correct
             learned = ConductanceNetwork(ConductanceSettings(**card.settings))
             insert_weights(learned, weights)
             return ConductanceModel(name_or_path, learned, card)
+        if card.network == OPERATOR:
+            operators = OperatorNetwork(OperatorSettings(**card.settings))
+            insert_weights(operators, weights)
+            return OperatorModel(name_or_path, operators, card)
         if card.network == CORRECTION:
             corrections = CorrectionNetwork(card.cells, CorrectionSettings(**card.settings))
             insert_weights(corrections, weights)

@@ -35,6 +35,11 @@ _COARSE_CELLS = (32, 16, 8)  # per side of a subdomain of the coarse grid; the f
 class UpscaledSolver:
     """Subdomains of a medium on a coarser grid, bound to a problem.
 
+    Parameters
+    ----------
+    sizes
+        Cells per side that a subdomain of the coarse grid may have; the first that fits is taken.
+
     Attributes
     ----------
     operator
@@ -51,7 +56,14 @@ class UpscaledSolver:
 
     linear = True
 
-    def __init__(self, name: str, problem: Problem, grid: Grid, rule: Rule):
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        grid: Grid,
+        rule: Rule,
+        sizes: tuple[int, ...] = _COARSE_CELLS,
+    ):
         medium = problem.operator
         if not isinstance(medium, Medium):
             raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
@@ -65,7 +77,7 @@ class UpscaledSolver:
                 f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
                 "take 'exact'"
             )
-        cells = RATIO * _fitting(name, grid)
+        cells = RATIO * _fitting(name, grid, sizes)
         self.name = name
         self.operator = medium
         self.subdomain = Subdomain(cells, cells * grid.spacing)
@@ -100,19 +112,19 @@ class UpscaledSolver:
             )
 
 
-def _fitting(name: str, grid: Grid) -> int:
-    """Return the cells of a coarse subdomain.
+def _fitting(name: str, grid: Grid, sizes: tuple[int, ...]) -> int:
+    """Return the cells of a coarse subdomain, the first of some sizes that fits.
 
     Raises
     ------
     ValueError
         If none fits.
     """
-    for cells in _COARSE_CELLS:
+    for cells in sizes:
         s = RATIO * cells // 2
         if all(n % s == 0 and n >= 4 * s for n in grid.shape):
             return cells
-    least = RATIO * _COARSE_CELLS[-1] // 2
+    least = RATIO * sizes[-1] // 2
     ny, nx = grid.shape
     raise ValueError(
         f"cells={nx}x{ny}: {name} needs multiples of {least}, at least {4 * least}; take 'exact'"

@@ -18,6 +18,7 @@ from mosaicdd.local_solvers.loading import (
 )
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.nonlinear import NonlinearSolver
+from mosaicdd.local_solvers.subdomain_operators import OperatorSolver
 from mosaicdd.local_solvers.training_range import GuardedSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.local_solvers.upscaling import RATIO
@@ -227,6 +228,10 @@ class Setup:
     @property
     def _kind(self) -> Callable[..., BaseEngine]:
         """Imported where it is chosen: most solves start sooner without the others."""
+        if isinstance(self.bound, OperatorSolver):
+            from mosaicdd.schwarz.operator_engine import OperatorEngine
+
+            return OperatorEngine
         if isinstance(self.bound, UpscaledSolver):
             from mosaicdd.schwarz.upscaled_engine import UpscaledEngine
 

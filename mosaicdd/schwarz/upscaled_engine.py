@@ -31,6 +31,7 @@ from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.fine_fill import REACH, Band, Slot
+from mosaicdd.schwarz.interface_krylov import Progress
 from mosaicdd.schwarz.layouts import Overlapping, field_layout
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
@@ -41,6 +42,18 @@ _ROWS = 64  # coarse cells of a band
 _SAFETY = 3.0
 _SLOWEST = 0.95  # rate of further corrections, at most
 _CORRECTION = 1e-2  # relative residual of the correction, which is one digit of the answer at most
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """What a problem's values at the coarse nodes are, and how they were found; as `Outcome`."""
+
+    status: str
+    update: float
+    size: float
+    history: History
+    interface: Interface
+    field: torch.Tensor | None
 
 
 class UpscaledEngine(BaseEngine):
@@ -137,13 +150,8 @@ class UpscaledEngine(BaseEngine):
         """
         clock = [time.perf_counter()]
         self._boundaries = boundaries
-        coarse = self._coarse.solve_many(
-            [_thinned(one) for one in boundaries],
-            start=start,
-            history=history,
-            progress=progress,
-            watch=watch,
-        )
+        thinned = [_thinned(one) for one in boundaries]
+        coarse = self._approximate(thinned, start, history, progress, watch)
         values = self._moved(self._to_near, [one.field for one in coarse])
         first = self._corrections(self._residuals(values))
         values += self._moved(self._to_near, [one.field for one in first])
@@ -183,6 +191,23 @@ class UpscaledEngine(BaseEngine):
                 seconds=dict(seconds),
             )
             for i, one in enumerate(coarse)
+        ]
+
+    def _approximate(
+        self,
+        boundaries: Sequence[Boundary],
+        start: Interface | None,
+        history: History | None,
+        progress: Progress | None,
+        watch: Watch | None,
+    ) -> Sequence[Approximation]:
+        """Solve for boundary data at the coarse nodes, as `solve_many`."""
+        found = self._coarse.solve_many(
+            boundaries, start=start, history=history, progress=progress, watch=watch
+        )
+        return [
+            Approximation(one.status, one.update, one.size, one.history, one.interface, one.field)
+            for one in found
         ]
 
     def _moved(self, move: Redistribution, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
@@ -345,8 +370,8 @@ def _thinned(boundary: Boundary) -> Boundary:
     return Boundary(**{edge: getattr(boundary, edge)[::RATIO] for edge in Boundary.EDGES})
 
 
-def _status(coarse: Outcome, error: float) -> str:
+def _status(coarse: Approximation, error: float) -> str:
     """Judge an answer: one that is off by a tenth of its size is none."""
-    if coarse.converged and not error <= PLAUSIBLE * coarse.size:
+    if coarse.status.startswith("converged") and not error <= PLAUSIBLE * coarse.size:
         return "stagnated"
     return coarse.status

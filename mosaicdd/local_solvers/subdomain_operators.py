@@ -1,0 +1,169 @@
+"""Solvers of media by operators in ``g`` that a network makes, one for each subdomain (`networks.operator`).
+
+Shape letters: ``P = 32`` coarse nodes around a subdomain, ``I = 49`` inside, ``Q`` of these, ``n`` problems.
+"""
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.transfer import Batch, batch_shape
+from mosaicdd.local_solvers.networks.operator import (
+    REACTION,
+    ROUGHNESS,
+    SEEN,
+    OperatorNetwork,
+    channels_of,
+    largest_reaction,
+    place,
+    roughness,
+)
+from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, INSIDE
+from mosaicdd.local_solvers.upscaled import UpscaledSolver
+from mosaicdd.local_solvers.upscaling import RATIO, averaged, fine_part, mirrored
+from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.problem import Problem
+from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.tensors import Tensors
+
+_ROWS = 8  # of subdomains whose operators are made at once
+_OUTER = RATIO * SEEN  # fine cells that are seen around subdomains
+
+
+class OperatorSolver(UpscaledSolver):
+    """Subdomains of a medium, each with an operator by a network.
+
+    Attributes
+    ----------
+    network, card
+        The network, and what the model file says of it.
+    """
+
+    def __init__(
+        self, name: str, problem: Problem, grid: Grid, network: OperatorNetwork, card: ModelCard
+    ):
+        super().__init__(name, problem, grid, averaged, (CELLS,))
+        self.network = network
+        self.card = card
+
+
+class SubdomainOperators:
+    """``u = G g + w`` in the subdomains of a block of the coarse lattice.
+
+    Attributes
+    ----------
+    operators
+        ``G (rows, columns, I, P)``.
+    outside
+        ``(rows, columns)``, which are outside of the network's range; there ``G`` is of averages.
+    """
+
+    def __init__(
+        self, solver: OperatorSolver, block: Block, *, device: torch.device, dtype: torch.dtype
+    ):
+        self._solver, self._block = solver, block
+        self._tensors: Tensors = {"device": device, "dtype": dtype}
+        shape = block.region_subdomains
+        self.operators = torch.empty(*shape, INSIDE, AROUND, **self._tensors)
+        self._inverses = torch.empty(*shape, INSIDE, INSIDE, **self._tensors)
+        self.outside = torch.zeros(shape, dtype=torch.bool)
+        for start in range(0, shape[0], _ROWS):
+            self._make(slice(start, min(start + _ROWS, shape[0])))
+
+    @torch.inference_mode()
+    def _make(self, rows: slice) -> None:
+        """Make the operators of some rows of subdomains."""
+        fine, limits = self._fine(rows), self._solver.card.ranges
+        fields = channels_of(fine)
+        outside = roughness(fields["x"], fields["y"])[0] > limits[ROUGHNESS][1]
+        if "c" in fields:
+            outside |= largest_reaction(fields["c"])[0] > limits[REACTION][1]
+        by_data, by_source = self._solver.network.operators(fine, ~outside)
+        self.operators[rows] = by_data.unflatten(0, outside.shape).to(**self._tensors)
+        self._inverses[rows] = by_source.unflatten(0, outside.shape).to(**self._tensors)
+        self.outside[rows] = outside
+
+    def _fine(self, rows: slice) -> Conductances:
+        """Return the medium around some rows of subdomains."""
+        s, grid = CELLS // 2, self._solver.medium.grid
+        first, last = self._block.first, self._block.last
+        part = (
+            slice((first[0] + rows.start) * s, (first[0] + rows.stop + 1) * s + 1),
+            slice(first[1] * s, last[1] * s + 1),
+        )
+        place, missing = fine_part(part, grid, _OUTER)
+        return mirrored(self._solver.operator.conductances(grid, place), missing)
+
+    def loads(self) -> torch.Tensor | None:
+        """Return ``w (n or 1, rows, columns, I)`` of the problem's source; None if there is none."""
+        source = self._solver.coarse_source
+        if source.problem.source is None:
+            return None
+        f = source.on(self._block, **self._tensors) * source.grid.spacing**2
+        half = CELLS // 2
+        inner = f[:, 1:, 1:].unfold(1, CELLS - 1, half).unfold(2, CELLS - 1, half)
+        return torch.einsum("rcij,nrcj->nrci", self._inverses, inner.flatten(3))
+
+    def plan(
+        self, block: Block, points: np.ndarray, weights: np.ndarray | None = None
+    ) -> "OperatorPlan":
+        """Plan the operators of a smaller block, for some inner nodes.
+
+        Parameters
+        ----------
+        points
+            ``(Q, 2)``, (y, x) in coarse cells.
+        weights
+            ``(Q,)`` factors for the values.
+        """
+        part = pair(
+            slice(a - wide, a - wide + count)
+            for a, wide, count in zip(
+                block.first, self._block.first, block.region_subdomains, strict=True
+            )
+        )
+        rows = place(torch.from_numpy(points))
+        factors = torch.ones(len(points)) if weights is None else torch.from_numpy(weights)
+        return OperatorPlan(self, part, rows, factors.to(**self._tensors))
+
+
+class OperatorPlan:
+    """``G g + w`` at some nodes of the subdomains of a block; as `BlockPlan`.
+
+    Attributes
+    ----------
+    operators
+        ``(rows, columns, Q, P)``.
+    affine
+        Whether there is a source.
+    """
+
+    def __init__(
+        self, operators: SubdomainOperators, part: Batch, rows: torch.Tensor, weights: torch.Tensor
+    ):
+        self._part, self._rows, self._weights = part, rows, weights
+        self.operators = operators.operators[*part][:, :, rows] * weights[:, None]
+        self._loads: torch.Tensor | None = None
+
+    @property
+    def affine(self) -> bool:
+        """Whether there is a source."""
+        return self._loads is not None
+
+    def load(self, loads: torch.Tensor | None) -> None:
+        """Take other sources from now on, those of `SubdomainOperators.loads`."""
+        if loads is not None:
+            loads = loads[:, *self._part][..., self._rows] * self._weights
+        self._loads = loads
+
+    def __call__(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the values ``(B, Q)`` of a batch for its perimeters ``(B, P)`` to ``out``."""
+        shape = batch_shape(batch)
+        operators = self.operators[*batch].flatten(0, 1)  # (b, Q, P)
+        given = g.view(-1, len(operators), g.shape[1])
+        values = torch.matmul(operators, given.permute(1, 2, 0))  # (b, Q, n)
+        out.view(-1, len(operators), out.shape[1]).copy_(values.permute(2, 0, 1))
+        if self._loads is not None:
+            out.view(-1, *shape, out.shape[1]).add_(self._loads[:, *batch])
