@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from bench_field_networks import inclusions, lognormal, problem_of
 from media import MEDIA
 
 from mosaicdd.lattice.lattice import Lattice
@@ -88,6 +89,29 @@ def test_the_estimate_covers_the_error(kind, size):
     solution = solve(problem, model(size))
     error = np.sqrt(np.mean((solution.field - solve_directly(problem)) ** 2))
     assert error <= solution.error_estimate
+
+
+@pytest.mark.parametrize(
+    "kind", [lognormal(8, 30), inclusions(10)], ids=["lognormal", "inclusions"]
+)
+def test_the_shipped_network_is_within_its_bound_and_better_than_averages(kind):
+    a = kind(193, np.random.default_rng(99))
+    problem = problem_of(a, "source")
+    truth = solve_directly(problem)
+    errors = [
+        np.sqrt(np.mean((solve(problem, name).field - truth) ** 2) / np.mean(truth**2))
+        for name in ("averaged", "diffusion-operator")
+    ]
+    assert errors[1] < 5e-3
+    assert errors[1] < errors[0] / 1.5
+
+
+def test_the_shipped_network_refuses_rough_media_but_for_a_certificate():
+    problem = problem_in("noise")
+    with pytest.raises(ValueError, match="rougher than diffusion-operator is for"):
+        solve(problem, "diffusion-operator")
+    certified = solve(problem, "diffusion-operator", settings=SolveSettings(certify=1e-9))
+    assert certified.report["discrete_residual"] <= 1e-9
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
