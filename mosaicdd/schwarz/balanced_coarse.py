@@ -40,6 +40,7 @@ _OFTEN = 0.1  # share of the edges that must have more of them for others to hav
 # With a velocity: at 256, 512, 1024 cells a side and a cell Peclet number of 20, 4 modes below 0.02 take 15,
 # 17, 20 iterations, 6 below 0.1 take 12, 12, 14; more help little.
 _IN_FLOW = 6
+_VALUES = {"cpu": 2**17, "cuda": 2**30}  # on lines that are handled at once
 _ELEMENTS = {"cpu": 128, "cuda": 8192}  # whose coarse matrices are made at once, or one row
 
 
@@ -153,43 +154,45 @@ class BalancedCoarse:
             self._gathers[n] = NodeGather(
                 self._ranks, self._places, len(self._unknowns), problems=n, device=residual.device
             )
-        c = residual.new_zeros(n, self._size)
-        for i, (r, total) in enumerate(zip(residual, c, strict=True)):
-            self._restrict(r if less is None else r - less[i], total)
+        c = self._restrict(residual, less)
         everywhere, _ = self._gathers[n](c[:, self._own], np.empty(0))
         given = everywhere.cpu().numpy()
         solved = self._once(self._solve, given)
         c.zero_()[:, self._unknowns] = torch.from_numpy(solved).to(c)
         return c
 
-    def _restrict(self, residual: torch.Tensor, c: torch.Tensor) -> None:
-        """Write ``P^T r`` of one problem to ``(parts,)``, of what the block owns."""
-        s, lines = self._block.lattice.spacing, self._lines(residual)
-        nodes = lines[0][:, ::s].clone()
-        parts = [nodes]
+    def _restrict(self, residual: torch.Tensor, less: torch.Tensor | None) -> torch.Tensor:
+        """Return ``P^T r``, ``(n, parts)``, right for what the block owns."""
+        s, n = self._block.lattice.spacing, len(residual)
+        c = residual.new_zeros(n, self._size)
+        vectors = [self._lines(one) for one in (residual, less) if one is not None]
+        nodes = _difference(*(lines[0][:, :, ::s] for lines in vectors)).clone()
         for axis in (0, 1):
-            inner = lines[axis][:, :-1].unflatten(1, (-1, s))[..., 1:]
-            sums = torch.einsum("lct,lctk->lck", inner, self._bases[axis])
             along = nodes if axis == 0 else nodes.mT
-            along[:, :-1] += sums[..., 0]
-            along[:, 1:] += sums[..., 1]
-            parts.append(sums[..., 2:])
-        for (numbers, place), values in zip(self._owned, parts, strict=True):
-            c[numbers] = values[place]
+            for part in self._parts(n, axis):
+                inner = _difference(*(self._inner(lines[axis][:, part]) for lines in vectors))
+                sums = torch.einsum("nlct,lctk->nlck", inner, self._bases[axis][part])
+                along[:, part, :-1] += sums[..., 0]
+                along[:, part, 1:] += sums[..., 1]
+                c[:, self._region[1 + axis][part]] = sums[..., 2:]
+        c[:, self._region[0]] = nodes
+        return c
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``, by default zeros, and return it."""
         s, out = self._block.lattice.spacing, self._zeros(c) if out is None else out
-        for values, total in zip(c, out, strict=True):
-            nodes, *modes = (values[part] for part in self._region)
-            lines = self._lines(total)
-            lines[0][:, ::s] += nodes
-            for axis in (0, 1):
-                along = nodes if axis == 0 else nodes.mT
-                ends = torch.stack([along[:, :-1], along[:, 1:]], dim=-1)
-                heights = torch.cat([ends, modes[axis]], dim=-1)
-                inner = lines[axis][:, :-1].unflatten(1, (-1, s))[..., 1:]
-                inner += torch.einsum("lck,lctk->lct", heights, self._bases[axis])
+        nodes, *modes = (c[:, part] for part in self._region)
+        lines = self._lines(out)
+        lines[0][:, :, ::s] += nodes
+        for axis in (0, 1):
+            along = nodes if axis == 0 else nodes.mT
+            for part in self._parts(len(c), axis):
+                ends = torch.stack([along[:, part, :-1], along[:, part, 1:]], dim=-1)
+                heights = torch.cat([ends, modes[axis][:, part]], dim=-1)
+                basis = self._bases[axis][part]
+                self._inner(lines[axis][:, part]).add_(
+                    torch.einsum("nlck,lctk->nlct", heights, basis)
+                )
         return out
 
     def sweep(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -212,8 +215,21 @@ class BalancedCoarse:
 
     def _lines(self, flat: torch.Tensor) -> list[torch.Tensor]:
         shapes = [self._block.line_shape(axis) for axis in (0, 1)]
-        parts = flat.split([math.prod(shape) for shape in shapes])
-        return [part.unflatten(0, shape) for part, shape in zip(parts, shapes, strict=True)]
+        parts = flat.split([math.prod(shape) for shape in shapes], dim=1)
+        return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def _inner(self, lines: torch.Tensor) -> torch.Tensor:
+        """Return what lines ``(n, .., nodes)`` have between lattice nodes, ``(n, .., cells, s - 1)``."""
+        return lines[:, :, :-1].unflatten(2, (-1, self._block.lattice.spacing))[..., 1:]
+
+    def _parts(self, problems: int, axis: int) -> list[slice]:
+        """Cut the lines of an axis into as many as the cache holds of so many problems."""
+        lines, nodes = self._block.line_shape(axis)
+        return even(lines, max(1, _VALUES[self._columns.device.type] // (problems * nodes)))
+
+
+def _difference(values: torch.Tensor, less: torch.Tensor | None = None) -> torch.Tensor:
+    return values if less is None else values - less
 
 
 def _most(counts: Sequence[np.ndarray]) -> int:

@@ -112,8 +112,10 @@ class InterfaceKrylov(abc.ABC):
         return r
 
     def _residual(self, b: torch.Tensor, x: torch.Tensor, out: torch.Tensor) -> None:
-        """Write ``b - S x``."""
-        torch.sub(b, self._system.operator(x, out=self._swept), out=out)
+        """Write ``b - S x``; a solve mostly begins at zero."""
+        out.copy_(b)
+        if x.any():
+            out -= self._system.operator(x, out=self._swept)
 
     def correct(self, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ``z = M r + Q (r - S M r)`` and ``S z``; one exchange and one collective.
