@@ -28,6 +28,7 @@ from mosaicdd.tensors import Tensors
 # Elements that are eliminated at once, and that are solved inside of: on a CPU few, for the cache.
 _PIECE = {"cpu": 128, "cuda": 8192}
 _SOLVED = {"cpu": 1024, "cuda": 8192}
+_LEAST = 64  # of several problems
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class CondensedElements:
 
     def _strips(self, problems: int) -> list[tuple[slice, list[slice]]]:
         """Cut the elements into pieces that are solved inside of at once, for so many problems."""
-        return strips(self.shape, max(self._pieces // problems, _PIECE[self.device.type]))
+        return strips(self.shape, max(self._pieces // problems, _LEAST))
 
     def _interior(self, strip: slice, part: slice) -> Interior:
         """Return the inner nodes of a piece, kept or eliminated again."""
