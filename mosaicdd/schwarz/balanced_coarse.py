@@ -154,29 +154,32 @@ class BalancedCoarse:
             self._gathers[n] = NodeGather(
                 self._ranks, self._places, len(self._unknowns), problems=n, device=residual.device
             )
-        c = self._restrict(residual, less)
+        c = residual.new_zeros(n, self._size)
+        self._restrict(residual, less, c)
         everywhere, _ = self._gathers[n](c[:, self._own], np.empty(0))
         given = everywhere.cpu().numpy()
         solved = self._once(self._solve, given)
         c.zero_()[:, self._unknowns] = torch.from_numpy(solved).to(c)
         return c
 
-    def _restrict(self, residual: torch.Tensor, less: torch.Tensor | None) -> torch.Tensor:
-        """Return ``P^T r``, ``(n, parts)``, right for what the block owns."""
+    def _restrict(self, residual: torch.Tensor, less: torch.Tensor | None, c: torch.Tensor) -> None:
+        """Write ``P^T r`` to ``(n, parts)``, of what the block owns."""
         s, n = self._block.lattice.spacing, len(residual)
-        c = residual.new_zeros(n, self._size)
         vectors = [self._lines(one) for one in (residual, less) if one is not None]
         nodes = _difference(*(lines[0][:, :, ::s] for lines in vectors)).clone()
-        for axis in (0, 1):
+        parts = [nodes]
+        for axis, basis in enumerate(self._bases):
             along = nodes if axis == 0 else nodes.mT
-            for part in self._parts(n, axis):
-                inner = _difference(*(self._inner(lines[axis][:, part]) for lines in vectors))
-                sums = torch.einsum("nlct,lctk->nlck", inner, self._bases[axis][part])
-                along[:, part, :-1] += sums[..., 0]
-                along[:, part, 1:] += sums[..., 1]
-                c[:, self._region[1 + axis][part]] = sums[..., 2:]
-        c[:, self._region[0]] = nodes
-        return c
+            modes = nodes.new_empty(n, *basis.shape[:2], basis.shape[3] - 2)
+            for some in self._some_lines(n, axis):
+                inner = _difference(*(self._inner(lines[axis][:, some]) for lines in vectors))
+                sums = torch.einsum("nlct,lctk->nlck", inner, basis[some])
+                along[:, some, :-1] += sums[..., 0]
+                along[:, some, 1:] += sums[..., 1]
+                modes[:, some] = sums[..., 2:]
+            parts.append(modes)
+        for (numbers, place), values in zip(self._owned, parts, strict=True):
+            c[:, numbers] = values[:, *place]
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``, by default zeros, and return it."""
@@ -186,13 +189,11 @@ class BalancedCoarse:
         lines[0][:, :, ::s] += nodes
         for axis in (0, 1):
             along = nodes if axis == 0 else nodes.mT
-            for part in self._parts(len(c), axis):
-                ends = torch.stack([along[:, part, :-1], along[:, part, 1:]], dim=-1)
-                heights = torch.cat([ends, modes[axis][:, part]], dim=-1)
-                basis = self._bases[axis][part]
-                self._inner(lines[axis][:, part]).add_(
-                    torch.einsum("nlck,lctk->nlct", heights, basis)
-                )
+            for some in self._some_lines(len(c), axis):
+                ends = torch.stack([along[:, some, :-1], along[:, some, 1:]], dim=-1)
+                heights = torch.cat([ends, modes[axis][:, some]], dim=-1)
+                inner = self._inner(lines[axis][:, some])
+                inner += torch.einsum("nlck,lctk->nlct", heights, self._bases[axis][some])
         return out
 
     def sweep(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -222,7 +223,7 @@ class BalancedCoarse:
         """Return what lines ``(n, .., nodes)`` have between lattice nodes, ``(n, .., cells, s - 1)``."""
         return lines[:, :, :-1].unflatten(2, (-1, self._block.lattice.spacing))[..., 1:]
 
-    def _parts(self, problems: int, axis: int) -> list[slice]:
+    def _some_lines(self, problems: int, axis: int) -> list[slice]:
         """Cut the lines of an axis into as many as the cache holds of so many problems."""
         lines, nodes = self._block.line_shape(axis)
         return even(lines, max(1, _VALUES[self._columns.device.type] // (problems * nodes)))
