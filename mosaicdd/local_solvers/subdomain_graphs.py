@@ -3,6 +3,7 @@
 Shape letters: ``B`` subdomains, ``P = 32`` nodes on the perimeter, ``I = 49`` inside, row by row.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -33,19 +34,22 @@ class SubdomainGraphs:
 
     def __init__(self, right: torch.Tensor, up: torch.Tensor, reaction: torch.Tensor):
         self.reaction = reaction[:, 1:-1, 1:-1].flatten(1)
-        places, inner, around, self._beside = _tables()
-        k = torch.cat([right.flatten(1), up.flatten(1)], dim=1)
-        matrix = torch.diag_embed(reaction.flatten(1)).flatten(1)
-        for at, sign in zip(places, (1, 1, -1, -1), strict=True):
-            matrix.index_add_(1, at, k, alpha=sign)
-        matrix = matrix.unflatten(1, ((CELLS + 1) ** 2, -1))
-        factor = torch.linalg.cholesky(matrix[:, inner[:, None], inner])
+        tables = _tables()
+        inner = torch.cat([right[:, 1:-1].flatten(1), up[:, :, 1:-1].flatten(1)], dim=1)
+        matrix = inner.new_zeros(len(inner), INSIDE**2)
+        matrix[:, :: INSIDE + 1] = self.reaction
+        for places, chosen, sign in tables.entries:
+            matrix.index_add_(1, places, inner[:, chosen], alpha=sign)
+        factor = torch.linalg.cholesky(matrix.unflatten(1, (INSIDE, INSIDE)))
         self.inverse = torch.cholesky_inverse(factor)
-        self._ties = -matrix[:, inner[self._beside], around]  # (B, P)
+        self._tables, self._ties = tables, inner[:, tables.ties]
 
     def operator(self) -> torch.Tensor:
         """Return ``X K (B, I, P)``: values inside for values around, of which corners do not count."""
-        return self.inverse[:, :, self._beside] * self._ties[:, None]
+        total = self.inverse.new_zeros(len(self.inverse), INSIDE, AROUND)
+        beside = self.inverse[:, :, self._tables.beside]
+        total[:, :, self._tables.around] = beside.mul_(self._ties[:, None])
+        return total
 
 
 def windows(values: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
@@ -54,18 +58,44 @@ def windows(values: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     return values.unfold(0, rows, half).unfold(1, columns, half).flatten(0, 1)
 
 
-@lru_cache
-def _tables() -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return where conductances stand in the matrix of all nodes, which are inside, and which around.
+@dataclass(frozen=True)
+class _Tables:
+    """Where the conductances of inner lines stand: those constant in y, row by row, then the others.
 
-    The last two are the perimeter's, and for each which of the inner nodes is beside it.
+    Parameters
+    ----------
+    entries
+        Places in the matrix of inner nodes, which conductances are added there, and by what sign.
+    around, beside, ties
+        Perimeter nodes but corners, the inner node next to each, and the conductance between them.
     """
+
+    entries: list[tuple[torch.Tensor, torch.Tensor, int]]
+    around: torch.Tensor
+    beside: torch.Tensor
+    ties: torch.Tensor
+
+
+@lru_cache
+def _tables() -> _Tables:
     side = CELLS + 1
-    nodes = torch.arange(side**2).view(side, side)
-    pairs = (nodes[:, :-1], nodes[:, 1:]), (nodes[:-1], nodes[1:])
-    i, j = torch.cat([torch.stack(pair).flatten(1) for pair in pairs], dim=1)
-    places = [a * side**2 + b for a, b in ((i, i), (j, j), (i, j), (j, i))]
-    perimeter = perimeter_nodes(CELLS)
-    around = nodes[tuple(perimeter.T)]
-    row, column = np.clip(perimeter, 1, CELLS - 1).T - 1
-    return places, nodes[1:-1, 1:-1].flatten(), around, torch.from_numpy(row * (CELLS - 1) + column)
+    numbers = np.full((side, side), -1)
+    numbers[1:-1, 1:-1] = np.arange(INSIDE).reshape(CELLS - 1, -1)
+    lines = numbers[1:-1], numbers[:, 1:-1]
+    low = np.concatenate([lines[0][:, :-1].ravel(), lines[1][:-1].ravel()])
+    high = np.concatenate([lines[0][:, 1:].ravel(), lines[1][1:].ravel()])
+    entries = []
+    for i, j, sign in ((low, low, 1), (high, high, 1), (low, high, -1), (high, low, -1)):
+        (chosen,) = np.nonzero((i >= 0) & (j >= 0))
+        places = i[chosen] * INSIDE + j[chosen]
+        entries.append((torch.from_numpy(places), torch.from_numpy(chosen), sign))
+    around, beside, ties = [], [], []
+    for number, (y, x) in enumerate(perimeter_nodes(CELLS)):
+        row, column = np.clip((y, x), 1, CELLS - 1)
+        if (row != y) == (column != x):
+            continue  # a corner
+        at = (y - 1) * CELLS + min(x, column) if row == y else min(y, row) * (CELLS - 1) + x - 1
+        around.append(number)
+        beside.append(int(numbers[row, column]))
+        ties.append(int(at + (row != y) * CELLS * (CELLS - 1)))
+    return _Tables(entries, *map(torch.tensor, (around, beside, ties)))

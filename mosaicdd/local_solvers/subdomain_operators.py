@@ -28,7 +28,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.tensors import Tensors
 
-_ROWS = 8  # of subdomains whose operators are made at once
+_ROWS = 4  # of subdomains whose operators are made at once
 _OUTER = RATIO * SEEN  # fine cells that are seen around subdomains
 
 

@@ -210,10 +210,11 @@ class OperatorNetwork(torch.nn.Module):
         graphs = _graphs(medium)
         scale = scales(fields["x"], fields["y"]).double().exp().flatten()[:, None, None]
         by_source = added[..., AROUND:] @ torch.linalg.pinv(shared_moments()) / scale
-        spread = torch.eye(AROUND, dtype=added.dtype) - 1 / AROUND
-        by_constant = by_source @ graphs.reaction[..., None] / AROUND
-        g = graphs.operator() + added[..., :AROUND] @ spread - by_constant
-        return g, graphs.inverse + by_source
+        by_data = added[..., :AROUND]
+        by_constant = by_data.mean(dim=2, keepdim=True)
+        if medium.reaction.any():
+            by_constant += by_source @ graphs.reaction[..., None] / AROUND
+        return graphs.operator() + by_data - by_constant, graphs.inverse + by_source
 
     def forward(
         self,
