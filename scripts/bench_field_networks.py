@@ -93,14 +93,18 @@ def main(path: Path | None, cells: int) -> None:
     if path is not None:
         media["spe10"] = spe10((cells + 1, cells + 1), path)
     _warm_up()
-    rows = [row for name, a in media.items() for row in _errors(name, a)]
+    write([row for name, a in media.items() for row in _errors(name, a)], cells)
+
+
+def write(rows: list[list[str]], cells: int) -> None:
+    """Write the table of all media."""
     header = ["medium", "", *(f"{name} {what}" for name in _SOLVERS for what in ("error", "says"))]
     header += [*(f"{name} gains" for name in _SOLVERS[1:]), "seconds exact", *_SOLVERS]
     note = (
         "By `python scripts/bench_field_networks.py`; its head says what is measured. *Says* is the "
         "estimate that comes with the answer, *gains* what averaging is worse by. `diffusion` is the "
-        "network of conductances, `diffusion-operator` that of operators in the boundary data; all three "
-        "are corrected once, each by its own coarse equation, that of the operators by averages.\n\n"
+        "network of conductances, `diffusion-operator` that of the subdomains' operators; each answer is "
+        "corrected once, by its own coarse equation, that of the operators by averages'.\n\n"
         f"{_in_words(rows)}"
     )
     title = f"Networks for media, {cells} x {cells}"
@@ -152,27 +156,27 @@ def _errors(name: str, a: np.ndarray) -> list[list[str]]:
 
 
 def _in_words(rows: list[list[str]]) -> str:
-    """Say how often each is the most accurate, and which takes the least time."""
-    names = [name for name in _SOLVERS for _ in range(2)]
-    best = [
-        min(
-            (float(cell), name)
-            for cell, name in list(zip(row[2:], names, strict=False))[::2]
-            if cell != "refused"
-        )[1]
-        for row in rows
-    ]
+    """Say how often each is the most accurate, and what they cost where all of them answer."""
+    answered = [row for row in rows if "refused" not in row]
+    best = [min(_SOLVERS, key=lambda name, row=row: _error(row, name)) for row in answered]
     counts = ", ".join(f"`{name}` in {best.count(name)}" for name in _SOLVERS)
-    times = [row[-len(_SOLVERS) - 1 :] for row in rows]
-    sums = {
-        name: sum(float(one[i]) for one in times if all(one))
-        for i, name in enumerate(("exact", *_SOLVERS))
+    names = ("exact", *_SOLVERS)
+    totals = {
+        name: sum(float(row[i - len(names)]) for row in answered) for i, name in enumerate(names)
     }
-    order = ", ".join(f"`{name}` {sums[name]:.1f}" for name in sorted(sums, key=sums.get))
-    return (
-        f"The smallest error of the three: {counts} of {len(rows)} rows. Seconds in all rows that every "
-        f"one of them solves: {order}."
+    seconds = ", ".join(
+        f"`{name}` {totals[name]:.1f}" for name in sorted(names, key=totals.__getitem__)
     )
+    largest = {name: max(_error(row, name) for row in answered) for name in _SOLVERS}
+    errors = ", ".join(f"`{name}` {largest[name]:.1e}" for name in _SOLVERS)
+    return (
+        f"In the {len(answered)} rows that all three answer, the smallest error is of {counts}; the largest "
+        f"errors are {errors}. Seconds of all these rows: {seconds}."
+    )
+
+
+def _error(row: list[str], name: str) -> float:
+    return float(row[2 + 2 * _SOLVERS.index(name)])
 
 
 def beside_peers(cells: int) -> None:
