@@ -39,6 +39,7 @@ Extent = tuple[tuple[float, float], tuple[float, float]]
 
 
 _CONDENSED = 260  # bytes per node at least: elements, inverses of the stars, coarse space
+_OPERATORS = 140  # bytes per node: matrices of subdomains, for data around and for sources
 _NONLINEAR = 40  # bytes per node at least: field, residual, responses
 _PER_PROBLEM = 40  # and for each of several problems: source, field, and what passes between
 
@@ -175,6 +176,9 @@ class Setup:
             return _CONDENSED * math.prod(self.grid.nodes) // self.ranks.size
         if isinstance(self.bound, NonlinearSolver):
             each = _NONLINEAR if self.settings.certify is None else _CONDENSED
+            return each * math.prod(self.grid.nodes) // self.ranks.size
+        if isinstance(self.bound, OperatorSolver):
+            each = _OPERATORS + _CONDENSED // RATIO**2
             return each * math.prod(self.grid.nodes) // self.ranks.size
         if isinstance(self.bound, UpscaledSolver):
             return _CONDENSED * math.prod(self.grid.nodes) // RATIO**2 // self.ranks.size
