@@ -4,6 +4,7 @@ A field that changes from solve to solve, as in time, stays on the ranks: each m
 source from its part of the last solution, and only the nodes around it come from other ranks.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -15,12 +16,12 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields import LocalPart
 from mosaicdd.schwarz.fill import FILL_HALO
-from mosaicdd.schwarz.layouts import block_of, field_layout
+from mosaicdd.schwarz.layouts import Overlapping, block_of, field_layout
 from mosaicdd.tensors import Tensors
 
 
@@ -42,15 +43,13 @@ class FieldShare:
         self.grid = lattice.grid
         self.block = block_of(ranks, lattice, ranks.rank)
         self.own: Slices = self.block.owned_nodes()[1]
-        halo = FILL_HALO * lattice.spacing
-        self.wide: Slices = pair(
-            slice(max(p.start - halo, 0), min(p.stop + halo, nodes))
-            for p, nodes in zip(self.own, lattice.grid.nodes, strict=True)
-        )
         layout = field_layout(ranks, lattice)
         shards = [one for one in layout.placements if isinstance(one, Shard)]
-        placements = tuple(Halo(one.axis, halo, one.sizes) for one in shards)
-        wide = Layout(layout.shape, layout.mesh, placements)
+        held = [_held(lattice, one) for one in shards]
+        self.wide: Slices = pair(
+            slice(*one.held[c]) for one, c in zip(held, ranks.coords, strict=True)
+        )
+        wide = Layout(layout.shape, layout.mesh, tuple(held))
         self._move = Redistribution(layout, wide, ranks, np.float64)
 
     def widen(self, own: np.ndarray) -> np.ndarray:
@@ -111,6 +110,9 @@ class FieldStart:
                 slice(max(p.start, 0), min(p.stop, n)) for p, n in zip(region, nodes, strict=True)
             )
             values[_within(inside, region)] = self._wide[_within(inside, self._share.wide)]
+            for axis, more in enumerate(block.lattice.periodic):
+                if more:
+                    self._come_round(np.moveaxis(values, axis, 0), region[axis].start, axis)
         else:
             values = self._wide[_within(region, self._share.wide)]
         v = Interface(block, problems=1, **tensors)
@@ -118,9 +120,35 @@ class FieldStart:
         v.lines[1][0].copy_(torch.from_numpy(np.ascontiguousarray(values[:, ::s].T)))
         return v
 
+    def _come_round(self, values: np.ndarray, first: int, axis: int) -> None:
+        """Go on linearly from the last node but one of a periodic axis to the next round."""
+        lattice = self._share.block.lattice
+        cells, more = lattice.grid.shape[axis], lattice.margins[axis][1]
+        last = cells - 1 - first
+        if last + 1 >= len(values):
+            return
+        low, high = values[last].copy(), values[last + 1].copy()
+        for k in range(1, more + 2):
+            values[last + k] = low + (high - low) * k / (more + 1)
+
     def start_fields(self, members: Sequence[int]) -> torch.Tensor:
         """Return the owned nodes, ``(1, rows, columns)``."""
         return torch.from_numpy(np.ascontiguousarray(self._share.owned(self._wide)))[None]
+
+
+def _held(lattice: Lattice, owned: Shard) -> Overlapping:
+    """Return what ranks along an axis hold: their nodes with those around.
+
+    Along a periodic axis the first and the last hold all, as what is around them is at the other end.
+    """
+    axis, halo = owned.axis, FILL_HALO * lattice.spacing
+    nodes = lattice.grid.nodes[axis]
+    ends = itertools.accumulate(owned.sizes or (), initial=0)
+    bounds = tuple(itertools.pairwise(ends))
+    held = [(max(a - halo, 0), min(b + halo, nodes)) for a, b in bounds]
+    if lattice.periodic[axis]:
+        held[0] = held[-1] = (0, nodes)
+    return Overlapping(axis, bounds, tuple(held))
 
 
 def _within(part: Slices, whole: Slices) -> Slices:

@@ -262,3 +262,21 @@ def test_data_that_end_at_some_time_end_the_march_there(fields, sides, comm):
 def test_an_equation_in_time_without_steps_is_refused():
     with pytest.raises(TypeError, match="heat is an equation in time: give it steps"):
         m.solve(m.Problem((32, 32), "heat"))
+
+
+@RANKS
+@pytest.mark.parametrize("cells", [64, 50])
+def test_what_is_periodic_decays_as_its_modes_do(comm, cells):
+    # An eigenvector of the discrete Laplacian: every step of Euler's divides it by 1 + lambda dt.
+    h, dt = 4 / cells, 0.05
+    problem = m.Problem(
+        m.Domain((48, cells), h), "heat", sides={"left": m.Periodic(), "right": m.Periodic()}
+    )
+    height = 48 * h
+    shape = f"sin(pi*x/2 + 1)*sin(pi*y/{height})"
+    series = m.march(problem, shape, dt=dt, steps=4, method="euler", ranks=comm, **TIGHT)
+    value = sum((2 * np.sin(k * h / 2) / h) ** 2 for k in (np.pi / 2, np.pi / height))
+    x, y, field = series.x, series.y[:, None], series.field
+    truth = np.sin(np.pi * x / 2 + 1) * np.sin(np.pi * y / height) / (1 + value * dt) ** 4
+    assert abs(field - truth).max() < 1e-10
+    np.testing.assert_array_equal(field[:, 0], field[:, -1])
