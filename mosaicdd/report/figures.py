@@ -133,13 +133,17 @@ def _panels(
 def _estimate_panel(solution: StoredSolution) -> _Panel:
     """Return the panel of the estimated error, which has a value for each lattice node."""
     nodes = np.asarray(solution.error_map)
-    (bottom, top), (left, right) = solution.map_extent(nodes.shape)
-    height, width = (top - bottom) / (nodes.shape[0] - 1), (right - left) / (nodes.shape[1] - 1)
-    extent = left + width / 2, right - width / 2, bottom + height / 2, top - height / 2
-    values = nodes[1:-1, 1:-1]  # on the edge of the lattice there is none
+    extent: list[float] = []
+    ends = zip(solution.map_extent(nodes.shape), nodes.shape, solution.periodic, strict=True)
+    for axis, ((low, high), count, around) in enumerate(ends):
+        half = (high - low) / (count - 1) / 2
+        if not around:  # on the edge of the lattice there is none
+            nodes, half = np.delete(nodes, [0, -1], axis), -half
+        extent = [low - half, high + half, *extent]  # those along x come first
+    values = nodes
     numbers = f"largest {_number(np.max(values))}, rms {_number(solution.error_estimate)}"
     title = f"estimated error, lattice nodes\n{numbers}"
-    return _Panel(title, values, extent, "estimated error")
+    return _Panel(title, values, (extent[0], extent[1], extent[2], extent[3]), "estimated error")
 
 
 def field_range(values: np.ndarray) -> tuple[float, float]:

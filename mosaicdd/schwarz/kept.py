@@ -124,7 +124,7 @@ class Kept:
             parts = self._parts(name)
             if ranks.any(parts is None) or parts is None:
                 return None
-            nodes = tuple(n + 1 for n in self.lattice.cells)
+            nodes = self.lattice.lines
             shape = (self.problems, *(self.window.shape if name == "field" else nodes))
             if ranks.size == 1 and len(parts) == 1 and parts[0][0].shape == shape:
                 return parts[0][0]

@@ -187,7 +187,7 @@ class SolutionOutput:
         dtype: str,
     ) -> None:
         if self._ranks.is_root and name not in self._maps:
-            self._writer.create(name, tuple(n + 1 for n in self._lattice.cells), dtype)
+            self._writer.create(name, self._lattice.lines, dtype)
             self._writer.place(name, self._lattice.first_node, self._lattice.spacing)
             self._maps.add(name)
         parts = []

@@ -144,7 +144,10 @@ class StoredSolution:
 
     @cached_property
     def error_map(self) -> np.ndarray | None:
-        """The estimated error at the lattice nodes, ``(K_y + 1, K_x + 1)``; None without one."""
+        """The estimated error at the lattice nodes, ``(K_y + 1, K_x + 1)``; None without one.
+
+        Along a periodic axis the last is the first, and left out.
+        """
         return self._map("error_estimate")
 
     @cached_property
@@ -184,6 +187,11 @@ class StoredSolution:
         if "march" in spent:
             return spent["march"]
         return spent.get("iterate", 0.0) + spent.get("assemble", 0.0)
+
+    @property
+    def periodic(self) -> tuple[bool, bool]:
+        """Along which axes, (y, x), the domain goes on at the opposite side."""
+        return (False, False) if isinstance(self.sides, Boundary) else self.sides.periodic
 
     def map_extent(self, nodes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, (y, x), of so many lattice nodes."""
