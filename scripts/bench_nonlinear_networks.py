@@ -1,13 +1,15 @@
-"""The Poisson-Boltzmann equation by its network, by Newton's method here, and by Newton's method with other solvers.
+"""Nonlinear equations by their networks, by Newton's method here, and by Newton's method with other solvers.
 
-Usage: bench_nonlinear_networks.py CELLS [METHOD...], each METHOD one of ``network``, ``certified``, ``newton``,
-``cholmod``, ``pyamg``, ``superlu``; by default all. One thread, float64. The problem: ``-lap u + 10 sinh u = f`` on
-CELLS x CELLS with smooth boundary data of amplitude 2 and a smooth source. Errors are root mean squares over all nodes,
-relative to the solution's, against Newton's method to a residual of 1e-11, which is kept in the folder for temporary
-files. Peers begin at the solution of the linear equation, which they compute as their first step; of their seconds
-those in the linear solver are told apart, the assembly being a diagonal that is added. Their linear
-systems are solved only as well as it pays (Eisenstat and Walker). Rows go to
-``benchmarks/nonlinear_networks.csv``, and all of them to ``benchmarks/nonlinear_networks.md``.
+Usage: bench_nonlinear_networks.py CELLS EQUATION [METHOD...], each METHOD one of ``network``, ``certified``, ``newton``,
+``cholmod``, ``hypre``, ``pyamg``; by default all. One thread, float64. The problems: ``-lap u + 10 sinh u = f`` with smooth
+boundary data of amplitude 2 and a smooth source; a minimal surface over smooth boundary data with slopes up to 1.2.
+Errors are root mean squares over all nodes, relative to the solution's, against Newton's method to a residual of
+1e-11, which is kept in the folder for temporary files. Peers begin at zero, so that their first step solves the linear
+equation; of their seconds those in the linear solver are told apart. Their matrices are made as fast as we can: one that
+does not change and a diagonal, or the derivative's conductances by this package. Their linear systems are
+solved only as well as it pays (Eisenstat and Walker). ``held-out`` instead solves for random boundary data, smooth and
+rough, by networks alone. Rows go to ``benchmarks/nonlinear_networks.csv`` and ``nonlinear_held_out.csv``, and all of
+them to ``benchmarks/nonlinear_networks.md``.
 """
 
 import csv
@@ -20,23 +22,52 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 import torch
-from peers import PeerResult, by_petsc, by_pyamg, by_superlu, petsc_described
+from peers import PeerResult, by_petsc, by_pyamg, petsc_described
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
+from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.nonlinear import Linearised
 
+BOLTZMANN, SURFACE = "poisson-boltzmann", "minimal-surface"
 C = 10.0
 TIGHT = 1e-8  # relative residual of a certificate, and of the peers' last row
-_COLUMNS = ("cells", "method", "iterations", "seconds", "in the solver", "relative error")
-_ORDER = ("network", "certified", "newton", "cholmod", "pyamg", "superlu")
+HELD_OUT = "held-out"
+_COLUMNS = (
+    "equation",
+    "cells",
+    "method",
+    "iterations",
+    "seconds",
+    "in the solver",
+    "relative error",
+)
+_ORDER = ("network", "certified", "newton", "cholmod", "hypre", "pyamg")
 _FILE = BENCHMARKS / "nonlinear_networks.csv"
+_RANDOM_COLUMNS = (
+    "equation",
+    "cells",
+    "boundary data",
+    "seed",
+    "first ring",
+    "iterations",
+    "relative error",
+)
+_RANDOM_FILE = BENCHMARKS / "nonlinear_held_out.csv"
+# Length scale and amplitude of random boundary data; the network's subdomains have a side of 0.5.
+_RANDOM = {
+    SURFACE: {"smooth": (2.0, 1.0), "rough": (0.4, 0.2)},
+    BOLTZMANN: {"smooth": (2.0, 1.0), "rough": (0.4, 0.8)},
+}
+_SEEDS = (911, 1, 2)
 
 
-def sides(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the boundary data."""
-    return 2.0 * np.sin(1.3 * x + 0.5 * y) * np.cos(0.7 * y - 0.3 * x)
+def waves(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the shape of the boundary data."""
+    return np.sin(1.3 * x + 0.5 * y) * np.cos(0.7 * y - 0.3 * x)
 
 
 def source(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -44,18 +75,30 @@ def source(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return 3.0 * np.sin(2.0 * x) * np.cos(y)
 
 
-def problem(cells: int) -> m.Problem:
+def problem(equation: str, cells: int) -> m.Problem:
     """Make the problem, with the spacing that networks are trained on."""
-    sided = m.Dirichlet(sides)
-    return m.Problem(m.Domain((cells, cells)), "poisson-boltzmann", {"c": C, "f": source}, sided)
+    domain = m.Domain((cells, cells))
+    if equation == BOLTZMANN:
+        given = {"c": C, "f": source}
+        return m.Problem(domain, equation, given, m.Dirichlet(lambda x, y: 2.0 * waves(x, y)))
+    return m.Problem(domain, equation, {}, m.Dirichlet(lambda x, y: 0.8 * waves(x, y)))
 
 
-def reference(cells: int) -> np.ndarray:
+def random_problem(equation: str, cells: int, kind: str, seed: int) -> m.Problem:
+    """Make a problem with random boundary data."""
+    domain = m.Domain((cells, cells))
+    length, amplitude = _RANDOM[equation][kind]
+    boundary = Boundary.of_gaussian_process(
+        domain.grid(), seed=seed, length=length, amplitude=amplitude
+    )
+    return m.Problem(domain, equation, {"c": C} if equation == BOLTZMANN else {}, boundary)
+
+
+def reference(name: str, one: m.Problem) -> np.ndarray:
     """Return the solution, computed once."""
-    path = Path(tempfile.gettempdir()) / f"poisson-boltzmann-{cells}.npy"
+    path = Path(tempfile.gettempdir()) / f"{name}.npy"
     if not path.exists():
-        solution = m.solve(problem(cells), "exact", settings=m.SolveSettings(rtol=1e-11))
-        np.save(path, solution.field)
+        np.save(path, m.solve(one, "exact", settings=m.SolveSettings(rtol=1e-11)).field)
     return np.load(path)
 
 
@@ -64,28 +107,42 @@ def relative(field: np.ndarray, truth: np.ndarray) -> float:
     return float(np.linalg.norm(field - truth) / np.linalg.norm(truth))
 
 
-def ours(cells: int, method: str, truth: np.ndarray) -> Iterator[list[object]]:
+def ours(equation: str, cells: int, method: str, truth: np.ndarray) -> Iterator[list[object]]:
     """Measure one of our methods, from the problem to the field."""
     settings = {
         "network": m.SolveSettings(rtol=1e-5),
         "certified": m.SolveSettings(rtol=1e-4, certify=TIGHT),
         "newton": m.SolveSettings(rtol=TIGHT),
     }[method]
-    name = "exact" if method == "newton" else "poisson-boltzmann"
-    m.solve(problem(64), name, settings=settings)  # so that nothing has to be loaded any more
+    name = "exact" if method == "newton" else equation
+    m.solve(problem(equation, 64), name, settings=settings)  # so that nothing has to be loaded
     begun = time.perf_counter()
-    solution = m.solve(problem(cells), name, settings=settings)
+    solution = m.solve(problem(equation, cells), name, settings=settings)
     seconds = time.perf_counter() - begun
     if not solution.converged:
         raise RuntimeError(f"{method}: {solution.status}")
-    yield [cells, method, solution.iterations, seconds, "", relative(solution.field, truth)]
+    error = relative(solution.field, truth)
+    yield [equation, cells, method, solution.iterations, seconds, "", error]
 
 
-class Discrete:
-    """The equation on the grid as others would write it: a constant matrix, and a diagonal of ``u``."""
+def held_out(equation: str, cells: int) -> Iterator[list[object]]:
+    """Solve for random boundary data; rough ones with exact local solvers in the first ring, too."""
+    for kind in _RANDOM[equation]:
+        for seed in _SEEDS:
+            one = random_problem(equation, cells, kind, seed)
+            truth = reference(f"{equation}-{cells}-{kind}-{seed}", one)
+            for ring in ("network", "exact")[: 1 + (kind == "rough")]:
+                how = "edge" if ring == "exact" else "network"
+                settings = m.SolveSettings(rtol=1e-5, out_of_range=how)
+                solution = m.solve(one, equation, settings=settings)
+                error = relative(solution.field, truth)
+                yield [equation, cells, kind, seed, ring, solution.iterations, error]
 
-    def __init__(self, cells: int):
-        one = problem(cells)
+
+class Boltzmann:
+    """The Poisson-Boltzmann equation as others would write it: a constant matrix, and a diagonal of ``u``."""
+
+    def __init__(self, one: m.Problem):
         grid = one.domain.grid()
         (boundary,) = one.boundaries(grid)
         system = DirichletSystem(EllipticOperator(), grid)
@@ -107,22 +164,60 @@ class Discrete:
 
     def field(self, u: np.ndarray) -> np.ndarray:
         """Return the values at all nodes."""
-        field = self.edges.copy()
-        field[1:-1, 1:-1] = u.reshape(field[1:-1, 1:-1].shape)
-        return field
+        return _with_edges(self.edges, u)
 
 
-def peer(cells: int, method: str, truth: np.ndarray) -> Iterator[list[object]]:
+class Surface:
+    """Minimal surfaces: residuals and matrices by this package, which peers have no part in."""
+
+    def __init__(self, one: m.Problem):
+        self._grid = one.domain.grid()
+        (boundary,) = one.boundaries(self._grid)
+        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+        self._operator = one.operator.on(self._grid, whole)
+        self.edges = boundary.impose(np.zeros(self._grid.nodes))
+        self.b = np.zeros((self._grid.nodes[0] - 2) * (self._grid.nodes[1] - 2))
+        # At zero between the boundary data it is steep: the linear equation's matrix, to begin with.
+        self._first: scipy.sparse.csr_array | None = scipy.sparse.csr_array(
+            DirichletSystem(EllipticOperator(), self._grid).matrix
+        )
+        self._linear = DirichletSystem(EllipticOperator(), self._grid)
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return what is left of the equation at the inner nodes; at first, of the linear one."""
+        if self._first is not None:
+            return self._linear.right_hand_side(self.edges[..., None])[:, 0] - self._first @ u
+        return -self._operator.residual(self.field(u)).ravel()
+
+    def derivative(self, u: np.ndarray) -> scipy.sparse.csr_array:
+        """Return the derivative; at first, that of the linear equation."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return MediumSystem(Linearised(self._operator, self.field(u)), self._grid).matrix
+
+    def field(self, u: np.ndarray) -> np.ndarray:
+        """Return the values at all nodes."""
+        return _with_edges(self.edges, u)
+
+
+def _with_edges(edges: np.ndarray, u: np.ndarray) -> np.ndarray:
+    field = edges.copy()
+    field[1:-1, 1:-1] = u.reshape(field[1:-1, 1:-1].shape)
+    return field
+
+
+def peer(equation: str, cells: int, method: str, truth: np.ndarray) -> Iterator[list[object]]:
     """Measure Newton's method with another linear solver: every step, until the residual is small."""
     begun = time.perf_counter()
-    discrete = Discrete(cells)
+    discrete = (Boltzmann if equation == BOLTZMANN else Surface)(problem(equation, cells))
     u = np.zeros(len(discrete.b))
+    r = discrete.residual(u)
     spent, solving = time.perf_counter() - begun, 0.0
-    first = float(np.linalg.norm(discrete.residual(u)))
+    first = float(np.linalg.norm(r))
     left = 1.0
     for step in range(1, 12):
         begun = time.perf_counter()
-        r = discrete.residual(u)
         derivative = discrete.derivative(u)
         spent += time.perf_counter() - begun
         rtol = max(0.1 * TIGHT / left, min(1e-2, 0.1 * left))
@@ -130,10 +225,14 @@ def peer(cells: int, method: str, truth: np.ndarray) -> Iterator[list[object]]:
         if result is None:
             return
         solving += result.seconds
+        begun = time.perf_counter()
         u = u + result.solution
-        left = float(np.linalg.norm(discrete.residual(u))) / first
+        r = discrete.residual(u)
+        spent += time.perf_counter() - begun
+        left = float(np.linalg.norm(r)) / first
         error = relative(discrete.field(u), truth)
-        yield [cells, f"{method}, step {step}", step, spent + solving, solving, error]
+        named = f"{method}, step {step}"
+        yield [equation, cells, named, step, spent + solving, solving, error]
         if left <= TIGHT:
             return
 
@@ -142,43 +241,57 @@ def solved(
     matrix: scipy.sparse.csr_array, r: np.ndarray, method: str, rtol: float
 ) -> PeerResult | None:
     """Solve a step."""
-    if method == "pyamg":
-        return by_pyamg(matrix, r, rtol)
-    return by_superlu(matrix, r) if method == "superlu" else by_petsc(matrix, r, method)
+    return by_pyamg(matrix, r, rtol) if method == "pyamg" else by_petsc(matrix, r, method, rtol)
 
 
-def keep(rows: list[list[object]]) -> list[list[str]]:
-    """Put rows into the file, in the place of those of the same cells and method; return all."""
+def keep(
+    path: Path, columns: tuple[str, ...], key: int, rows: list[list[object]]
+) -> list[list[str]]:
+    """Put rows into a file, in the place of those with the same first columns; return all."""
     known: list[list[str]] = []
-    if _FILE.exists():
-        with _FILE.open(newline="") as file:
+    if path.exists():
+        with path.open(newline="") as file:
             known = list(csv.reader(file))[1:]
     new = [[str(v) if isinstance(v, (int, str)) else f"{v:.4g}" for v in row] for row in rows]
-    measured = {(row[0], row[1].partition(",")[0]) for row in new}
-    kept = [row for row in known if (row[0], row[1].partition(",")[0]) not in measured]
-    every = sorted(
-        kept + new, key=lambda r: (int(r[0]), _ORDER.index(r[1].partition(",")[0]), r[1])
-    )
-    with _FILE.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *every])
+
+    def place(row: list[str]) -> tuple[object, ...]:
+        method = row[2].partition(",")[0]
+        order = _ORDER.index(method) if method in _ORDER else method
+        return row[0], int(row[1]), order, *row[3:key]
+
+    measured = {place(row) for row in new}
+    every = sorted([row for row in known if place(row) not in measured] + new, key=place)
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([columns, *every])
     return every
 
 
-def main(cells: int, methods: list[str]) -> None:
+def main(cells: int, equation: str, methods: list[str]) -> None:
     """Measure, and write the tables."""
     torch.set_num_threads(1)
-    truth = reference(cells)
     rows: list[list[object]] = []
-    for method in methods or _ORDER:
-        measure = peer if method in _ORDER[3:] else ours
-        rows += list(measure(cells, method, truth))
+    random: list[list[object]] = []
+    if methods == [HELD_OUT]:
+        random = list(held_out(equation, cells))
+        methods = []
+    else:
+        truth = reference(f"{equation}-{cells}", problem(equation, cells))
+        for method in methods or _ORDER:
+            measure = peer if method in _ORDER[3:] else ours
+            for row in measure(equation, cells, method, truth):
+                print(*row, flush=True)
+                rows.append(row)
     text = (
-        f"{table(list(_COLUMNS), keep(rows))}\n\nBy `python scripts/bench_nonlinear_networks.py`; its "
-        f"head says what was measured. {petsc_described()} Each row of a peer is the state after another "
-        "of its steps, so the one to compare with is the first that is as good."
+        f"{table(list(_COLUMNS), keep(_FILE, _COLUMNS, 3, rows))}\n\n"
+        "By `python scripts/bench_nonlinear_networks.py`; its head says what was measured. "
+        f"{petsc_described()} Each row of a peer is the state after another of its steps, so the one to "
+        "compare with is the first that is as good.\n\n## Random boundary data\n\n"
+        "Gaussian processes that no training has seen; rough ones with exact local solvers in the first "
+        "ring, too.\n\n"
+        f"{table(list(_RANDOM_COLUMNS), keep(_RANDOM_FILE, _RANDOM_COLUMNS, 5, random))}"
     )
-    publish("nonlinear_networks", "A network for a nonlinear equation beside Newton's method", text)
+    publish("nonlinear_networks", "Networks for nonlinear equations beside Newton's method", text)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -134,14 +134,14 @@ class SquareNewton:
         for number in range(_RELAXATIONS):
             before = step
             step = _transformed(self._residual(u.float(), force, patches), sines, inverse).neg_()
-            done = step.abs().amax(dim=(1, 2)) <= tolerance * size
             if number:
                 turned = step - before
                 share = _dot(turned, step) / _dot(turned, turned).clamp(min=1e-30)
                 change = step - share[:, None, None] * (change + turned)
             else:
                 change = step
-            inner += change
+            inner += torch.where(done[:, None, None], 0.0, change)  # none depends on those beside it
+            done |= step.abs().amax(dim=(1, 2)) <= tolerance * size
             if done.all():
                 break
         return done

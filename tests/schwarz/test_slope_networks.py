@@ -1,0 +1,139 @@
+"""The shipped network of an equation in the gradient: how right it is, and what it is not trusted with."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.local_solvers.loading import model_path
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_directly
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import Solver, solve
+from mosaicdd.storage.model_file import read_model, write_model
+
+NAME = "minimal-surface"
+CELLS = (96, 160)
+FAST = SolveSettings(rtol=1e-5)
+WAVES = "0.7*sin(1.3*x + 0.5*y)*cos(0.7*y - 0.3*x) + 0.2*x"
+
+
+def problem(cells=CELLS, sides=WAVES, spacing=None, **fields):
+    return Problem(Domain(cells, spacing), NAME, fields, Dirichlet(sides))
+
+
+def random_problem(length, amplitude, seed):
+    domain = Domain(CELLS)
+    boundary = Boundary.of_gaussian_process(
+        domain.grid(), seed=seed, length=length, amplitude=amplitude
+    )
+    return Problem(domain, NAME, {}, boundary)
+
+
+def relative(solution, one):
+    truth = solve_directly(one)
+    return np.linalg.norm(solution.field - truth) / np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [problem(), random_problem(2.0, 1.0, 911), problem(f="0.4*sin(2*x)", sides="0.3*x*y")],
+    ids=["waves", "random", "source"],
+)
+def test_smooth_data_are_solved_to_1e4_and_the_estimate_says_so(one):
+    solution = solve(one, NAME, settings=FAST)
+    assert solution.status == "converged_rtol"
+    assert solution.iterations <= 12
+    error = relative(solution, one)
+    assert error <= 1e-4
+    size = np.sqrt(np.square(solution.field).mean())
+    assert error * size <= 1.2 * solution.error_estimate
+    assert solution.error_estimate <= 20 * error * size + 1e-5
+
+
+def test_another_spacing_is_as_well_solved_as_surfaces_have_no_scale():
+    large = solve(problem(), NAME, settings=FAST)
+    scaled = problem(
+        sides="(0.7*sin(130*x + 50*y)*cos(70*y - 30*x) + 20*x)/100", spacing=1 / 6400
+    )
+    found = solve(scaled, NAME, settings=FAST)
+    np.testing.assert_allclose(100 * found.field, large.field, rtol=0, atol=1e-6)
+
+
+def test_the_first_ring_by_newtons_method_takes_out_what_rough_data_cost():
+    one = random_problem(0.4, 0.2, 1)
+    errors = [
+        relative(solve(one, NAME, settings=FAST.with_changes(out_of_range=how)), one)
+        for how in ("network", "edge")
+    ]
+    assert errors[1] <= 5e-4
+    assert errors[1] < 0.7 * errors[0]
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("fields", [{}, {"f": "0.4*sin(2*x)"}], ids=["plain", "source"])
+def test_all_numbers_of_ranks_give_the_same(comm, fields):
+    one = problem(**fields)
+    alone, together = (solve(one, NAME, ranks=r, settings=FAST) for r in (None, comm))
+    assert together.iterations == alone.iterations
+    assert together.report["outside_training_range"] == alone.report["outside_training_range"]
+    # Corrections and fills are in float32, summed in other orders in batches of other sizes.
+    np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10)
+
+
+def test_slopes_beyond_the_range_are_left_to_newtons_method():
+    one = problem(sides="2.5*sin(1.3*x + 0.5*y)")
+    solution = solve(one, NAME, settings=FAST)
+    assert solution.status == "converged_rtol"
+    assert 0 < solution.report["outside_training_range"] < solution.report["subdomains"]
+    assert relative(solution, one) <= 2e-4
+
+
+@pytest.fixture
+def model_with(tmp_path):
+    """Return a function: the file of the shipped model with its weights changed."""
+
+    def make(change):
+        rng = np.random.default_rng(0)
+        card, weights = read_model(model_path(NAME))
+        path = tmp_path / "changed.h5"
+        write_model(path, card, {name: change(w, rng).astype("f4") for name, w in weights.items()})
+        return path
+
+    return make
+
+
+CHANGES = {
+    "20 % of noise": lambda w, rng: w * (1.0 + 0.2 * rng.standard_normal(w.shape)),
+    "random": lambda w, rng: w.std() * rng.standard_normal(w.shape),
+    "much too large": lambda w, rng: 10.0 * w,
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_network_that_does_not_solve_the_equation_is_refused(model_with, how):
+    with pytest.raises(ValueError, match="in its self-test"):
+        Solver(problem(), model_with(CHANGES[how]))
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_certificate_makes_up_for_any_network(model_with, how):
+    one = problem()
+    solution = solve(one, model_with(CHANGES[how]), settings=FAST.with_changes(certify=1e-9))
+    assert solution.status == "converged_rtol"
+    assert solution.report["discrete_residual"] <= 1e-9
+    assert relative(solution, one) <= 1e-7
+
+
+def test_a_certificate_takes_fewer_newton_steps_than_without_the_network():
+    exact = solve(problem(), "exact", settings=SolveSettings(rtol=1e-9))
+    certified = solve(problem(), NAME, settings=FAST.with_changes(certify=1e-9))
+    steps = certified.report["certificate"]["iterations"]
+    assert steps <= 2 < exact.iterations
+
+
+def test_another_equation_is_refused_in_one_line():
+    with pytest.raises(ValueError, match="does not solve p-laplace; take 'exact'") as caught:
+        Solver(Problem(Domain(CELLS), "p-laplace"), NAME)
+    assert "\n" not in str(caught.value)
