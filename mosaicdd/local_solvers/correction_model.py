@@ -9,16 +9,16 @@ from mosaicdd.local_solvers.corrected import Learned
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.networks.correction import VALUES, CorrectionNetwork
 from mosaicdd.local_solvers.networks.unrolled import UnrolledNetwork
-from mosaicdd.local_solvers.nonlinear import NonlinearSolver, linear_part, nonlinear_operator
+from mosaicdd.local_solvers.nonlinear import NonlinearSolver, linear_part, nonlinear_operator, split
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.local_solvers.square_newton import SquareNewton
+from mosaicdd.local_solvers.square_newton import BATCH, SquareNewton
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.gaussian_process import sample_closed_curve, sample_sloped_square
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard
 
-_SQUARES, _LENGTH = 64, 0.25  # of a self-test; in sides of the square
+_SQUARES, _LENGTH = 32, 0.25  # of a self-test; in sides of the square
 # Error in the self-test, beside that of the card: this is of data like those of the training, where slopes count, and of
 # all smaller ones, too, where values do.
 _WORSE_SLOPES, _WORSE_VALUES = 3.0, 10.0
@@ -141,7 +141,8 @@ class CorrectionModel:
             name: torch.tensor(field.number, dtype=torch.float64)
             for name, field in operator.fields.items()
         }
-        newton.solve(u, None, fields)
+        for some in split(len(g), BATCH):
+            newton.solve(u[some], None, fields)
         limits = dict.fromkeys((*self.card.ranges, VALUES), np.inf)
         network = self.network.compiled(base, subdomain, limits, device)
         found = linear + network(network.input(torch.from_numpy(g)), None)

@@ -17,6 +17,7 @@ from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.nonlinear import NewtonPlan
 
 _STEPS = 8  # of the table, from no slope to the steepest
+_BATCH = 5  # planes, with all hats, whose vectors stay in the cache
 _BEYOND = 1.5  # times the steepest: the corners of a table over a disk
 
 

@@ -33,6 +33,7 @@ from mosaicdd.schwarz.wide_field import WideField
 _LOOSEST, _FORCING = 1e-2, 0.1
 _SHORTEST = 2.0**-30  # of a step: the first one may be far too long
 _SLOWEST = 0.67  # part of its last update that a step may leave, for an error estimate
+_MARGIN = 10.0  # of the residual that a derivative taken before is expected to leave
 _SAFETY = 2.0  # of error estimates, which are linear
 _ESTIMATE = 0.1  # linear residual that is enough for an error estimate
 
@@ -80,6 +81,7 @@ class Newton:
         self._equations, self._progress, self._watch = equations, progress, watch
         self._measure = measure
         self._linear: CondensedSolver | None = None
+        self._kept = False  # whether the next step is to go by the derivative of the last one
         self._begun = time.perf_counter()
         self._rtol = min(steps.settings.rtol, steps.settings.certify or steps.settings.rtol)
         self.history = history
@@ -145,8 +147,10 @@ class Newton:
         return ErrorEstimate(math.inf, math.inf, nodes, place)
 
     def _step(self) -> None:
-        """Take a step, and judge it."""
-        before, self._linear = self._norm, None
+        """Take a step, and judge it; by the last derivative, if that is enough for the last step."""
+        if not self._kept:
+            self._linear = None
+        before = self._norm
         aim = 0.5 * self._rtol / max(self.relative, 1e-300)
         try:
             outcome = self._solved(max(min(_LOOSEST, _FORCING * self.relative), min(aim, _LOOSEST)))
@@ -173,7 +177,13 @@ class Newton:
         if self._progress is not None:
             updates = self.history.update
             self._progress(len(updates), updates[-1], self.size, math.nan)
-        self._judge(outcome, improved=improved)
+        share = self._norm / before
+        if self._kept and not improved:  # the derivative at these values may do what that at others did not
+            self._kept = False
+        else:
+            # What is left of an error by the derivative at it, by that before it is twice as much of the next.
+            self._kept = improved and length == 1.0 and _MARGIN * share * self.relative <= self._rtol
+            self._judge(outcome, improved=improved)
         self._answer(*(call > 0 for call in calls))
 
     def _enter(self, update: float) -> None:
