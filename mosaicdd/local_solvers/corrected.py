@@ -17,7 +17,7 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.networks.correction import CompiledCorrection, CorrectionNetwork
 from mosaicdd.local_solvers.networks.unrolled import CompiledUnrolled, UnrolledNetwork
 from mosaicdd.local_solvers.nonlinear import NewtonPlan, NonlinearSolver, hats_of, places, split
-from mosaicdd.local_solvers.plane_responses import PlaneResponses
+from mosaicdd.local_solvers.response_tables import ConstantResponses, PlaneResponses
 from mosaicdd.local_solvers.source import at_nodes, source_operator
 
 _CHUNK = 256  # subdomains of a pass of the network, whose activations stay in the cache
@@ -59,12 +59,13 @@ class CorrectedPlan:
             self._mark_ring()
         hats = hats_of(square, device)[:, *torch.from_numpy(square.perimeter).to(device).T]
         self._hats = hats  # (8, P)
-        self._differentiate: Callable[[torch.Tensor, torch.Tensor | None, torch.Tensor], None]
-        self._differentiate = self._by_differences
+        self._tabulate: Callable[[torch.Tensor, torch.Tensor], None]
         network = self._network
         if isinstance(network, CompiledUnrolled):
             planes = PlaneResponses(exact, network.steepest)
-            self._differentiate = lambda x, seen, out: planes.write(network.slopes(x), out)
+            self._tabulate = lambda x, out: planes.write(network.slopes(x), out)
+        else:
+            self._tabulate = ConstantResponses(exact, network.largest).write
 
     def load(self, f: torch.Tensor | None) -> None:
         """Solve the linear equation for a source, once."""
@@ -105,23 +106,27 @@ class CorrectedPlan:
             outside[some] |= self._network.outside(x, w)
         self._replace(batch, g, outside, self._newton, out)
 
-    def responses(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
-        """Differentiate what `solve` gives: by a table over planes, or by differences."""
+    def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
+        """Differentiate what `solve` gives: by a table, or the correction by differences, if it has them."""
         out = g.new_empty(len(g), len(self._hats), len(self._at))
         _, seen = self._of(batch)
         for some in split(len(g), _CHUNK):
-            w = None if seen is None else seen[some]
-            self._differentiate(self._network.input(g[some]), w, out[some])
+            x, w = self._network.input(g[some]), None if seen is None else seen[some]
+            if closely and isinstance(self._network, CompiledCorrection):
+                self._differentiate(self._network, x, w, out[some])
+            else:
+                self._tabulate(x, out[some])
         self._replace(batch, g, self.outside(batch, g), self._exact.responses_at, out)
         return out
 
-    def _by_differences(
-        self, x: torch.Tensor, seen: torch.Tensor | None, out: torch.Tensor
+    def _differentiate(
+        self,
+        network: CompiledCorrection,
+        x: torch.Tensor,
+        seen: torch.Tensor | None,
+        out: torch.Tensor,
     ) -> None:
         """Differentiate the correction by differences: the linear part is known."""
-        network = self._network
-        if not isinstance(network, CompiledCorrection):
-            raise TypeError("only a network that gives differences is differentiated by them")
         out[:] = self._hats @ self._linear
         for number, quotient in enumerate(network.differences(x, seen, self._hats.float(), _STEP)):
             out[:, number] += quotient

@@ -38,8 +38,14 @@ class NonlinearPlan(Protocol):
         """Write centre lines ``(B, L)`` for perimeters ``(B, P)`` to ``out``."""
         ...
 
-    def responses(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
-        """Return the derivatives of centre lines in the directions of the hats, ``(B, 8, L)``."""
+    def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
+        """Return the derivatives of centre lines in the directions of the hats, ``(B, 8, L)``.
+
+        Parameters
+        ----------
+        closely
+            Whether to take time for it, as the first ones have not been good enough.
+        """
         ...
 
     def outside(self, batch: Batch, g: torch.Tensor) -> torch.Tensor | None:
@@ -172,6 +178,11 @@ class NewtonPlan:
         self._nodes = torch.from_numpy(square.perimeter).to(device).T
         self._hats = hats_of(square, device)
 
+    @property
+    def numbers(self) -> Fields:
+        """The coefficients that are numbers."""
+        return self._windows.numbers
+
     def load(self, f: torch.Tensor | None) -> None:
         """Take a source."""
         self._windows.load(f)
@@ -188,7 +199,7 @@ class NewtonPlan:
             u, _ = self._solved(rows[some], columns[some], g[some])
             out[some] = u[:, *self._lines]
 
-    def responses(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
+    def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
         """Solve with the derivative at the solutions."""
         return self.responses_at(*places(batch, g.device), g)
 
@@ -239,12 +250,12 @@ class Windows:
     def __init__(self, block: Block, cells: int, operator: Nonlinear, device: torch.device):
         self._cells, self._step = cells, block.lattice.spacing
         self._f: torch.Tensor | None = None
-        self._numbers: dict[str, torch.Tensor] = {}
+        self.numbers: dict[str, torch.Tensor] = {}
         self._varying: dict[str, torch.Tensor] = {}
         for name, field in operator.fields.items():
             if field.number is not None:
                 number = torch.tensor(field.number, dtype=torch.float64, device=device)
-                self._numbers[name] = number
+                self.numbers[name] = number
                 continue
             part = pair(slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True))
             values = field.sample(block.lattice.grid, part)[0]
@@ -258,7 +269,7 @@ class Windows:
         """Return source and fields of the squares at rows and columns of the region."""
         f = None if self._f is None else self._f[rows, columns]
         varying = {name: values[rows, columns] for name, values in self._varying.items()}
-        return f, self._numbers | varying
+        return f, self.numbers | varying
 
     def of(self, batch: Batch) -> tuple[torch.Tensor | None, Fields]:
         """Return source and fields of a batch of squares."""
@@ -267,7 +278,7 @@ class Windows:
             return values[batch].flatten(0, 1)
 
         f = None if self._f is None else cut(self._f)
-        return f, self._numbers | {name: cut(values) for name, values in self._varying.items()}
+        return f, self.numbers | {name: cut(values) for name, values in self._varying.items()}
 
     def _cut(self, values: torch.Tensor) -> torch.Tensor:
         side, step = self._cells + 1, self._step

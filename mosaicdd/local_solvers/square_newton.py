@@ -140,7 +140,9 @@ class SquareNewton:
                 change = step - share[:, None, None] * (change + turned)
             else:
                 change = step
-            inner += torch.where(done[:, None, None], 0.0, change)  # none depends on those beside it
+            inner += torch.where(
+                done[:, None, None], 0.0, change
+            )  # none depends on those beside it
             done |= step.abs().amax(dim=(1, 2)) <= tolerance * size
             if done.all():
                 break
@@ -189,6 +191,15 @@ class SquareNewton:
             total = self.operator.at(Patch(*leaves), patches, self.spacing).sum()
         found = torch.autograd.grad(total, leaves, allow_unused=True)
         return [None if one is None else (self.spacing**2 * one).float() for one in found]
+
+    def reaction(self, u: torch.Tensor, fields: Fields) -> torch.Tensor:
+        """Return the derivative of the residual by values that are the same all around, at each of them."""
+        leaf = u.detach().requires_grad_()
+        with torch.enable_grad():
+            total = self.operator.at(
+                Patch(*(leaf for _ in OFFSETS)), self.patches(fields), self.spacing
+            )
+        return torch.autograd.grad(total.sum(), leaf)[0]
 
     def sampled(
         self, u: torch.Tensor, apart: int, fields: Fields

@@ -178,11 +178,15 @@ class Newton:
             updates = self.history.update
             self._progress(len(updates), updates[-1], self.size, math.nan)
         share = self._norm / before
-        if self._kept and not improved:  # the derivative at these values may do what that at others did not
+        if (
+            self._kept and not improved
+        ):  # the derivative at these values may do what that at others did not
             self._kept = False
         else:
             # What is left of an error by the derivative at it, by that before it is twice as much of the next.
-            self._kept = improved and length == 1.0 and _MARGIN * share * self.relative <= self._rtol
+            self._kept = (
+                improved and length == 1.0 and _MARGIN * share * self.relative <= self._rtol
+            )
             self._judge(outcome, improved=improved)
         self._answer(*(call > 0 for call in calls))
 

@@ -25,7 +25,7 @@ from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import interface_exchange
 
-_SLOW = 0.15  # ratio of updates above which the derivative is taken anew
+_SLOW = 0.2  # ratio of updates above which the derivative is taken anew
 _FASTER = 0.7  # part of the ratio before, below which that has helped
 _SHORTEST = 2.0**-6
 # Lattice nodes around a centre, in the order of the hats on a perimeter: rows, columns.
@@ -103,13 +103,14 @@ class NonlinearIteration:
             found[batch] = outside.view(batch_shape(batch))
         return found[self._block.ring(0)]
 
-    def linearise(self, v: Interface) -> None:
-        """Take the derivative at other values, and factorise the coarse problem."""
+    def linearise(self, v: Interface, *, closely: bool) -> None:
+        """Take the derivative at other values, ``closely`` or not, and factorise the coarse problem."""
         rows = []
         self._responses = []
         with self._linearising:
             for batch in self._members:
-                found = self._plan.responses(batch, self._restricted(v, batch)[0])
+                g = self._restricted(v, batch)[0]
+                found = self._plan.responses(batch, g, closely=closely)
                 rows.append(found[:, :, self._block.lattice.spacing - 1].cpu())
                 self._responses.append(found.float())
         with self._factorising:
@@ -181,7 +182,7 @@ def drive(
     )  # whether the derivative at other values has made the updates fall faster
     while True:
         if slow:
-            iterate.linearise(v)
+            iterate.linearise(v, closely=bool(monitor.history.update))
         residual = iterate(v, image)
         if monitor.record(v, image, residual):
             return image, monitor.final_statuses

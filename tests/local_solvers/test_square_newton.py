@@ -17,7 +17,7 @@ CASES = {
 
 @pytest.fixture(params=CASES)
 def squares(request):
-    """A solver, squares with the linear solution inside, a source, fields, and Newton's solutions."""
+    """Return a solver, squares with the linear solution inside, a source, fields, and Newton's solutions."""
     given, values = CASES[request.param]
     operator = any_equation(request.param).operator(given)
     newton = SquareNewton(operator, CELLS, SPACING, torch.device("cpu"))

@@ -15,7 +15,7 @@ from mosaicdd.local_solvers.networks.unrolled import (
     unrolled_network,
 )
 from mosaicdd.local_solvers.nonlinear import NewtonPlan, SubdomainNewton
-from mosaicdd.local_solvers.plane_responses import PlaneResponses
+from mosaicdd.local_solvers.response_tables import PlaneResponses
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 

@@ -54,9 +54,7 @@ def test_smooth_data_are_solved_to_1e4_and_the_estimate_says_so(one):
 
 def test_another_spacing_is_as_well_solved_as_surfaces_have_no_scale():
     large = solve(problem(), NAME, settings=FAST)
-    scaled = problem(
-        sides="(0.7*sin(130*x + 50*y)*cos(70*y - 30*x) + 20*x)/100", spacing=1 / 6400
-    )
+    scaled = problem(sides="(0.7*sin(130*x + 50*y)*cos(70*y - 30*x) + 20*x)/100", spacing=1 / 6400)
     found = solve(scaled, NAME, settings=FAST)
     np.testing.assert_allclose(100 * found.field, large.field, rtol=0, atol=1e-6)
 

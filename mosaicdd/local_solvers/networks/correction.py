@@ -144,10 +144,17 @@ class CorrectionNetwork(torch.nn.Module):
 
 
 class CompiledCorrection:
-    """Plain matrices that give corrections on centre lines, ``(B, L)``, and their differences."""
+    """Plain matrices that give corrections on centre lines, ``(B, L)``, and their differences.
+
+    Attributes
+    ----------
+    largest
+        Boundary value that it is for.
+    """
 
     def __init__(self, matrices: Matrices, sigma: float, limits: Mapping[str, float]):
         self._matrices, self._limits = matrices, dict(limits)
+        self.largest = limits[VALUES]
         self._sigma = torch.tensor(sigma, dtype=torch.float32, device=matrices[0].device)
 
     def seen(self, values: torch.Tensor) -> torch.Tensor:
