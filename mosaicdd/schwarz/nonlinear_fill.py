@@ -25,7 +25,7 @@ from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration
 _ELEMENTS = 128  # whose vectors stay in the cache
 _SUBDOMAINS = 256
 _APART = 4  # cells between the nodes where derivatives are taken
-_SAFETY = 1.5
+_SAFETY = 2.0
 # Of the last step in an element, beside the tolerance: one of Newton's leaves a thousandth of itself, one with means
 # a tenth, down to rounding in float32.
 _LOOSER, _LOOSEST, _TIGHTEST = 100.0, 1e-3, 1e-7
