@@ -264,7 +264,7 @@ def sample_near(
     shape = [p.stop - p.start for p in ring]
     if field.number is not None:
         return np.full((1, shape[0] - 2, shape[1] - 2), field.number)
-    if inside is None:
+    if inside is None or isinstance(field.values, LocalPart):  # which has values beside the domain
         there, where = overlap(part, grid.nodes)
         given = field.sample(grid, there)
         values = np.full((len(given), shape[0] - 2, shape[1] - 2), fill)

@@ -7,20 +7,22 @@ stays as it is.
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.boundary_spec import BoundarySpec
-from mosaicdd.problems.conditions import Periodic
+from mosaicdd.problems.conditions import Condition, Periodic
 from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.fields import Field, Part, evaluate, real_array, require_finite
-from mosaicdd.problems.outline import rectangle_outline
+from mosaicdd.problems.fields import Field, Part, evaluate, real_array, sample_near
+from mosaicdd.problems.outline import Piece
+from mosaicdd.problems.parts import is_outline
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.side_values import EvaluatedPart
+from mosaicdd.problems.shape import Shape, inside_ring
 from mosaicdd.problems.sides import Sides
 
 
@@ -61,7 +63,7 @@ class SourceInTime:
 
     def __init__(self, problem: Problem, grid: Grid, interval: float):
         source = problem.source
-        self._grid = grid
+        self._grid, self._shape = grid, problem.domain.shape
         self._interval = interval
         self._source: Any = None if source is None else source.values
         self._frames = 0 if source is None or source.problems == 1 else source.problems
@@ -95,7 +97,7 @@ class SourceInTime:
 
     def _at(self, t: float, part: Part) -> np.ndarray:
         if not self._frames:
-            return Field("f", at_time(self._source, t)).sample(self._grid, part)[0]
+            return sampled(Field("f", at_time(self._source, t)), self._shape, self._grid, part)
         position = t / self._interval
         before = max(0, min(int(position * (1 + 1e-12)), self._frames - 2))
         one, other = (self._frame(number, part) for number in (before, before + 1))
@@ -103,23 +105,52 @@ class SourceInTime:
 
     def _frame(self, number: int, part: Part) -> np.ndarray:
         """Return the node values of one time."""
-        what = f"the field f at time {number * self._interval:g}"
-        values = real_array(self._source[number, part[0], part[1]], what)
-        return require_finite(values, what, (part[0].start, part[1].start))
+        field = Field(f"f at time {number * self._interval:g}", _Frame(self._source, number))
+        return sampled(field, self._shape, self._grid, part)
+
+
+def in_frames(source: Field) -> bool:
+    """Say whether a source has node values at several times."""
+    return source.problems > 1
+
+
+def frame(source: Field, number: int) -> Field:
+    """Return the values of one of these times."""
+    return Field(source.name, _Frame(source.values, number))
+
+
+class _Frame:
+    """Node values of one time, read when they are sliced."""
+
+    def __init__(self, values: Any, number: int):
+        self.shape = tuple(values.shape[1:])
+        self._values, self._number = values, number
+
+    def __getitem__(self, place: tuple) -> np.ndarray:
+        """Return ``[..., rows, columns]`` of them."""
+        return self._values[self._number, *place[-2:]]
+
+
+def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.ndarray:
+    """Return values of one problem at the nodes of a part, ``(rows, columns)``.
+
+    Beside a domain that is no rectangle they are the means of those inside, further out zero.
+    """
+    inside = inside_ring(shape, grid, part)
+    values = field.sample(grid, part) if inside is None else None
+    if values is None:
+        values = sample_near(field, grid, part, inside, fill=0.0)
+    return values[0]
 
 
 class SidesInTime:
-    """The conditions of a problem at an instant, with values at the nodes of the outline."""
+    """The conditions of a problem at an instant."""
 
     def __init__(self, sides: Sides):
         self._sides = sides
         data = sides.data
         self._moving_data = isinstance(data, BoundarySpec) and data.at_time(0.0) is not data
         self.vary = self._moving_data or any(varies(part.values) for part in sides.parts)
-
-    def evaluated(self, t: float, grid: Grid) -> list[EvaluatedPart]:
-        """Return the conditions at a time with their values at the nodes of a grid."""
-        return self(t).evaluated(grid, rectangle_outline(grid))
 
     def __call__(self, t: float) -> Sides:
         """Return the conditions at a time."""
@@ -135,16 +166,52 @@ class SidesInTime:
             data = data.at_time(t)
         return Sides(given, data)
 
-    def between(self, t: float, later: float, share: float, grid: Grid) -> Sides:
-        """Return conditions whose values are ``share`` of those at a later time and the rest at ``t``."""
+    def between(
+        self, t: float, later: float, share: float, grid: Grid, pieces: Mapping[str, Piece]
+    ) -> Sides:
+        """Return conditions whose values are ``share`` of those at a later time and the rest at ``t``.
+
+        Parameters
+        ----------
+        pieces
+            What the domain has of the sides of the rectangle.
+        """
         if not self.vary or share == 1.0:
             return self(later)
-        pairs = zip(self.evaluated(t, grid), self.evaluated(later, grid), strict=True)
-        given = {}
-        for old, new in pairs:
+        one, other = self(t), self(later)
+        given: dict[str, Condition] = {}
+        sides = zip(one.evaluated(grid, pieces), other.evaluated(grid, pieces), strict=True)
+        for old, new in sides:
             values = (1.0 - share) * np.asarray(old.values) + share * np.asarray(new.values)
             given[new.name] = dataclasses.replace(new, values=values).condition(0)
-        return Sides(given)
+        for before, after in zip(one.parts, other.parts, strict=True):
+            condition = after.condition
+            if is_outline(after.name) and not isinstance(condition, Periodic):
+                mixed = _Mixed(before.values, after.values, share)
+                given[str(after)] = dataclasses.replace(condition, values=mixed)
+        edges = zip(one.edge_values(grid), other.edge_values(grid), strict=True)
+        data = [
+            Boundary(
+                *(
+                    (1.0 - share) * getattr(old, edge) + share * getattr(new, edge)
+                    for edge in Boundary.EDGES
+                )
+            )
+            for old, new in edges
+        ]
+        return Sides(given, data[0] if data else None)
+
+
+class _Mixed:
+    """Values between those at two times, as a function of ``x`` and ``y``."""
+
+    def __init__(self, before: Any, after: Any, share: float):
+        self._before, self._after, self._share = before, after, share
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return them at points."""
+        before, after = (evaluate(one, y, x, "a side") for one in (self._before, self._after))
+        return (1.0 - self._share) * before + self._share * after
 
 
 def step_problem(problem: Problem, rate: float) -> Problem:
@@ -160,7 +227,7 @@ def step_problem(problem: Problem, rate: float) -> Problem:
     Raises
     ------
     ValueError
-        If the equation has no reaction, the domain is no rectangle, or there are several problems.
+        If the equation has no reaction, or there are several problems.
     """
     equation = problem.equation.steady or problem.equation
     if equation.reaction is None:
@@ -168,8 +235,6 @@ def step_problem(problem: Problem, rate: float) -> Problem:
             f"{equation.name} has no parameter that multiplies u, through which it could be solved in "
             "time; heat, advection-diffusion and others have: see the equations' page"
         )
-    if problem.domain.shape is not None:
-        raise ValueError("domain: equations in time are solved on rectangles, not yet on shapes")
     if max(problem.conditions.counts.values(), default=1) > 1:
         raise ValueError(
             f"an equation in time is solved for one problem, the sides are of {problem.problems}; solve "

@@ -252,12 +252,20 @@ class NonlinearEquations:
         conductances.reaction[~self.active] = 1.0
         return Equations(conductances, self.active, self._faces.volumes, NO_TIES)
 
-    def completed(self, u: np.ndarray, problem: Problem, number: int) -> np.ndarray:
-        """Return values with those given at nodes; outside they are NaN."""
+    def completed(
+        self, u: np.ndarray, problem: Problem, number: int, *, beyond: bool = False
+    ) -> np.ndarray:
+        """Return values with those given at nodes; outside they are NaN.
+
+        Parameters
+        ----------
+        beyond
+            Whether the unknowns beyond natural outlines keep theirs.
+        """
         faces, outlines = self._discretisation.faces, self._faces.outlines
         u = np.where(self.active, u, 0.0)
         if outlines is not None:
-            u[~outlines.reported] = np.nan
+            u[~(outlines.reported | (beyond & self.active))] = np.nan
         y, x, values = faces.given(problem, faces.values(problem), self.part, outlines)
         u[y, x] = values[number % len(values)]
         return u

@@ -16,7 +16,7 @@ import scipy.ndimage
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.fields import Field, Part
+from mosaicdd.problems.fields import Field, Part, overlap
 
 _ON = 1e-6  # cells from the outline within which a node lies on it
 
@@ -100,6 +100,17 @@ class Level:
         of_piece = np.zeros(count + 1, np.int32)
         of_piece[holes] = np.arange(1, len(holes) + 1)
         return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
+
+
+def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | None:
+    """Return which nodes of a part are inside a shape, with one more all around; None of a rectangle."""
+    if shape is None:
+        return None
+    ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+    there, where = overlap(ring, grid.nodes)
+    inside = np.zeros([p.stop - p.start for p in ring], bool)
+    inside[where] = shape.level(grid, there) < 0
+    return inside
 
 
 def level_of_mask(mask: np.ndarray) -> Level:

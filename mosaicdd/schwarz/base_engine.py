@@ -51,6 +51,8 @@ class BaseEngine(abc.ABC):
     ----------
     acceleration
         What drives the iteration.
+    beyond
+        Whether fields show the unknowns beyond natural outlines of a shape, too.
     filling
         The local solver that the field is filled by.
     block, place, layout
@@ -66,6 +68,7 @@ class BaseEngine(abc.ABC):
     """
 
     acceleration: str
+    beyond = False
     filling: BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
 
     def __init__(

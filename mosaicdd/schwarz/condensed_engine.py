@@ -190,7 +190,8 @@ class CondensedEngine(BaseEngine):
         if not isinstance(solver.discretisation, (Discretisation, LinearStep)):
             raise TypeError(f"a linear discretisation is needed, got {solver.discretisation}")
         problem = solver.source.problem
-        return Embedded(self._ranks, self.block, solver.discretisation, problem, equations)
+        where = self._ranks, self.block, solver.discretisation
+        return Embedded(*where, problem, equations, beyond=self.beyond)
 
     @property
     def _rule(self) -> StoppingRule:

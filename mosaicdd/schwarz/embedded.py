@@ -38,6 +38,8 @@ class Embedded:
     ----------
     equations
         At the nodes of the block's region.
+    beyond
+        Whether fields show the unknowns beyond natural outlines, too.
 
     Attributes
     ----------
@@ -62,9 +64,12 @@ class Embedded:
         discretisation: Discretisation | LinearStep,
         problem: Problem,
         equations: Equations,
+        *,
+        beyond: bool = False,
     ):
         self._ranks, self._block, self._problem = ranks, block, problem
         self._discretisation, self._equations = discretisation, equations
+        self._beyond = beyond
         self._part = pair(
             slice(first, first + cells + 1)
             for first, cells in zip(block.origin, block.cells, strict=True)
@@ -120,8 +125,12 @@ class Embedded:
         if self._discretisation.floating:
             owned -= torch.from_numpy(self._means).to(owned)[:, None, None]
         if outlines is not None:
-            outlines = outlines.part(self._equations.active.shape, *self._within(strip))
-            owned[:, torch.from_numpy(~outlines.reported)] = torch.nan
+            within = self._within(strip)
+            outlines = outlines.part(self._equations.active.shape, *within)
+            shown = outlines.reported
+            if self._beyond:
+                shown = shown | self._equations.active[within]
+            owned[:, torch.from_numpy(~shown)] = torch.nan
         if not self._discretisation.floating:
             y, x, values = self._discretisation.given(
                 self._problem, self._outline, strip.place, outlines

@@ -173,7 +173,7 @@ class NewtonEngine(BaseEngine):
             solve.run(beginning.u if start is None else self._begun(i, start, equations))
             iterated = time.perf_counter()
             solves.append((solve, solve.estimate()))
-            fields.append(equations.completed(solve.u))
+            fields.append(equations.completed(solve.u, beyond=self.beyond))
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
         self._fields = None

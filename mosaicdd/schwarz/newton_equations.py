@@ -58,8 +58,8 @@ class NewtonEquations(Protocol):
         """Return values with those that are given, from which an iteration begins; in place."""
         ...
 
-    def completed(self, u: np.ndarray) -> np.ndarray:
-        """Return values as a field has them."""
+    def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
+        """Return values as a field has them; ``beyond`` natural outlines, too, where asked for."""
         ...
 
 
@@ -122,7 +122,7 @@ class RectangleEquations:
         """Return values with those that are given, in place."""
         return self._place.imposed(self._boundary, u)
 
-    def completed(self, u: np.ndarray) -> np.ndarray:
+    def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
         """Return values as a field has them."""
         return u
 
@@ -198,9 +198,9 @@ class OutlineEquations:
             u[y, x] = np.nanmean(around, axis=0)
         return self._place.widened(self._place.owned(np.where(active, u, 0.0)))
 
-    def completed(self, u: np.ndarray) -> np.ndarray:
+    def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
         """Return values as a field has them: with those given, outside NaN."""
-        return self._equations.completed(u, self._problem, self._number)
+        return self._equations.completed(u, self._problem, self._number, beyond=beyond)
 
 
 def _without_source(grid: Grid) -> Problem:

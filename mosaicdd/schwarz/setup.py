@@ -76,9 +76,9 @@ class Setup:
         fields: str,
         clock: Stopwatch,
     ):
-        if fields not in ("solution", "interface"):
-            raise ValueError(f"unknown fields {fields!r}; known: solution, interface")
-        self.fill = fields == "solution"
+        if fields not in ("solution", "unknowns", "interface"):
+            raise ValueError(f"unknown fields {fields!r}; known: solution, unknowns, interface")
+        self.fill, self._beyond = fields != "interface", fields == "unknowns"
         self._world = world
         self._clock = clock
         self._engines: dict[int, BaseEngine] = {}
@@ -226,6 +226,7 @@ class Setup:
                 window=self.extent,
                 clock=self._clock,
             )
+            engine.beyond = self._beyond
             self._engines = kept | {problems: engine}
         return self._engines[problems]
 

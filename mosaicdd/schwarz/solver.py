@@ -51,7 +51,8 @@ class Solver:
         Ends of the part of the domain whose field is wanted, ``((y0, y1), (x0, x1))``, snapped
         outwards to grid nodes; by default all of it.
     fields
-        ``"solution"``, or ``"interface"``: the values on the lattice lines only, no fill.
+        ``"solution"``; ``"unknowns"``, the same and what lies beyond the natural outlines of a shape,
+        where control volumes reach; or ``"interface"``: the values on the lattice lines only, no fill.
     points
         Points ``(q, 2)``, (x, y), whose values an output file is to hold, too; not with a source.
     output

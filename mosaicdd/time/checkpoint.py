@@ -1,21 +1,21 @@
 """Checkpoints of a march: the last values, and where it is; beside its output, as those of other solves."""
 
-import hashlib
 import time
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from mosaicdd.parallel.collect import collect
-from mosaicdd.problems.in_time import SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.settings import Output
 from mosaicdd.storage.series_file import read_levels, read_march, writing_march
 from mosaicdd.time.frames import Frames
+from mosaicdd.time.identity import identity_of
 from mosaicdd.time.levels import Levels
 from mosaicdd.time.record import Record
 from mosaicdd.time.settings import TimeSettings
@@ -28,6 +28,7 @@ class Marching(Protocol):
     problem: Problem
     time: TimeSettings
     share: FieldShare
+    first: np.ndarray
     levels: Levels
     control: StepControl
     record: Record
@@ -67,7 +68,7 @@ class TimeCheckpoint:
             "frames": march.frames.times,
             "record": march.record.arrays(),
         }
-        identity, root = self._identity(), share.ranks.is_root
+        identity, root = self._identity, share.ranks.is_root
         with writing_march(
             self.path if root else None, identity, state, len(values), share.grid
         ) as write:
@@ -85,7 +86,7 @@ class TimeCheckpoint:
             On all ranks, if there is none, it is damaged, or belongs to another problem.
         """
         march, ranks = self._march, self._march.share.ranks
-        identity = self._identity()
+        identity = self._identity
         state = ranks.on_root(lambda: read_march(self.path, identity))
         values: Sequence[np.ndarray] = ranks.agree(lambda: read_levels(self.path, march.share.wide))
         march.frames.times[:] = state["frames"]
@@ -100,33 +101,7 @@ class TimeCheckpoint:
         if self._march.share.ranks.is_root:
             self.path.unlink(missing_ok=True)
 
+    @cached_property
     def _identity(self) -> dict:
-        """Return what must be equal for the checkpoint to be of use; the number of steps may differ."""
-        march, problem = self._march, self._march.problem
-        ny, nx = problem.domain.cells
-        return {
-            "cells": f"{nx}x{ny}",
-            "pde": problem.equation.name,
-            "local solver": march.solved,
-            "method": march.time.method,
-            "dt": march.time.dt,
-            "every": march.time.every,
-            "tolerance": march.time.tolerance,
-            "parameters": problem.described,
-            "field f": str(problem.source),
-            "boundary": _digest(problem, march.share),
-        }
-
-
-def _digest(problem: Problem, share: FieldShare) -> str:
-    """Return what tells values on the outline at two times from others."""
-    content = [
-        part
-        for t in (0.0, 1.0)
-        for one in SidesInTime(problem.conditions).evaluated(t, share.grid)
-        for part in (
-            f"{one.name} {one.kind} {one.alpha}".encode(),
-            np.asarray(one.values).tobytes(),
-        )
-    ]
-    return hashlib.sha256(b"".join(content)).hexdigest()[:16]
+        """What must be equal for the checkpoint to be of use."""
+        return identity_of(self._march)

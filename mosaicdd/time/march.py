@@ -34,6 +34,8 @@ class March:
 
     Attributes
     ----------
+    first
+        The initial values at the nodes that this rank holds.
     levels, control, record, frames
         What the next step depends on, and what is said and kept of those before; a checkpoint holds them.
     share
@@ -61,9 +63,9 @@ class March:
         self._output = self._checked_output(output)
         self._stepper = Stepper(problem, time, local_solver, self._ranks, self._settings)
         self.share = self._stepper.share
-        self._first = self._stepper.initial(initial)
+        self.first = self._stepper.initial(initial)
         self.control, self.record = StepControl(time), Record()
-        self.levels = Levels(self._first, time.scheme.levels)
+        self.levels = Levels(self.first, time.scheme.levels)
         self.frames: Frames = MemoryFrames(self.share)
         self.solved = self._stepper.solver.local_solver
         self._checkpoint: TimeCheckpoint | None = None
@@ -119,7 +121,7 @@ class March:
         """
         begun = clock.perf_counter()
         if not self.frames.times:
-            self.frames.add(0.0, self.share.owned(self._first))
+            self.frames.add(0.0, self._stepper.shown(self.first))
         status = self._run(progress)
         marched = clock.perf_counter()
         report = self._report(status)
@@ -207,7 +209,7 @@ class March:
         self.levels.add(taken.values)
         self.record.add(time, length, taken.report["iterations"], taken.error, taken.solver_error)
         if control.kept:
-            self.frames.add(time, self.share.owned(taken.values))
+            self.frames.add(time, self._stepper.shown(taken.values))
         if control.may_double(taken):
             control.length *= 2
             self.levels.double()
@@ -220,7 +222,7 @@ class March:
             return
         self.control.position *= 0
         self.record = Record()
-        self.levels = Levels(self._first, self.time.scheme.levels)
+        self.levels = Levels(self.first, self.time.scheme.levels)
         self.frames.keep(1)
 
     def _called(self) -> bool:

@@ -11,12 +11,14 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation import conditions_of
 from mosaicdd.problems.in_time import SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.presented import labelled
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.domain_file import ACTIVE, LEVEL
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
 from mosaicdd.time.frames import Frames
@@ -185,17 +187,23 @@ def write_series(
     writer: SolutionWriter | None = None
 
     def begin() -> SolutionWriter:
-        sides = SidesInTime(problem.conditions)
-        last = sides(times[-1])
-        given = None if last.plain else sides.evaluated(times[-1], grid)
+        last = problem.with_sides(SidesInTime(problem.conditions)(times[-1]))
+        shape = problem.domain.shape
         new = writing_solutions(
-            path, grid, last.boundaries(grid), "float64", sides=given, times=times
+            path,
+            grid,
+            last.boundaries(grid),
+            "float64",
+            sides=None if last.plain else conditions_of(last, grid),
+            edges=[] if shape is None else last.conditions.edge_values(grid),
+            times=times,
         )
         return opened.enter_context(new)
 
     def complete() -> None:
         if writer is not None:
             _write_coefficients(writer, problem, grid)
+            _write_domain(writer, problem, grid)
             attributes = report | {"command_line": " ".join(sys.argv)}
             writer.describe(attributes, [record.arrays()])
         opened.close()
@@ -225,3 +233,18 @@ def _write_coefficients(writer: SolutionWriter, problem: Problem, grid: Grid) ->
         for start in range(0, rows, _ROWS):
             place = slice(start, min(start + _ROWS, rows)), slice(0, columns)
             writer.write(f"fields/{name}", field.sample_as_given(grid, place)[0], place)
+
+
+def _write_domain(writer: SolutionWriter, problem: Problem, grid: Grid) -> None:
+    """Write the level of a domain that is no rectangle, a few rows at a time, and where it has values."""
+    shape = problem.domain.shape
+    if shape is None:
+        return
+    writer.domain(shape, grid)
+    writer.create_common(ACTIVE, grid.nodes, "uint8")
+    rows, columns = grid.nodes
+    for start in range(0, rows, _ROWS):
+        place = slice(start, min(start + _ROWS, rows)), slice(0, columns)
+        level = shape.level(grid, place)
+        writer.write(LEVEL, level, place)
+        writer.write(ACTIVE, (level < 0 if shape.staircase else level <= 0).astype(np.uint8), place)

@@ -10,8 +10,7 @@ import numpy as np
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields import Field
-from mosaicdd.problems.in_time import SidesInTime, SourceInTime, step_problem
-from mosaicdd.problems.outline import rectangle_outline
+from mosaicdd.problems.in_time import SidesInTime, SourceInTime, sampled, step_problem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides import Sides
 from mosaicdd.schwarz.field_share import FieldShare
@@ -88,11 +87,17 @@ class Stepper:
         self._local_solver, self._settings = local_solver, settings
         self._method = time.scheme
         self._sides = SidesInTime(problem.conditions)
+        self._shape = problem.domain.shape
         self._planned: dict[float, tuple[Solver, Problem]] = {}
         self.solver, _ = self._plan(time.dt)
         lattice = self.solver.lattice
         self.share = FieldShare(Ranks.of(ranks, settings.dims).fitted(lattice.subdomains), lattice)
         self._source = SourceInTime(problem, self.share.grid, time.dt)
+        self._pieces = problem.pieces(self.share.grid)
+        self._outside: np.ndarray | None = None
+        self._beyond: np.ndarray | None = None
+        if self._shape is not None:
+            self._outside, self._beyond = ranks.agree(lambda: self._hidden(problem))
         held, owned = (
             [p.stop - p.start for p in part] for part in (self.share.wide, self.share.own)
         )
@@ -117,20 +122,37 @@ class Stepper:
         """
         share, grid = self.share, self.share.grid
 
-        def sampled() -> np.ndarray:
+        def begun() -> np.ndarray:
             field = Field("initial", values)
             field.require_shape(grid)
             if field.problems > 1:
                 raise ValueError(f"initial values are those of one problem, got {field.problems}")
-            u = field.sample(grid, share.wide)[0].copy()
-            outline = self._sides(0.0).values(grid, rectangle_outline(grid))
+            u = sampled(field, self._shape, grid, share.wide).copy()
+            if self._shape is not None and not hasattr(field.values, "shape"):
+                # A formula goes on beyond the outline, where some volumes have their nodes.
+                (formula,) = field.sample_as_given(grid, share.wide, checked=False)
+                u = np.where(np.isfinite(formula), formula, u)
+            outline = self._sides(0.0).values(grid, self._pieces)
             y, x = (outline.known - [part.start for part in share.wide]).T
             held = (y >= 0) & (y < u.shape[0]) & (x >= 0) & (x < u.shape[1])
             u[y[held], x[held]] = outline.values[0, held]
             return u
 
         with argument("initial"):
-            return self._ranks.agree(sampled)
+            return self._ranks.agree(begun)
+
+    def _hidden(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """Return which of the owned nodes are not inside of a shape, and which a field does not show."""
+        shape, grid = problem.domain.shape, self.share.grid
+        if shape is None:
+            raise RuntimeError("the domain is no rectangle")
+        level = shape.level(grid, self.share.own)
+        return level >= 0, level >= 0 if shape.staircase else level > 0
+
+    def shown(self, values: np.ndarray) -> np.ndarray:
+        """Return the owned nodes of values as a field has them: NaN outside of a shape."""
+        own = self.share.owned(values)
+        return own if self._beyond is None else np.where(self._beyond, np.nan, own)
 
     def __call__(self, levels: Levels, t: float, length: float, atol: float) -> Taken:
         """Take a step from the last values, which are that long apart, at a time.
@@ -161,6 +183,8 @@ class Stepper:
             problem.with_fields(f=share.as_field(force)), start=share.start(start), atol=atol
         )
         new = np.asarray(solution.local)
+        if self._outside is not None:
+            new = np.where(self._outside & np.isnan(new), 0.0, new)
         if rest:
             new = (new - rest * share.owned(levels.newest)) / step.share
         difference = np.subtract(new, share.owned(expected), out=self._difference)
@@ -186,7 +210,7 @@ class Stepper:
             f = self._source(t + share * (later - t), self.share.wide)
             if not self._sides.vary:
                 return f, None
-            sides = self._sides.between(t, later, share, self.share.grid)
+            sides = self._sides.between(t, later, share, self.share.grid, self._pieces)
             sides.boundaries(self.share.grid)  # checks the values
             return f, sides
 
@@ -201,7 +225,13 @@ class Stepper:
         if found is None:
             problem = step_problem(self._problem, self._method.weight / length)
             found = (
-                Solver(problem, self._local_solver, ranks=self._ranks, settings=self._settings),
+                Solver(
+                    problem,
+                    self._local_solver,
+                    ranks=self._ranks,
+                    settings=self._settings,
+                    fields="unknowns",
+                ),
                 problem,
             )
             while len(self._planned) >= _PLANNED:

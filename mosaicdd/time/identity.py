@@ -1,0 +1,100 @@
+"""What a march's checkpoint belongs to: names and numbers, and checksums of values, whatever the ranks."""
+
+import hashlib
+from typing import Protocol
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.problems.discretisation import conditions_of
+from mosaicdd.problems.fields import Field
+from mosaicdd.problems.in_time import SidesInTime, frame, in_frames
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.time.settings import TimeSettings
+
+_TURN = np.uint64(0x9E3779B97F4A7C15)  # odd: a node's factor never vanishes
+
+
+class Marched(Protocol):
+    """What is marched: the initial values are at the nodes that a rank holds."""
+
+    problem: Problem
+    time: TimeSettings
+    share: FieldShare
+    first: np.ndarray
+    solved: str
+
+
+def identity_of(march: Marched) -> dict:
+    """Return what must be equal for a checkpoint to be of use; the number of steps may differ.
+
+    Fields that are no numbers and no texts are told by their values at the nodes, those of a source at all
+    times by the first two of these. All ranks together.
+    """
+    problem, share = march.problem, march.share
+    ny, nx = problem.domain.cells
+    sums = {"initial values": _sum(share.owned(march.first), share.own, share)}
+    for name, field in problem.arrays.items():
+        if not isinstance(field.values, str):
+            sums[f"values of {name}"] = _checksum(field, share)
+    shape = problem.domain.shape
+    if shape is not None:
+        sums["domain"] = _sum(shape.level(share.grid, share.own), share.own, share)
+    together = np.array(share.ranks.allgather(list(sums.values())), np.uint64)
+    return {
+        "cells": f"{nx}x{ny}",
+        "pde": problem.equation.name,
+        "local solver": march.solved,
+        "method": march.time.method,
+        "dt": march.time.dt,
+        "every": march.time.every,
+        "tolerance": march.time.tolerance,
+        "parameters": problem.described,
+        "field f": str(problem.source),
+        "boundary": _digest(problem, share),
+    } | {
+        name: f"{total:016x}"
+        for name, total in zip(sums, together.sum(axis=0, dtype=np.uint64).tolist(), strict=True)
+    }
+
+
+def _checksum(field: Field, share: FieldShare) -> int:
+    """Return that of a field's values at the nodes that this rank owns."""
+    fields = [field]
+    if field.name == "f":
+        fields = [frame(field, n) for n in (0, 1)] if in_frames(field) else [field]
+    total = 0
+    for number, one in enumerate(fields):
+        (values,) = one.sample_as_given(share.grid, share.own, checked=False)
+        total += (number + 1) * _sum(values, share.own, share)
+    return total % 2**64
+
+
+def _sum(values: np.ndarray, place: Slices, share: FieldShare) -> int:
+    """Return a sum over nodes that depends on each value and its place, and on no order."""
+    rows, columns = (
+        np.arange(p.start, p.start + n, dtype=np.uint64)
+        for p, n in zip(place, values.shape, strict=True)
+    )
+    factors = (rows[:, None] * np.uint64(share.grid.nodes[1]) + columns) * np.uint64(2) * _TURN
+    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
+    mixed = (bits ^ bits >> np.uint64(29)) * (factors + np.uint64(1))
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def _digest(problem: Problem, share: FieldShare) -> str:
+    """Return what tells values on the outline at two times from others."""
+    sides = SidesInTime(problem.conditions)
+    content = [
+        part
+        for t in (0.0, 1.0)
+        for one in conditions_of(problem.with_sides(sides(t)), share.grid)
+        for part in (
+            f"{one.name} {one.kind} {one.alpha}".encode(),
+            one.values.tobytes()
+            if isinstance(one.values, np.ndarray)
+            else str(one.values).encode(),
+        )
+    ]
+    return hashlib.sha256(b"".join(content)).hexdigest()[:16]

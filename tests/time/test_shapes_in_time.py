@@ -1,0 +1,152 @@
+"""Marches on shapes and with natural sides: by hand, in order, on all ranks, in files, and resumed."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+
+import mosaicdd as m
+from mosaicdd.problems.discretisation import Discretisation, OutlineSystem
+from mosaicdd.problems.medium import medium_of
+from mosaicdd.time.march import March
+from mosaicdd.time.settings import TimeSettings
+
+TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
+SHAPE = "(x*x - y*y + x*y)"  # harmonic
+
+
+def ring(n):
+    return m.Domain.from_distance("abs(hypot(x - 0.5, y - 0.52) - 0.3) - 0.113", (n, n), 1 / n)
+
+
+def into_the_hole(x, y, t):
+    dx, dy = 0.5 - x, 0.52 - y
+    return np.cos(t) * ((2 * x + y) * dx + (x - 2 * y) * dy) / np.hypot(dx, dy)
+
+
+def cooling(n):
+    """Return the problem that ``cos(t)`` times `SHAPE` solves."""
+    sides = {"outer": m.Dirichlet(f"cos(t)*{SHAPE}"), "hole1": m.Neumann(into_the_hole)}
+    return m.Problem(ring(n), "heat", {"f": f"-sin(t)*{SHAPE}"}, sides)
+
+
+def cooled(series, number=-1):
+    x, y, t = series.x, series.y[:, None], series.times[number]
+    return np.cos(t) * (x * x - y * y + x * y)
+
+
+@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("bdf2", 2), ("crank-nicolson", 2)])
+def test_outlines_that_change_with_time_keep_the_order_of_the_steps(method, order):
+    fields = []
+    for steps in (4, 8, 16):
+        series = m.march(cooling(48), SHAPE, dt=1 / steps, steps=steps, method=method, **TIGHT)
+        assert series.status == "converged_rtol"
+        np.testing.assert_array_equal(np.isnan(series.field), np.isnan(series[0]))
+        fields.append(series.field)
+    one, other = (np.nanmax(abs(a - b)) for a, b in itertools.pairwise(fields))
+    if method != "crank-nicolson":  # which damps nothing, not what small volumes begin with either
+        assert one > 2 ** (order - 0.4) * other
+    assert np.nanmax(abs(fields[-1] - cooled(series))) < (2e-4 if order == 2 else 2e-3)
+
+
+def test_steps_are_those_of_euler_s_method_by_hand():
+    n, dt, steps = 48, 0.02, 3
+    sides = {"outer": m.Robin(2.0, "x"), "hole1": m.Neumann(0.3)}
+    problem = m.Problem(ring(n), "heat", {"a": "1 + x", "f": "sin(5*x)"}, sides)
+    series = m.march(problem, "x*y", dt=dt, steps=steps, method="euler", **TIGHT)
+    steady = m.Problem(problem.domain, "diffusion", {"a": "1 + x", "f": "sin(5*x)"}, sides)
+    grid, whole = steady.domain.grid(), (slice(0, n + 1), slice(0, n + 1))
+    equations = Discretisation(steady, medium_of(steady.operator), grid).equations(whole)
+    system = OutlineSystem(steady, grid)
+    mass = (equations.active * equations.volumes / n**2 / dt).ravel()
+    solve = scipy.sparse.linalg.factorized((system.matrix + scipy.sparse.diags_array(mass)).tocsc())
+    y, x = np.mgrid[: n + 1, : n + 1] / n
+    u = (x * y).ravel()
+    for _ in range(steps):
+        u = solve(system.right_hand_side + mass * u)
+    np.testing.assert_allclose(series.field, system.field(u), rtol=0, atol=1e-8)
+
+
+def several():
+    waves, initial = "20*sin(7*x + 3*t)", "0.3*sin(9*x*y)"
+    mixed = {"left": m.Dirichlet("t*y"), "right": m.Neumann("x*y"), "top": m.Robin(2.0, "x")}
+    on_ring = {"outer": m.Neumann(0.0), "hole1": m.Robin(2.0, "cos(t)")}
+    rectangle = m.Domain((50, 70), 1 / 64)
+    return {
+        "heat": (m.Problem(ring(96), "heat", {"f": waves, "a": "1 + x"}, on_ring), initial),
+        "reaction": (
+            m.Problem(ring(64), "reaction-diffusion", {"f": waves, "r": "u**3 - u"}, on_ring),
+            initial,
+        ),
+        "sides": (m.Problem(rectangle, "allen-cahn", {"f": waves}, mixed), initial),
+        "hot": (m.Problem(rectangle, "quasilinear-diffusion", {"f": waves}, mixed), initial),
+    }
+
+
+@pytest.mark.parametrize("name", ["reaction", "sides", "hot"])
+def test_nonlinear_equations_move_with_second_order(name):
+    problem, initial = several()[name]
+    fields = [m.march(problem, initial, dt=0.04 / k, steps=4 * k, **TIGHT).field for k in (1, 2, 4)]
+    changes = [np.sqrt(np.nanmean((a - b) ** 2)) for a, b in itertools.pairwise(fields)]
+    assert changes[1] < changes[0] / 2.5
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("name", ["heat", "reaction", "sides"])
+def test_the_fields_do_not_depend_on_the_ranks(name, comm):
+    problem, initial = several()[name]
+    options = {"dt": 0.02, "steps": 3, "method": "crank-nicolson", **TIGHT}
+    one, together = (m.march(problem, initial, ranks=r, **options) for r in (None, comm))
+    for field, other in zip(one, together, strict=True):
+        np.testing.assert_allclose(other, field, rtol=0, atol=1e-9)
+
+
+@pytest.mark.ranks(1, 3)
+def test_the_file_holds_the_shape(comm, common_path):
+    path, problem = common_path / "out.h5", cooling(48)
+    series = m.march(problem, SHAPE, dt=0.1, steps=2, ranks=comm, output=path, **TIGHT)
+    comm.Barrier()
+    stored = m.open(path)
+    np.testing.assert_array_equal(stored.series()[1], series[1])
+    np.testing.assert_array_equal(stored.inside, np.isfinite(series[1]))
+
+
+def data(**changed):
+    """Return a march of a few steps, as arguments of `m.march`, with some changed."""
+    rng = np.random.default_rng(0)
+    given = {
+        "domain": m.Domain((32, 48), 1 / 32),
+        "a": 1 + rng.random((33, 49)),
+        "f": rng.random((33, 49)),
+        "initial": rng.random((33, 49)),
+    } | changed
+    fields = {name: given[name] for name in ("a", "f")}
+    return m.Problem(given["domain"], "heat", fields, m.Neumann("t")), given["initial"]
+
+
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize("name", ["initial", "a", "f", "domain", "frames", "function"])
+def test_a_march_is_not_resumed_with_other_values(name, comm, common_path):
+    ones = np.ones((33, 49))
+    before, after = {
+        "initial": ({}, {"initial": ones}),
+        "a": ({}, {"a": ones}),
+        "f": ({}, {"f": ones}),
+        "domain": (
+            {"domain": m.Domain.from_distance("hypot(x - 0.6, y - 0.5) - 0.4", (32, 48), 1 / 32)},
+            {"domain": m.Domain.from_distance("hypot(x - 0.6, y - 0.5) - 0.45", (32, 48), 1 / 32)},
+        ),
+        "frames": ({"f": np.zeros((5, 33, 49))}, {"f": np.ones((5, 33, 49))}),
+        "function": ({"initial": lambda x, y: x * y}, {"initial": lambda x, y: x - y}),
+    }[name]
+    output = m.Output(common_path / "out.h5")
+    with March(*data(**before), TimeSettings(4, 0.1), ranks=comm, output=output) as one:
+        one.interrupt()
+        assert one().status == "interrupted"
+    again = m.Output(common_path / "out.h5", resume=True)
+    with pytest.raises(ValueError, match=r"resume: .* belongs to another problem: its"):
+        March(*data(**after), TimeSettings(4, 0.1), ranks=comm, output=again)
+    with March(*data(**before), TimeSettings(4, 0.1), ranks=comm, output=again) as one:
+        assert one().status == "converged_rtol"
