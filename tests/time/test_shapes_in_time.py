@@ -150,3 +150,47 @@ def test_a_march_is_not_resumed_with_other_values(name, comm, common_path):
         March(*data(**after), TimeSettings(4, 0.1), ranks=comm, output=again)
     with March(*data(**before), TimeSettings(4, 0.1), ranks=comm, output=again) as one:
         assert one().status == "converged_rtol"
+
+
+def wave(nu):
+    """Return a front of Burgers' equation, which runs diagonally: as expressions, in time and at its begin."""
+    front = f"1/(1 + exp((x + y - t)/(2*{nu})))"
+    return front, front.replace(" - t", "")
+
+
+def test_a_front_of_burgers_equation_runs_with_second_order():
+    front, begin = wave(0.05)
+    errors = []
+    for n, steps in ((32, 6), (64, 12)):
+        problem = m.Problem(m.Domain((n, n), 1 / n), "burgers", {"nu": 0.05}, m.Dirichlet(front))
+        series = m.march(problem, begin, dt=0.5 / steps, steps=steps)
+        assert series.status == "converged_rtol"
+        x, y = series.x, series.y[:, None]
+        errors.append(abs(series.field - 1 / (1 + np.exp((x + y - 0.5) / 0.1))).max())
+    assert errors[0] > 3 * errors[1]
+    assert errors[1] < 7e-3
+
+
+def test_a_shock_of_burgers_equation_stays_between_its_values():
+    # Cells of a Peclet number of 31: upwind, and without a wiggle.
+    front, begin = wave(0.001)
+    problem = m.Problem(m.Domain((32, 32), 1 / 32), "burgers", {"nu": 0.001}, m.Dirichlet(front))
+    series = m.march(problem, begin, dt=0.05, steps=6, method="euler")
+    assert series.status == "converged_rtol"
+    assert -1e-6 <= series.field.min() <= series.field.max() <= 1 + 1e-6
+    middle = series.field[16, 16 - 8 : 16 + 9]  # it falls across the front at x + y = 0.3
+    assert np.all(np.diff(series.field[4]) < 1e-9)
+    assert np.all(middle < 0.5)
+
+
+@pytest.mark.ranks(1, 3)
+def test_burgers_equation_flows_around_a_hole(comm):
+    hole = m.Domain.from_distance("0.15 - hypot(x - 0.4, y - 0.45)", (64, 64), 1 / 64)
+    sides = {"left": m.Dirichlet(1.0), "bottom": m.Dirichlet(1.0), "hole1": m.Dirichlet(0.0)}
+    sides |= {"right": m.Neumann(0.0), "top": m.Neumann(0.0)}
+    problem = m.Problem(hole, "burgers", {"nu": 0.05}, sides)
+    options = {"dt": 0.1, "steps": 3, "method": "euler", **TIGHT}
+    one, together = (m.march(problem, 0.0, ranks=r, **options) for r in (None, comm))
+    assert together.status == "converged_rtol"
+    assert -1e-9 <= np.nanmin(one.field) <= np.nanmax(one.field) <= 1 + 1e-9
+    np.testing.assert_allclose(together.field, one.field, rtol=0, atol=1e-9)

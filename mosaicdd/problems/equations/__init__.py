@@ -10,6 +10,7 @@ from types import ModuleType
 from mosaicdd.problems.equations.advection_diffusion import ADVECTION_DIFFUSION
 from mosaicdd.problems.equations.allen_cahn import ALLEN_CAHN
 from mosaicdd.problems.equations.anisotropic_diffusion import ANISOTROPIC_DIFFUSION
+from mosaicdd.problems.equations.burgers import BURGERS
 from mosaicdd.problems.equations.diffusion import DIFFUSION
 from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.equations.heat import HEAT
@@ -40,6 +41,7 @@ NONLINEAR = {
     one.name: one
     for one in (
         ALLEN_CAHN,
+        BURGERS,
         MINIMAL_SURFACE,
         P_LAPLACE,
         POISSON_BOLTZMANN,

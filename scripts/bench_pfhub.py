@@ -1,0 +1,88 @@
+"""PFHub's benchmark 7: Allen and Cahn's equation with a manufactured solution, a wavy front that moves.
+
+Usage: bench_pfhub.py [--cells 100,200,400]. ``du/dt - kappa lap u + 4 u (u - 1) (u - 1/2) = S`` on 1 x 1/2 to
+the time 8, by BDF2 with steps of 10 spacings (units of the benchmark), ``exact``, one thread, float64. The values of
+the solution are given on all sides; the benchmark is periodic in x. The error is the L2 norm at the end. Written to
+``benchmarks/pfhub.md``.
+"""
+
+import argparse
+
+import numpy as np
+import torch
+from tables import publish, table
+
+import mosaicdd as m
+
+KAPPA = 0.0004
+_END, _STEP = 8.0, 10.0  # of time; step over spacing
+_PUBLISHED = {100: "7.8e-03"}  # by spacing, of second-order codes; the finest:
+_FINEST = "7.2e-05 at 1.07e-3"
+
+
+def _front(x: np.ndarray, t: float) -> np.ndarray:
+    """Return where the front is."""
+    return 0.25 + 0.0075 * t * np.sin(8 * np.pi * x) + 0.03 * np.sin(_phase(x, t))
+
+
+def _phase(x: np.ndarray, t: float) -> np.ndarray:
+    return 22 * np.pi * x + 0.0625 * np.pi * t
+
+
+def solution(x: np.ndarray, y: np.ndarray, t: float) -> np.ndarray:
+    """Return the manufactured solution."""
+    return 0.5 * (1 - np.tanh((y - _front(x, t)) / np.sqrt(2 * KAPPA)))
+
+
+def source(x: np.ndarray, y: np.ndarray, t: float) -> np.ndarray:
+    """Return what it takes."""
+    slope = 0.06 * np.pi * t * np.cos(8 * np.pi * x) + 0.66 * np.pi * np.cos(_phase(x, t))
+    bend = -0.48 * np.pi**2 * t * np.sin(8 * np.pi * x) - 14.52 * np.pi**2 * np.sin(_phase(x, t))
+    speed = 0.0075 * np.sin(8 * np.pi * x) + 0.001875 * np.pi * np.cos(_phase(x, t))
+    z = (y - _front(x, t)) / np.sqrt(2 * KAPPA)
+    steep = -2 * np.sqrt(KAPPA) * np.tanh(z) * slope**2 + np.sqrt(2) * (speed - KAPPA * bend)
+    return steep / (4 * np.sqrt(KAPPA) * np.cosh(z) ** 2)
+
+
+def problem(cells: int) -> m.Problem:
+    """Return the benchmark with so many cells along x."""
+    fields = {"a": KAPPA, "r": "4*u*(u - 1)*(u - 0.5)", "f": source}
+    domain = m.Domain((cells // 2, cells), 1 / cells)
+    return m.Problem(domain, "reaction-diffusion", fields, m.Dirichlet(solution))
+
+
+def initial(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the values at time 0."""
+    return solution(x, y, 0.0)
+
+
+def error(series: m.Series) -> float:
+    """Return the L2 norm of the last field's error."""
+    truth = solution(series.x, series.y[:, None], series.times[-1])
+    return float(np.linalg.norm(series.field - truth) * series.x[1])
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Measure the table, and write it."""
+    torch.set_num_threads(1)
+    rows: list[list[str]] = []
+    for cells in map(int, arguments.cells.split(",")):
+        dt = _STEP / cells
+        steps = round(_END / dt)
+        series = m.march(problem(cells), initial, dt=dt, steps=steps, every=steps)
+        newton, found = np.mean(series.steps["iterations"]), error(series)
+        figures = [f"{newton:.1f}", f"{found:.1e}"]
+        rows.append([f"1/{cells}", str(steps), *figures, _PUBLISHED.get(cells, "")])
+    header = ["spacing", "steps", "Newton's per step", "L2 error", "published"]
+    said = "By `python scripts/bench_pfhub.py`; its head says what is measured. "
+    publish(
+        "pfhub",
+        "PFHub's benchmark 7",
+        f"{said}Published: of second-order codes; the finest {_FINEST}.\n\n" + table(header, rows),
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", default="100,200,400")
+    main(parser.parse_args())
