@@ -142,24 +142,21 @@ class Interior:
         self._side = side
         leaves = roots.leaves
         self._shape = leaves.shape[0], leaves.shape[1]
-        self._crossed = crossed = conductances.across is not None
         ties = ties_of(conductances)
         given = {id(values): torch.from_numpy(values).to(leaves) for values, _ in ties.values()}
         cut = {key: self._planes(values[None]) for key, values in given.items()}
         self._edges = {step: given[id(values)] for step, (values, _) in ties.items()}
-        self._ties = {step: (cut[id(values)], at) for step, (values, at) in ties.items()}
-        inner = [(y, x) for y in range(1, side) for x in range(1, side)]
-        self._coloured = [(int(y), int(x)) for y, x in coloured(side, crossed=crossed)]
-        self._others = [node for node in inner if node not in self._coloured]
-        self._outer = [node for node in self._others if {1, side - 1} & {*node}]
+        self._ties = {step: cut[id(values)] for step, (values, _) in ties.items()}
+        self._steps = tuple(ties)
         self._inverses = leaves.permute(2, 3, 0, 1).contiguous()  # (r, r, rows, columns)
         self._reciprocals = {}
-        for y, x in self._others:
+        for run, _ in _leaf(side, self._steps)[1]:
+            y, x = run.node
             reaction = np.ascontiguousarray(conductances.reaction[y::side, x::side])
             total = torch.from_numpy(reaction).to(leaves)
-            for step in self._ties:
-                total = total + self._tie(step, Run((y, x)), 1)[0, 0]
-            self._reciprocals[y, x] = total.reciprocal_()
+            for step, planes in self._ties.items():
+                total = total + planes(run.edges(step), 1)[0, 0]
+            self._reciprocals[run] = total.reciprocal_()
 
     def _planes(self, values: torch.Tensor) -> "_Planes":
         """Cut values ``(n, rows, columns)`` into planes, without the last nodes."""
@@ -170,15 +167,6 @@ class Interior:
         q, (rows, columns) = self._side, self._shape
         some = values[:, : q * rows, : q * columns]
         return some.unflatten(2, (columns, q)).unflatten(1, (rows, q))
-
-    def _tie(self, step: _Node, run: "Run", count: int) -> torch.Tensor:
-        """Return the conductances of the neighbours of nodes, in the equations of these."""
-        planes, at = self._ties[step]
-        return planes(run.moved(at), count)
-
-    def _beside(self, node: _Node, among: Collection[_Node]) -> list[_Node]:
-        """Return the steps from a node to its neighbours among others."""
-        return [(y, x) for y, x in self._ties if (node[0] + y, node[1] + x) in among]
 
     def driven(self, f: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         """Return ``f + K u`` at the nodes inside, by values ``u`` on perimeters; ``f`` is overwritten."""
@@ -233,50 +221,45 @@ class Interior:
             self._solve_leaves(f, u, everywhere=everywhere)
             return
         self._solve(level - 1, f, u, again=True, everywhere=False)
-        half, count = self._side << level - 1, 1 << level
-        runs = _runs(half, 1 if self._crossed else self._side)
-        lengths = [run.length for run in runs]
-        beside = [self._beside(run.node, _cross(half)[1]) for run in runs]
+        count, plan = 1 << level, _cross(self._side << level - 1, self._side, self._steps)
+        lengths = [run.length for run, _ in plan]
         shape = [n // count for n in self._shape]
         given = f.values.new_empty(*shape, f.values.shape[2], sum(lengths))
-        for run, steps, part in zip(runs, beside, given.split(lengths, dim=-1), strict=True):
-            part.permute(3, 2, 0, 1).copy_(self._driven(f, u, run, steps, count))
+        for (run, beside), part in zip(plan, given.split(lengths, dim=-1), strict=True):
+            part.permute(3, 2, 0, 1).copy_(self._driven(f, u, run, beside, count))
         c = self._roots.crosses[level - 1](given.flatten(0, 1)).unflatten(0, shape)
         if again:
             f = _Planes(f.values.clone())
-        for run, steps, part in zip(runs, beside, c.split(lengths, dim=-1), strict=True):
+        for (run, beside), part in zip(plan, c.split(lengths, dim=-1), strict=True):
             values = part.permute(3, 2, 0, 1)
             u(run, count).copy_(values)
-            for dy, dx in steps:
-                other = run.moved((dy, dx))
-                f(other, count).addcmul_(self._tie((-dy, -dx), other, count), values)
+            for _, other, edges, back in beside:
+                f(other, count).addcmul_(self._ties[back](edges, count), values)
         self._solve(level - 1, f, u, again=False, everywhere=everywhere)
 
     def _solve_leaves(self, f: "_Planes", u: "_Planes", *, everywhere: bool) -> None:
         """Write ``u`` inside the smallest squares."""
-        for node in self._others:
-            torch.mul(f(Run(node), 1), self._reciprocals[node], out=u(Run(node), 1))
-        driven = [
-            self._driven(f, u, Run(node), self._beside(node, self._others), 1)
-            for node in self._coloured
-        ]
-        for node, row in zip(self._coloured, self._inverses, strict=True):
-            here = torch.mul(driven[0], row[0], out=u(Run(node), 1))
+        coloured, others = _leaf(self._side, self._steps)
+        for run, _ in others:
+            torch.mul(f(run, 1), self._reciprocals[run], out=u(run, 1))
+        driven = [self._driven(f, u, *one, 1) for one in coloured]
+        for (run, _), row in zip(coloured, self._inverses, strict=True):
+            here = torch.mul(driven[0], row[0], out=u(run, 1))
             for values, inverse in zip(driven[1:], row[1:], strict=True):
                 here.addcmul_(values, inverse)
-        for node in self._others if everywhere else self._outer:
-            given = self._driven(f, u, Run(node), self._beside(node, self._coloured), 1)
-            torch.mul(given, self._reciprocals[node], out=u(Run(node), 1))
+        for run, beside in others:
+            if everywhere or {1, self._side - 1} & {*run.node}:
+                given = self._driven(f, u, run, beside, 1)
+                torch.mul(given, self._reciprocals[run], out=u(run, 1))
 
     def _driven(
-        self, f: "_Planes", u: "_Planes", run: "Run", steps: list[_Node], count: int
+        self, f: "_Planes", u: "_Planes", run: "Run", beside: "_Beside", count: int
     ) -> torch.Tensor:
         """Return ``f + K u`` at nodes of all squares, from some of their neighbours."""
-        total = f(run, count)
-        for number, step in enumerate(steps):
-            out = None if number == 0 else total
-            tie, other = self._tie(step, run, count), u(run.moved(step), count)
-            total = torch.addcmul(total, tie, other, out=out)
+        total, out = f(run, count), None
+        for step, other, edges, _ in beside:
+            ties = self._ties[step](edges, count)
+            out = total = torch.addcmul(total, ties, u(other, count), out=out)
         return total
 
 
@@ -320,6 +303,22 @@ class Run(NamedTuple):
         """Return those a step away."""
         return Run((self.node[0] + step[0], self.node[1] + step[1]), self.length, self.axis)
 
+    def edges(self, step: _Node) -> "Run":
+        """Return what edges to those count from: the lower and left ones of both nodes."""
+        return self.moved((min(step[0], 0), min(step[1], 0)))
+
+    def beside(self, among: Collection[_Node], steps: tuple[_Node, ...]) -> "_Beside":
+        """Return those among others that are a step away."""
+        return [
+            (step, self.moved(step), self.edges(step), (-step[0], -step[1]))
+            for step in steps
+            if self.moved(step).node in among
+        ]
+
+
+_Beside = list[tuple[_Node, Run, Run, _Node]]
+"""Steps to neighbours, these, the edges between, and the steps back."""
+
 
 class _Planes:
     """Planes, and views of them, each made once.
@@ -332,42 +331,54 @@ class _Planes:
 
     def __init__(self, values: torch.Tensor):
         self.values = values
+        self._shape, self._strides = values.shape, values.stride()
         self._known: dict[tuple[Run, int], torch.Tensor] = {}
 
     def __call__(self, run: Run, count: int) -> torch.Tensor:
         """Return what stands at nodes of squares of ``count`` smallest squares a side, ``(length, n, ..)``."""
-        key = run, count
-        if key not in self._known:
-            _, q, n, rows, columns = self.values.shape
-            (row, y), (column, x) = (divmod(at, q) for at in run.node)
-            *planes, problem, down, across = self.values.stride()
-            self._known[key] = self.values.as_strided(
+        known = self._known.get((run, count))
+        if known is None:
+            _, q, n, rows, columns = self._shape
+            *planes, problem, down, across = self._strides
+            (row, y), (column, x) = divmod(run.node[0], q), divmod(run.node[1], q)
+            self._known[run, count] = known = self.values.as_strided(
                 (run.length, n, rows // count, columns // count),
                 (planes[run.axis], problem, count * down, count * across),
                 y * planes[0] + x * planes[1] + row * down + column * across,
             )
-        return self._known[key]
+        return known
 
 
 @lru_cache
-def _runs(half: int, side: int) -> list[Run]:
-    """Return the nodes of a cross between squares, as they are merged, in runs within smallest ones."""
+def _leaf(
+    side: int, steps: tuple[_Node, ...]
+) -> tuple[list[tuple[Run, _Beside]], list[tuple[Run, _Beside]]]:
+    """Return the nodes inside a smallest square that are `coloured`, beside others, and the others."""
+    own = {(int(y), int(x)) for y, x in coloured(side, crossed=len(steps) > 4)}
+    others = {(y, x) for y in range(1, side) for x in range(1, side)} - own
+    one, other = (
+        [(Run(node), Run(node).beside(among, steps)) for node in sorted(nodes)]
+        for nodes, among in ((own, others), (others, own))
+    )
+    return one, other
+
+
+@lru_cache
+def _cross(half: int, side: int, steps: tuple[_Node, ...]) -> list[tuple[Run, _Beside]]:
+    """Return the nodes of a cross between squares, as they are merged, beside those inside these.
+
+    Those of an arm within a smallest square go together, if no step is across cells.
+    """
+    plan = merging(half)
+    every = range(1, 2 * half)
+    inside = {(y, x) for y in every for x in every if half not in (y, x)}
     runs: list[Run] = []
-    for node in _cross(half)[0]:
+    for node in ((int(y), int(x)) for y, x in plan.nodes[plan.perimeter :]):
         axis = 1 if node[0] == half else 0
         last = runs[-1] if runs else Run((0, 0))
-        goes_on = last.axis == axis and node[axis] == last.node[axis] + last.length
-        if runs and goes_on and last.node[axis] % side and node[axis] % side:
+        follows = last.axis == axis and node[axis] == last.node[axis] + last.length
+        if len(steps) == 4 and follows and last.node[axis] % side and node[axis] % side:
             runs[-1] = last._replace(length=last.length + 1)
         else:
             runs.append(Run(node, 1, axis))
-    return runs
-
-
-@lru_cache
-def _cross(half: int) -> tuple[list[_Node], frozenset[_Node]]:
-    """Return the nodes of a cross between squares of a side, as they are merged, and those inside."""
-    plan = merging(half)
-    cross = [(int(y), int(x)) for y, x in plan.nodes[plan.perimeter :]]
-    every = range(1, 2 * half)
-    return cross, frozenset((y, x) for y in every for x in every if half not in (y, x))
+    return [(run, run.beside(inside, steps)) for run in runs]
