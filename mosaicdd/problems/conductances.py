@@ -128,12 +128,17 @@ class Conductances:
 
     def apply(self, u: np.ndarray) -> np.ndarray:
         """Return ``h^2 A u`` at the nodes inside: ``(.., rows, columns)`` less one all around."""
-        rises = u[..., 1:, 1:-1] - u[..., :-1, 1:-1], u[..., 1:-1, 1:] - u[..., 1:-1, :-1]
         total = u[..., 1:-1, 1:-1] * self.reaction[1:-1, 1:-1]
-        total += self.down[:-1, 1:-1] * rises[0][..., :-1, :]
-        total -= self.up[1:, 1:-1] * rises[0][..., 1:, :]
-        total += self.left[1:-1, :-1] * rises[1][..., :-1]
-        total -= self.right[1:-1, 1:] * rises[1][..., 1:]
+        rise = u[..., 1:, 1:-1] - u[..., :-1, 1:-1]
+        up = rise * self.up[:, 1:-1]
+        down = up if self.symmetric else rise * self.down[:, 1:-1]
+        total += down[..., :-1, :]
+        total -= up[..., 1:, :]
+        rise = u[..., 1:-1, 1:] - u[..., 1:-1, :-1]
+        right = rise * self.right[1:-1]
+        left = right if self.symmetric else rise * self.left[1:-1]
+        total += left[..., :-1]
+        total -= right[..., 1:]
         if self.across is not None:
             rising = self.across[0] * (u[..., 1:, 1:] - u[..., :-1, :-1])
             falling = self.across[1] * (u[..., :-1, 1:] - u[..., 1:, :-1])

@@ -149,10 +149,10 @@ class FieldResidual:
             )
         )
         around = (slice(part.start - 1, part.stop + 1) for part in here)
-        residual = -self._conductances.part(*around).apply(values.double().cpu().numpy())
+        residual = self._conductances.part(*around).apply(values.double().cpu().numpy())
         if self._source is not None:
-            residual += self._scale * self._source[:, *here]
-        self._squares += np.square(residual).sum(axis=(1, 2))
+            residual -= self._scale * self._source[:, *here]
+        self._squares += np.einsum("nyx,nyx->n", residual, residual)
 
     def relative(self) -> np.ndarray:
         """Return ``|b - A u| / |b|`` of each problem; for ``b = 0`` it is ``|A u|``."""
