@@ -137,9 +137,30 @@ def level_of_mask(mask: np.ndarray) -> Level:
 
 
 def mask_of_cells(cells: np.ndarray) -> np.ndarray:
-    """Return the nodes inside a domain of whole cells ``(ny, nx)``: those with no other cell around."""
+    """Return the nodes inside a domain of whole cells ``(ny, nx)``: those with no other cell around.
+
+    Raises
+    ------
+    ValueError
+        If parts of the domain hang together by cells without such a node, which would be lost.
+    """
     around = np.pad(cells, 1, mode="edge")
-    return around[:-1, :-1] & around[1:, :-1] & around[:-1, 1:] & around[1:, 1:]
+    nodes = around[:-1, :-1] & around[1:, :-1] & around[:-1, 1:] & around[1:, 1:]
+    whole, count = scipy.ndimage.label(cells)
+    parts, _ = scipy.ndimage.label(nodes)
+    y, x = np.nonzero(nodes)
+    of_node = whole[np.minimum(y, len(cells) - 1), np.minimum(x, cells.shape[1] - 1)]
+    apart = np.bincount(np.unique([of_node, parts[y, x]], axis=1)[0], minlength=count + 1) > 1
+    if apart.any():
+        corners = nodes[:-1, :-1] | nodes[1:, :-1] | nodes[:-1, 1:] | nodes[1:, 1:]
+        split = cells & apart[whole]
+        thin = split & ~corners  # or none: then it is two cells wide, but not side by side
+        row, column = np.argwhere(thin if thin.any() else split)[0]
+        raise ValueError(
+            f"the mask falls apart where it is one cell wide, as near cell ({row}, {column}) (row, column): "
+            "a bridge is 2 cells wide, with nodes inside; widen or cut it, or take a finer grid"
+        )
+    return nodes
 
 
 def _two_by_two(mask: np.ndarray) -> np.ndarray:

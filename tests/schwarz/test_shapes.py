@@ -292,6 +292,13 @@ def islands(n=64):
     return Domain.from_mask(mask, 1 / n)
 
 
+def bridged(width):
+    """Return two rooms of cells with a corridor between them, so many cells wide."""
+    cells = np.zeros((32, 64), bool)
+    cells[4:28, 4:20] = cells[4:28, 44:60] = cells[12 : 12 + width, 20:44] = True
+    return cells
+
+
 REFUSED = {
     "a floating part": (
         lambda: Problem(islands(), "poisson", {"f": 1.0}, {"outline": Neumann()}),
@@ -320,6 +327,10 @@ REFUSED = {
     "nothing inside": (
         lambda: Problem(Domain.from_distance("1 + x*x", (64, 64)), "laplace"),
         "there are none inside the domain",
+    ),
+    "a bridge of one cell": (
+        lambda: Domain.from_mask(bridged(1), per_cell=True),
+        r"falls apart where it is one cell wide, as near cell \(12, 20\)",
     ),
     "an empty mask": (lambda: Domain.from_mask(np.zeros((9, 9))), "the mask is true nowhere"),
     "no mask": (lambda: Domain.from_mask(np.full((9, 9), 0.5)), "is true or false, got 2 axes"),
