@@ -153,6 +153,34 @@ def test_a_medium_is_interrupted_on_three_ranks_and_goes_on_on_one(tmp_path, mpi
     np.testing.assert_allclose(field, truth, rtol=0, atol=1e-9 * np.ptp(truth))
 
 
+NONLINEAR = (
+    *("--cells", "192x192", "--spacing", "0.00520833", "--rtol", "1e-11"),
+    *("--pde", "quasilinear-diffusion", "--field", "k=expr:1+u**2", "--field", "f=300"),
+    *("--domain", "expr:0.2-hypot(x-0.5,y-0.5)", "--side", "hole1=robin:2,1"),
+    *("--boundary", "expr:sin(3*x)", "--side", "left=neumann:1"),
+)
+
+
+@pytest.mark.limit(300)
+def test_newtons_method_on_a_shape_is_interrupted_on_three_ranks_and_goes_on_on_two(
+    tmp_path, mpiexec
+):
+    output = tmp_path / "part.h5"
+    code, whole, err = run("-o", tmp_path / "whole.h5", *NONLINEAR)
+    assert code == 0, err
+    launcher = (mpiexec, "-n", "3")
+    code, part, err = interrupt(signal.SIGTERM, "-o", output, *NONLINEAR, launcher=launcher)
+    assert (code, part["status"]) == (1, "interrupted"), err
+    assert part["iterations"] < whole["iterations"]
+    code, _, err = run("-o", output, *NONLINEAR, "--side", "right=neumann:0", "--resume")
+    assert (code, len(err.splitlines())) == (2, 1)
+    code, rest, err = run("-o", output, *NONLINEAR, "--resume", launcher=(mpiexec, "-n", "2"))
+    assert (code, rest["status"]) == (0, "converged_rtol"), err
+    with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as other:
+        field, truth = file["solution"][()], other["solution"][()]
+    np.testing.assert_allclose(field, truth, rtol=0, atol=1e-9)
+
+
 @pytest.mark.limit(300)
 def test_other_values_in_the_same_file_are_another_medium(tmp_path):
     output, medium = tmp_path / "part.h5", write_medium(tmp_path / "a.npy", 0)
