@@ -61,6 +61,7 @@ class CorrectedPlan:
         self._hats = hats  # (8, P)
         self._tabulate: Callable[[torch.Tensor, torch.Tensor], None]
         network = self._network
+        self.closely = isinstance(network, CompiledCorrection)
         if isinstance(network, CompiledUnrolled):
             planes = PlaneResponses(exact, network.steepest)
             self._tabulate = lambda x, out: planes.write(network.slopes(x), out)

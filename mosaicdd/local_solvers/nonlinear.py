@@ -28,7 +28,15 @@ from mosaicdd.problems.problem import Problem
 
 
 class NonlinearPlan(Protocol):
-    """A local solver on a block."""
+    """A local solver on a block.
+
+    Attributes
+    ----------
+    closely
+        Whether later responses may be better than the first ones.
+    """
+
+    closely: bool
 
     def load(self, f: torch.Tensor | None) -> None:
         """Take a source at the nodes of the region, ``(rows, columns)``."""
@@ -167,6 +175,8 @@ def linear_part(problem: Problem) -> EllipticOperator:
 
 class NewtonPlan:
     """Newton's method in the subdomains of a block."""
+
+    closely = True
 
     def __init__(self, solver: NonlinearSolver, block: Block, device: torch.device):
         square = solver.subdomain

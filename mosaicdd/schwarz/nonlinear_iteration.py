@@ -89,6 +89,11 @@ class NonlinearIteration:
         self._corrected(out.like(), out)
 
     @property
+    def closely(self) -> bool:
+        """Whether a derivative taken anew may be better than that at the first values."""
+        return self._plan.closely
+
+    @property
     def members(self) -> list[Batch]:
         """The batches of this rank's subdomains."""
         return self._members
