@@ -40,7 +40,7 @@ _SQUARE = Subdomain()
 @click.option(
     "--media",
     is_flag=True,
-    help="Random media of diffusion instead, for the network conductances; of the settings, --samples, "
+    help="Random media of diffusion instead, for conductances and operator; of the settings, --samples, "
     "--validation and --seed count.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a file OUT that is there.")

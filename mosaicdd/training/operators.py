@@ -128,6 +128,11 @@ def samples_of(logarithm: torch.Tensor, reaction: torch.Tensor) -> OperatorSampl
     a = logarithm.double().exp()
     right = 2 / (1 / a[:, :, 1:] + 1 / a[:, :, :-1])
     up = 2 / (1 / a[:, 1:] + 1 / a[:, :-1])
+    return samples_in(right, up, reaction)
+
+
+def samples_in(right: torch.Tensor, up: torch.Tensor, reaction: torch.Tensor) -> OperatorSamples:
+    """As `samples_of`, by the conductances of squares, ``(B, 49, 48)`` and ``(B, 48, 49)``."""
     scale = scales(right.log(), up.log()).exp()  # (B, 1, 1)
     right, up = right / scale, up / scale
     inner = slice(_OUTER, -_OUTER)
@@ -140,7 +145,7 @@ def samples_of(logarithm: torch.Tensor, reaction: torch.Tensor) -> OperatorSampl
     graphs = _graphs(right, up, c)
     operator, constant = _least_squares(t[..., :q] - mean[..., :q], mean[..., :q], u[..., :q])
     loads = u[..., q:] - operator @ (t[..., q:] - mean[..., q:]) - constant * mean[..., q:]
-    spread = torch.eye(AROUND, dtype=a.dtype) - 1 / AROUND
+    spread = torch.eye(AROUND, dtype=t.dtype) - 1 / AROUND
     lacking = torch.cat(
         [operator - graphs.operator() @ spread, loads - graphs.inverse @ shared_moments()], dim=2
     )
