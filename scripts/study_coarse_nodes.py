@@ -1,6 +1,6 @@
 """What networks of operators could reach at most: subdomains with the best operators there are.
 
-Usage: study_coarse_nodes.py [CELLS [SPE10.npz]] (by default 1024). In each subdomain the operator that a
+Usage: study_coarse_nodes.py [CELLS [SPE10.npz]] (by default 512). In each subdomain the operator that a
 network learns to say (`mosaicdd.training.operators`) is computed: by 54 solutions in the 48 x 48 cells around. All
 else is the engine of `diffusion-operator`, with its one correction. Media and problems are those of
 `bench_field_networks`; errors as there. Writes ``benchmarks/field_coarse_nodes.md``.
@@ -100,4 +100,4 @@ def _errors(problem: m.Problem) -> list[str]:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(int((given or ["1024"])[0]), Path(given[1]) if len(given) > 1 else None)
+    main(int((given or ["512"])[0]), Path(given[1]) if len(given) > 1 else None)
