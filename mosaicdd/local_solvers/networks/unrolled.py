@@ -41,7 +41,6 @@ Conductivity = Callable[[torch.Tensor], torch.Tensor]
 
 _SCALARS = 4
 _HALF = 0.2  # size of a remainder whose ``t`` is one half
-_SOURCES = 0.25  # part of the gradient of ``w`` that counts as the size of a remainder
 # Points, one of each eight: sixteenths of a side from the centre, and along the perimeter, in 32nds.
 _GRID = [(y, x) for y in (1, 3, 5, 7) for x in (1, 3, 5, 7) if y <= x]
 _RIM = (1, 4, 7, 10, 13, 15)
@@ -302,7 +301,7 @@ def remainder_size(rest: torch.Tensor, seen: torch.Tensor | None) -> torch.Tenso
     """Return the size of what there is besides a plane, ``(B, 1)``."""
     squares = rest.square().mean(dim=1, keepdim=True)
     if seen is not None:
-        squares = squares + _SOURCES**2 * seen.square().mean(dim=1, keepdim=True)
+        squares = squares + seen.square().mean(dim=1, keepdim=True)
     return (squares + 1e-30).sqrt()
 
 
