@@ -181,10 +181,7 @@ def drive(
     """Repeat the iteration until it ends; return the last values, and their status."""
     image, base, direction = v.like_boundary(), v.like(v.flat.clone()), v.like()
     length, slow, before, last = 1.0, True, np.inf, np.inf
-    helps, rate = (
-        True,
-        1.0,
-    )  # whether the derivative at other values has made the updates fall faster
+    helps, rate = iterate.closely, 1.0  # whether derivatives taken anew make updates fall faster
     while True:
         if slow:
             iterate.linearise(v, closely=bool(monitor.history.update))
