@@ -1,6 +1,8 @@
 """Marches on shapes and with natural sides: by hand, in order, on all ranks, in files, and resumed."""
 
+import importlib
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -194,3 +196,15 @@ def test_burgers_equation_flows_around_a_hole(comm):
     assert together.status == "converged_rtol"
     assert -1e-9 <= np.nanmin(one.field) <= np.nanmax(one.field) <= 1 + 1e-9
     np.testing.assert_allclose(together.field, one.field, rtol=0, atol=1e-9)
+
+
+def test_the_front_of_pfhub_s_benchmark_is_of_second_order(monkeypatch):
+    scripts = Path(__file__).parents[2] / "scripts"
+    monkeypatch.syspath_prepend(scripts)
+    bench = importlib.import_module("bench_pfhub")
+    coarse, fine = (
+        bench.error(m.march(bench.problem(cells), bench.initial, dt=0.1, steps=2))
+        for cells in (50, 100)
+    )
+    assert fine < coarse / 3
+    assert fine < 7.8e-3  # which is published of this spacing
