@@ -93,7 +93,7 @@ class Complements:
         if not self.symmetric:
             return torch.bmm(values, rows[0][1].mT)
         if values.shape[1] >= _MANY:
-            return torch.bmm(values, self._whole(rows))
+            return torch.bmm(self._whole(rows), values.mT).mT  # as vectors lie in memory
         # Vectors are rows before matrices: behind them as columns they take several times as long.
         total = torch.bmm(values[..., : rows[0][1].shape[1]], rows[0][1])
         for a, matrices in rows:

@@ -32,7 +32,7 @@ from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_numbering import Numbering, owned_parts
 from mosaicdd.schwarz.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
-from mosaicdd.schwarz.interface_operator import InterfaceOperator, Parts, values_at
+from mosaicdd.schwarz.interface_operator import InterfaceOperator, Parts, rows_times, values_at
 from mosaicdd.schwarz.layouts import block_of
 
 _MODES = 2  # of an edge, at most, as they all take the memory of that one which has most
@@ -154,7 +154,7 @@ class BalancedCoarse:
             self._gathers[n] = NodeGather(
                 self._ranks, self._places, len(self._unknowns), problems=n, device=residual.device
             )
-        c = residual.new_zeros(n, self._size)
+        c = residual.new_zeros(self._size, n).T
         self._restrict(residual, less, c)
         everywhere, _ = self._gathers[n](c[:, self._own], np.empty(0))
         given = everywhere.cpu().numpy()
@@ -208,7 +208,7 @@ class BalancedCoarse:
         given = values_at(c, self._columns[piece.members])
         if piece.shared:
             return given @ self._swept[piece.operators.start]
-        return torch.bmm(given, self._swept[piece.operators])
+        return rows_times(given, self._swept[piece.operators])
 
     def _zeros(self, c: torch.Tensor) -> torch.Tensor:
         nodes = sum(math.prod(self._block.line_shape(axis)) for axis in (0, 1))

@@ -23,6 +23,7 @@ from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.condensed_system import CondensedSystem
+from mosaicdd.schwarz.interface_operator import by_node
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
 
@@ -70,7 +71,8 @@ class InterfaceKrylov(abc.ABC):
         self._ranks, self._system, self._exchange, self._rule = ranks, system, exchange, rule
         self._progress, self._watch = progress, watch or Watch()
         self._owned = v.ownership().flat.view(v.problems, -1)[0]
-        self._z, self._swept = torch.empty(2, v.problems, len(self._owned), **v.tensors)
+        shape = len(self._owned), v.problems
+        self._z, self._swept = (torch.empty(shape, **v.tensors).T for _ in range(2))
         self._parts = even(len(self._owned), _PART[v.flat.device.type] // v.problems)
         self._unknowns = system.unknowns
         self._shapes = v
@@ -93,7 +95,9 @@ class InterfaceKrylov(abc.ABC):
             Of the right-hand sides of the whole grid, ``(n,)``.
         """
         self._norms = np.where(norms > 0, norms, 1.0)
-        coarse, r = self._system.coarse, torch.empty_like(x)
+        coarse, given = self._system.coarse, x
+        x, b = by_node(x), by_node(b)
+        r = torch.empty_like(x)
         for last in (False,) * (_ROUNDS - 1) + (True,):
             self._residual(b, x, out=r)
             c = coarse.solve(r)
@@ -109,6 +113,7 @@ class InterfaceKrylov(abc.ABC):
                     self.statuses[i], drifted = "stagnated" if last else None, True
             if not drifted:
                 break
+        given.copy_(x)
         return r
 
     def _residual(self, b: torch.Tensor, x: torch.Tensor, out: torch.Tensor) -> None:
@@ -124,10 +129,16 @@ class InterfaceKrylov(abc.ABC):
         """
         coarse, z, swept = self._system.coarse, self._z, self._swept
         self._system.stars(r, out=z)
-        self._exchange.add(self._shapes.like(z.view(-1)).lines)
+        self._exchange.add(self._lines(z))
         self._system.operator(z, out=swept)
         c = coarse.solve(r, less=swept)
         return coarse.prolong(c, out=z), coarse.sweep(c, out=swept)
+
+    def _lines(self, v: torch.Tensor) -> list[torch.Tensor]:
+        """Return the lines of a vector, per axis ``(n, lines, nodes)``."""
+        shapes = [one.shape[1:] for one in self._shapes.lines]
+        parts = v.split([shape.numel() for shape in shapes], dim=1)
+        return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def sums(
         self, *pairs: tuple[torch.Tensor, torch.Tensor], also: Sequence[float] = ()

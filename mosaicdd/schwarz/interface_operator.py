@@ -7,7 +7,7 @@ inside the elements there is none.
 A rank condenses the elements of its region, those around its own subdomains. So from values that are
 complete in the region it computes ``S v`` at all nodes of its subdomains' stars, which is where their
 blocks of ``S`` act, without any message. One exchange follows these: ranks then add up what their stars
-contributed. Vectors are flat interfaces ``(n, L)``; of lattice nodes the copy in the lines constant in y
+contributed. Vectors are flat interfaces ``(n, L)``, best node after node in memory (`by_node`); of lattice nodes the copy in the lines constant in y
 counts, the other is anything.
 """
 
@@ -104,15 +104,34 @@ class Parts:
             yield piece, self._places[piece.members]
 
 
+def rows_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
+    """Return the products of rows ``(E, n, ..)`` with a matrix each; in memory as those of `values_at`.
+
+    A single row goes before its matrix: behind it, as a column, it takes several times as long.
+    """
+    if values.shape[1] == 1:
+        return torch.bmm(values, matrices)
+    return torch.bmm(matrices.mT, values.mT).mT
+
+
+def by_node(v: torch.Tensor) -> torch.Tensor:
+    """Return vectors ``(n, L)`` with the values of all problems at a node side by side in memory."""
+    return v.T.contiguous().T
+
+
 def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Return the values of ``(n, L)`` at places ``(E, P)``: ``(E, n, P)``."""
-    values = v.gather(1, places.flatten().expand(len(v), -1))
-    return values.unflatten(1, places.shape).transpose(0, 1)
+    """Return the values of ``(n, L)`` at places ``(E, P)``: ``(E, n, P)``; in memory node after node."""
+    if len(v) == 1:
+        return v.gather(1, places.flatten()[None]).view(len(places), 1, -1)
+    return v.T.index_select(0, places.flatten()).unflatten(0, places.shape).mT
 
 
 def add_at(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
     """Add values ``(E, n, P)`` to ``(n, L)`` at places ``(E, P)``."""
-    total.index_add_(1, places.flatten(), values.transpose(0, 1).reshape(len(total), -1))
+    if len(total) == 1:
+        total.index_add_(1, places.flatten(), values.reshape(1, -1))
+    else:
+        total.T.index_add_(0, places.flatten(), values.mT.flatten(0, 1))
 
 
 class Stars:
@@ -174,9 +193,9 @@ class Stars:
         """Return the products of some inverses with vectors ``(.., n, nodes)``, which are rows."""
         (down, rest), (up, other) = ([x[numbers] for x in y] for y in (self._down, self._up))
         both = down.shape[1:3]
-        arms = given[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2).flatten(0, 1)
-        arms = torch.bmm(torch.bmm(arms, down.flatten(0, 1).mT), up.flatten(0, 1))
-        solved = torch.bmm(torch.bmm(given, rest.mT), other)
+        arms = given[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2).mT.flatten(0, 1).mT
+        arms = rows_times(rows_times(arms, down.flatten(0, 1).mT), up.flatten(0, 1))
+        solved = rows_times(rows_times(given, rest.mT), other)
         inner = solved[..., : 2 * both[1]].unflatten(2, both).transpose(1, 2)
         inner += arms.unflatten(0, (-1, 2))
         return solved
