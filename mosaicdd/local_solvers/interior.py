@@ -183,19 +183,18 @@ class Interior:
         up = slice(0, -1, s), slice(1, None, s), slice(0, None, s)
         down = slice(s, None, s), slice(s - 1, -1, s), slice(s - 1, None, s)
         for step, conductances in self._edges.items():
-            nodes, neighbours, edges = [], [], []
+            chosen: list[tuple[slice, slice, slice]] = []  # per axis: nodes, neighbours, edges
             for at in step:
                 if at == 0:
-                    chosen = (slice(None),) * 3
+                    chosen.append((slice(None), slice(None), slice(None)))
                 elif 0 in step:
-                    on, beside, edge = up if (at < 0) == inwards else down
-                    chosen = (beside, on, edge) if inwards else (on, beside, edge)
+                    on, beside, edges = up if (at < 0) == inwards else down
+                    chosen.append((beside, on, edges) if inwards else (on, beside, edges))
                 else:
                     low, high = slice(0, -1), slice(1, None)
-                    chosen = (low, high, slice(None)) if at > 0 else (high, low, slice(None))
-                for parts, one in zip((nodes, neighbours, edges), chosen, strict=True):
-                    parts.append(one)
-            total[:, *nodes].addcmul_(conductances[*edges], u[:, *neighbours])
+                    chosen.append((*((low, high) if at > 0 else (high, low)), slice(None)))
+            nodes, neighbours, between = zip(*chosen, strict=True)
+            total[:, *nodes].addcmul_(conductances[*between], u[:, *neighbours])
         return total
 
     def solve(self, f: torch.Tensor, *, everywhere: bool = True) -> torch.Tensor:
