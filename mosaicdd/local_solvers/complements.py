@@ -12,6 +12,7 @@ With ``s`` nodes on each of the four sides, a symmetric complement is::
 Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes, ``n`` problems.
 """
 
+from functools import cached_property
 from typing import Unpack
 
 import numpy as np
@@ -49,17 +50,19 @@ class Complements:
             for a, part in zip(starts, self._flat.split(sizes, dim=1), strict=True)
         ]
         self._operator = torch.from_numpy(kinds.operator).to(tensors["device"])
-        self._shared = torch.empty(len(kinds.shared), side, side, **tensors)
 
     def __len__(self) -> int:
         return len(self.kinds)
 
-    def put(self, numbers: slice, values: torch.Tensor) -> None:
+    def put(self, numbers: slice | np.ndarray, values: torch.Tensor) -> None:
         """Take some of the operators, ``(.., P, P)``: the complements of `Kinds.examples`."""
         for a, rows in self._rows:
             rows[numbers] = values[:, a : a + rows.shape[1], a:]
-        shared = self._shared[numbers]
-        shared.copy_(values[: len(shared)])
+
+    @cached_property
+    def _shared(self) -> torch.Tensor:
+        """Those that several elements have, when all are there."""
+        return self._whole([(a, rows[: len(self.kinds.shared)]) for a, rows in self._rows])
 
     def of(self, elements: slice | torch.Tensor) -> torch.Tensor:
         """Return copies of the complements of some elements, ``(.., P, P)``."""

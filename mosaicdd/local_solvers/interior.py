@@ -103,6 +103,10 @@ class Roots:
 
         return self._each(some)
 
+    def chosen(self, numbers: torch.Tensor, count: int) -> "Roots":
+        """Return copies of those of some elements, side by side, where these are of so many in a row."""
+        return self._each(lambda one: one.unflatten(1, (count, -1))[:, numbers].flatten(1, 2))
+
     def copy_(self, other: "Roots") -> None:
         """Take the values of others."""
         self.leaves.copy_(other.leaves)

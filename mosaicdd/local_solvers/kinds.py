@@ -75,6 +75,7 @@ class Kinds:
         alone = self.order[self.own]
         self.operator[alone] = len(common) + np.arange(len(alone))
         self.examples = np.concatenate([first[common], alone])
+        self._kinds = np.concatenate([common, kind[alone]])  # of the operators
 
     def __len__(self) -> int:
         return len(self.order)
@@ -90,6 +91,29 @@ class Kinds:
         for part in even(self.own.stop - start, own):
             members = slice(start + part.start, start + part.stop)
             found.append(Piece(members, slice(first + part.start, first + part.stop), shared=False))
+        return found
+
+    def made(self, size: int) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray | slice]]:
+        """Say how all operators are made, so many different ones at a time.
+
+        Returns
+        -------
+        list
+            Members that have those made at once; the numbers of all operators that are like one of them,
+            and like which.
+        """
+        _, first, like = np.unique(self._kinds, return_index=True, return_inverse=True)
+        if len(first) == self.operators:
+            parts = even(self.operators, size)
+            return [(self.examples[part], part, slice(None)) for part in parts]
+        rank = np.argsort(np.argsort(first))  # in the order of their first operators
+        first, like = np.sort(first), rank[like]
+        order = np.argsort(like, kind="stable")
+        found = []
+        for part in even(len(first), size):
+            low, high = np.searchsorted(like[order], (part.start, part.stop))
+            numbers = order[low:high]
+            found.append((self.examples[first[part]], numbers, like[numbers] - part.start))
         return found
 
     @property

@@ -98,8 +98,6 @@ class SharedElements:
             return windows.each(lambda values: values[at])
 
         examples = those(kinds.examples[:common])
-        schur, _ = eliminate(examples, spacing, **self._tensors)
-        self.schur.put(slice(0, common), schur)
         inside = [_dense(examples.each(operator.itemgetter(i))) for i in range(common)]
         # Of each shared kind: inner values from those on the sides, (S, I), and from sources, (I, I);
         # and what sources inside add on the sides, (I, S).
@@ -109,14 +107,20 @@ class SharedElements:
         )
         self._own = kinds.order[kinds.own]
         self._conductances = those(self._own)
+        # What is left of the inner nodes, of all that differ, and which of these operators have.
         self._roots: Roots | None = None
-        for part in even(len(self._own), _PIECE[device.type]):
-            schur, roots = eliminate(self._some(part), spacing, **self._tensors)
-            self.schur.put(slice(common + part.start, common + part.stop), schur)
+        self._rooted = np.empty(kinds.operators, int)
+        made = kinds.made(_PIECE[device.type])
+        first, whole = 0, (1, sum(len(members) for members, _, _ in made))
+        for members, numbers, like in made:
+            schur, roots = eliminate(those(members), spacing, **self._tensors)
+            self.schur.put(numbers, schur[like])
+            part = slice(first, first + len(members))
+            self._rooted[numbers] = np.arange(part.start, part.stop)[like]
+            first = part.stop
             if keep:
-                whole = 1, len(self._own)
                 if self._roots is None:
-                    self._roots = roots.room((1, part.stop - part.start), whole)
+                    self._roots = roots.room((1, len(members)), whole)
                 self._roots.part(whole, (slice(0, 1), part)).copy_(roots)
         self._solved = (_SOLVED if keep else _PIECE)[device.type]
         shared = np.full(len(kinds), -1)
@@ -143,11 +147,10 @@ class SharedElements:
                 self._add(total, at, _sides(added))
         for strip in even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1])):
             here = source.values[:, strip.start * s : strip.stop * s + 1]
-            if not here.any():
-                continue
-            for number in np.unique(self._kind[strip]):
+            kinds = np.where(_nonzero(here, s), self._kind[strip], -1)
+            for number in np.unique(kinds):
                 if number >= 0:
-                    y, x = self._at(np.flatnonzero(self._kind[strip] == number))
+                    y, x = self._at(np.flatnonzero(kinds == number))
                     f = _squares(here, s)[:, y, x, 1:-1, 1:-1].flatten(2) * source.scale
                     self._add(total, (y + strip.start, x), f @ self._loads[number])
         return total
@@ -169,9 +172,6 @@ class SharedElements:
             # The inner nodes of each element, (n, rows, columns, s - 1, s - 1).
             cut = nodes[:, :-1, :-1].unflatten(2, (-1, s)).unflatten(1, (-1, s))
             inner = cut.transpose(2, 3)[..., 1:, 1:]
-            f = None if source is None else source.values[:, rows]
-            if f is not None and not f.any():
-                f = None
             for row in range(strip.start, strip.stop):
                 kinds, counts = np.unique(self._kind[row], return_counts=True)
                 most = kinds[counts.argmax()]
@@ -181,10 +181,16 @@ class SharedElements:
                     if number != most:
                         columns = torch.from_numpy(np.flatnonzero(self._kind[row] == number))
                     values = self._beside(lines, row, columns) @ self._fills[number]
-                    if f is not None and source is not None:
-                        given = _squares(f, s)[:, row - strip.start, columns, 1:-1, 1:-1]
-                        values += given.flatten(2) @ (source.scale * self._inverses[number])
                     inner[:, row - strip.start, columns] = values.unflatten(2, (s - 1, s - 1))
+            if source is not None:
+                f = source.values[:, rows]
+                kinds = np.where(_nonzero(f, s), self._kind[strip], -1)
+                for number in np.unique(kinds):
+                    if number >= 0:
+                        y, x = self._at(np.flatnonzero(kinds == number))
+                        given = _squares(f, s)[:, y, x, 1:-1, 1:-1].flatten(2)
+                        values = given @ (source.scale * self._inverses[number])
+                        inner[:, y, x] += values.unflatten(2, (s - 1, s - 1))
             last = strip.stop * self.shape[1]
             for at, values in own(last):
                 inner[:, at[0] - strip.start, at[1]] = values
@@ -226,7 +232,9 @@ class SharedElements:
         if self._roots is None:
             _, roots = eliminate(conductances, self._s, **self._tensors)
         else:
-            roots = self._roots.part((1, len(self._own)), (slice(0, 1), part))
+            first = len(self.kinds.shared)
+            numbers = self._rooted[first + part.start : first + part.stop]
+            roots = self._roots.chosen(torch.from_numpy(numbers), int(self._rooted.max()) + 1)
         interior = Interior(conductances.side_by_side(), halved(self._s)[0], roots)
         s = self._s
         joined = torch.cat([f[..., :s].transpose(1, 2).flatten(2), f[:, -1, :, s:]], dim=2)
@@ -298,6 +306,15 @@ def _driven(
 def _squares(values: torch.Tensor, s: int) -> torch.Tensor:
     """Return views of the nodes of elements, ``(n, rows, columns, s + 1, s + 1)``."""
     return values.unfold(1, s + 1, s).unfold(2, s + 1, s)
+
+
+def _nonzero(values: torch.Tensor, s: int) -> np.ndarray:
+    """Say inside of which elements there is anything, ``(rows, columns)``."""
+    rows, columns = ((count - 1) // s for count in values.shape[1:])
+    if not values.any():
+        return np.zeros((rows, columns), bool)
+    there = (values[:, :-1, :-1] != 0).any(0).view(rows, s, columns, s)
+    return there[:, 1:, :, 1:].any(3).any(1).cpu().numpy()
 
 
 def _sides(values: torch.Tensor) -> torch.Tensor:

@@ -135,10 +135,13 @@ class CutOutline:
         ValueError
             If the domain has several parts, and one is without a value.
         """
+        holds = self._given | (self.alphas > 0)
+        if holds.all() and len(fixed):
+            return None  # a part has an outline, or all sides
         whole = pair(slice(0, nodes) for nodes in self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         parts, count = scipy.ndimage.label(level < 0)
-        holding = (level >= 0) & (self._given | (self.alphas > 0))[numbers]
+        holding = (level >= 0) & holds[numbers]
         held = np.concatenate(
             [parts[scipy.ndimage.binary_dilation(holding)], parts[tuple(fixed.T)]]
         )
@@ -245,7 +248,9 @@ class Cut:
         reported = self.reported & ~self.given & (active | (self.level < 0))
         reported.reshape(-1)[on.nodes] = True
         natural = self._natural_pieces(active)
-        diffusion = self._diffusion(conductances).reshape(-1)[natural.nodes]
+        diffusion = np.empty(0)
+        if len(natural.nodes):
+            diffusion = self._diffusion(conductances).reshape(-1)[natural.nodes]
         return OnOutlines(
             self._ties(active, conductances),
             natural.crossings(natural.damping(exchange[natural.outlines], diffusion)),
@@ -271,8 +276,13 @@ class Cut:
 
     def _on(self, active: np.ndarray) -> Crossings:
         """Return the nodes beside active ones that lie on an outline with given values."""
-        beside = scipy.ndimage.binary_dilation(active)
-        nodes = np.flatnonzero(beside & self.given & self.reported)
+        on = self.given & self.reported
+        beside = np.zeros_like(on)
+        for axis in (0, 1):
+            low, high = ends(axis)
+            beside[low] |= active[high]
+            beside[high] |= active[low]
+        nodes = np.flatnonzero(beside & on)
         numbers = self._numbers.reshape(-1)[nodes]
         return Crossings(nodes, self._places(nodes, active), np.ones(len(nodes)), numbers)
 

@@ -22,7 +22,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.lattice.axes import even, pair
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_places, element_shape
 from mosaicdd.local_solvers.complements import Complements
@@ -104,13 +104,13 @@ class BalancedCoarse:
         values = 4 + 4 * most
         products = new(kinds.operators, values, values)
         self._swept = new(kinds.operators if keep else 0, values, 4 * block.lattice.spacing)
-        for part in even(kinds.operators, _ELEMENTS[device.type]):
-            some = torch.from_numpy(kinds.examples[part]).to(device)
+        for members, numbers, like in kinds.made(_ELEMENTS[device.type]):
+            some = torch.from_numpy(members).to(device)
             prolongation = _on_elements(self._bases, some, element_shape(block)[1])
             swept = torch.bmm(prolongation.mT, schur.of(some).mT)
-            torch.bmm(prolongation.mT, swept.mT, out=products[part])
+            products[numbers] = torch.bmm(prolongation.mT, swept.mT)[like]
             if keep:
-                self._swept[part] = swept
+                self._swept[numbers] = swept[like]
         products = products[torch.from_numpy(kinds.operator).to(device)]
         self._once = OncePerMachine(ranks)
         matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)

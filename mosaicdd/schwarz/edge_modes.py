@@ -12,6 +12,7 @@ import torch
 _SMALL = 0.02  # eigenvalue below which a mode is worth an unknown (uniform: 0.0096, 0.038, ..)
 _SMALL_IN_FLOW = 0.1  # the same with a velocity, which is on the diagonal, too
 _INVERSE_ITERATIONS = 3
+_EQUAL = 1e-9  # relative difference of what is the same
 _ISOLATED = 1e3  # eigenvalue, at least, of nodes without an unknown: no mode
 
 
@@ -46,7 +47,10 @@ def cut_lines(conductances: torch.Tensor, reaction: torch.Tensor, active: torch.
 def small_eigenvalues(
     conductances: torch.Tensor, diagonal: torch.Tensor, cut: CutLines | None, *, flow: bool
 ) -> torch.Tensor:
-    """Count the modes that are worth an unknown, one at least, ``(lines, cells)``.
+    """Count the modes that are worth an unknown, ``(lines, cells)``.
+
+    One at least; but none along an edge where all conductances are the same: there one would spare an
+    iteration in ten, and take two unknowns of three.
 
     Parameters
     ----------
@@ -57,6 +61,8 @@ def small_eigenvalues(
     k, d = (one.flatten(0, 1).t() for one in (conductances, diagonal))
     more = torch.zeros_like(d) if cut is None else cut.more.flatten(0, 1).t()
     counts = _eigenvalues_below(bound, k, d, more).clamp(min=min(len(d), 1))
+    if len(d):
+        counts *= ~((k == k[0]).all(0) & ((d - 4 * k[0]).abs() <= _EQUAL * d).all(0))
     counts = counts.unflatten(0, conductances.shape[:2])
     return counts if cut is None else counts.minimum(cut.active.sum(-1))
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import (
     QUARTERS,
@@ -164,15 +163,15 @@ class Stars:
         self._down = self._up = _room(count, width, device)
         if not schur.symmetric:
             self._up = _room(count, width, device)
-        for numbers in even(count, _STARS[device.type]):
-            of = torch.from_numpy(quarters[kinds.examples[numbers]]).to(device)
+        for examples, numbers, like in kinds.made(_STARS[device.type]):
+            of = torch.from_numpy(quarters[examples]).to(device)
             factors = _factors(
                 [schur.among(some, at) for some, at in zip(of.unbind(1), nodes, strict=True)],
                 symmetric=schur.symmetric,
             )
             for kept, made in zip((self._down, self._up), factors, strict=False):
                 for whole, piece in zip(kept, made, strict=True):
-                    whole[numbers] = piece
+                    whole[numbers] = piece[like].to(_PRECISION)
         common, units = len(kinds.shared), torch.eye(2 * width - 1)
         units = units.to(device, _PRECISION).expand(common, -1, -1)
         self._whole = self._solved(slice(0, common), units)
