@@ -160,7 +160,9 @@ def kept_nodes(
     nodes: np.ndarray, shape: tuple[int, ...], rows: slice, columns: slice
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which flat nodes lie in a part of an array of this shape, and their numbers there."""
-    y, x = np.unravel_index(nodes, shape)
-    inside = (y >= rows.start) & (y < rows.stop) & (x >= columns.start) & (x < columns.stop)
+    width = shape[1]
+    some = np.flatnonzero((nodes >= rows.start * width) & (nodes < rows.stop * width))
+    y, x = np.divmod(nodes[some], width)
+    inside = (x >= columns.start) & (x < columns.stop)
     numbers = (y - rows.start) * (columns.stop - columns.start) + x - columns.start
-    return inside, numbers[inside]
+    return some[inside], numbers[inside]

@@ -249,7 +249,8 @@ class Discretisation:
             for one, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
                 values = one.values(problem.conditions, self.outline.names, self.grid)
                 _add_at(b, one.nodes, scale * one.weights * values)
-        return np.where(equations.active | self._pinned(part), b, 0.0)
+        b *= equations.active | self._pinned(part)
+        return b
 
     def given(
         self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None

@@ -130,7 +130,7 @@ class Embedded:
             shown = outlines.reported
             if self._beyond:
                 shown = shown | self._equations.active[within]
-            owned[:, torch.from_numpy(~shown)] = torch.nan
+            owned.masked_fill_(torch.from_numpy(~shown).to(owned.device), torch.nan)
         if not self._discretisation.floating:
             y, x, values = self._discretisation.given(
                 self._problem, self._outline, strip.place, outlines

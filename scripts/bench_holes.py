@@ -1,0 +1,173 @@
+"""Laplace's equation around round holes: seconds beside the plain rectangle's and other solvers'.
+
+Usage: bench_holes.py [CELLS], by default 2048, one thread; and mpiexec -n 2 bench_holes.py large
+[CELLS [HOLES]], by default 8192 and 1000. The plain rectangle has values on all sides and the shipped
+model ``laplace``; with holes, which have values, the lower and the upper side are insulated, and all is
+solved by ``exact``: elements that no outline cuts share one operator, so the shipped model would
+save nothing. All to the default tolerance, the best of three. Holes are *in rows* (all alike, so are
+the elements that they cut) or *anywhere* (of random places and sizes). The iterative peers go to a
+relative residual of 1e-8; their seconds are without those for the matrix. Written to
+``benchmarks/holes.md`` and ``benchmarks/holes_large.md``.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from peers import by_petsc, by_pyamg, petsc_described
+from tables import publish, table
+
+import mosaicdd as m
+from mosaicdd.problems.discretisation import OutlineSystem
+
+_RTOL = 1e-8  # of the iterative peers
+_ROWS = "0.3-sqrt((fmod(x,1)-0.5)**2+(fmod(y,1)-0.5)**2)"  # a hole in each square of size 1
+_INSULATED = {"bottom": m.Neumann(), "top": m.Neumann()}
+
+
+def value(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return what holds on all outlines that are not insulated."""
+    return np.sin(3 * x) * np.cosh(y)
+
+
+def anywhere(count: int, rows: int) -> m.Domain | object:
+    """Return the level of round holes, one in each square of size 1, of random places and sizes."""
+    rng = np.random.default_rng(0)
+    columns = -(-count // rows)
+    y, x = rng.uniform(0.4, 0.6, (2, rows * columns))
+    radius = np.where(np.arange(rows * columns) < count, rng.uniform(0.2, 0.35, rows * columns), 0)
+
+    def level(at_x: np.ndarray, at_y: np.ndarray) -> np.ndarray:
+        i, j = np.clip(at_y, 0, rows - 0.5).astype(int), np.clip(at_x, 0, columns - 0.5).astype(int)
+        k = i * columns + j
+        return radius[k] - np.sqrt((at_x - j - x[k]) ** 2 + (at_y - i - y[k]) ** 2)
+
+    return level
+
+
+def compared(cells: int) -> None:
+    """Measure the table with the peers, and write it."""
+    torch.set_num_threads(1)
+    h, size = 4 / cells, (cells, cells)
+    sides = {side: m.Dirichlet(value) for side in ("left", "right", "outline")} | _INSULATED
+    problems = {
+        "plain rectangle": (
+            m.Problem(m.Domain(size, h), "laplace", sides=m.Dirichlet(value)),
+            None,
+        ),
+        "two insulated sides": (
+            m.Problem(
+                m.Domain(size, h),
+                "laplace",
+                sides={k: v for k, v in sides.items() if k != "outline"},
+            ),
+            "exact",
+        ),
+        "16 holes in rows": (
+            m.Problem(m.Domain.from_distance(_ROWS, size, h), "laplace", sides=sides),
+            "exact",
+        ),
+        "16 holes anywhere": (
+            m.Problem(m.Domain.from_distance(anywhere(16, 4), size, h), "laplace", sides=sides),
+            "exact",
+        ),
+    }
+    rows, plain = [], None
+    for name, (problem, model) in problems.items():
+        best = min((_timed(problem, model) for _ in range(3)), key=lambda one: one[0])
+        seconds, solution = best
+        plain = plain or seconds
+        rows.append(
+            [
+                name,
+                model or "laplace",
+                str(solution.iterations),
+                f"{seconds:.2f}",
+                f"{seconds / plain:.1f}",
+            ]
+        )
+    problem, _ = problems["16 holes in rows"]
+    system = OutlineSystem(problem, problem.domain.grid())
+    matrix, b = system.matrix, system.right_hand_side
+    field = np.nan_to_num(_timed(problem, "exact")[1].field)
+    peers = {
+        "hypre": by_petsc(matrix, b, "hypre", _RTOL),
+        "CHOLMOD": by_petsc(matrix, b, "cholmod"),
+        "pyAMG": by_pyamg(matrix, b, _RTOL),
+    }
+    distances = []
+    for name, peer in peers.items():
+        if peer is None:
+            rows.append(["16 holes in rows", name, "", "", ""])
+            continue
+        count = "" if peer.iterations is None else str(peer.iterations)
+        rows.append(
+            ["16 holes in rows", name, count, f"{peer.seconds:.2f}", f"{peer.seconds / plain:.1f}"]
+        )
+        other = np.nan_to_num(system.field(peer.solution))
+        distances.append(f"{np.abs(other - field).max() / np.abs(field).max():.0e} ({name})")
+    header = ["domain", "solver", "iterations", "seconds", "times the plain rectangle"]
+    said = (
+        "By `python scripts/bench_holes.py`; its head says what is measured. Largest relative distance of the "
+        f"fields: {', '.join(distances)}. {petsc_described()}"
+    )
+    title = f"Round holes beside the plain rectangle, {cells} x {cells}"
+    publish("holes", title, f"{said}\n\n{table(header, rows)}")
+
+
+def _timed(problem: m.Problem, model: str | None) -> tuple[float, m.Solution]:
+    begun = time.perf_counter()
+    solution = m.solve(problem, model)
+    return time.perf_counter() - begun, solution
+
+
+def large(cells: int, holes: int) -> None:
+    """Solve around many holes on all ranks, as a file; write what it took."""
+    from mpi4py import MPI
+
+    torch.set_num_threads(1)
+    rows = int(np.sqrt(holes))
+    columns = -(-holes // rows)
+    sides = {side: m.Dirichlet(value) for side in ("left", "right", "outline")} | _INSULATED
+    domain = m.Domain.from_distance(anywhere(holes, rows), (cells, cells), columns / cells)
+    comm = MPI.COMM_WORLD
+    with tempfile.TemporaryDirectory() as folder:
+        path = comm.bcast(str(Path(folder) / "holes.h5"))
+        comm.Barrier()
+        begun = time.perf_counter()
+        solution = m.solve(
+            m.Problem(domain, "laplace", sides=sides), "exact", ranks=comm, output=path
+        )
+        seconds = time.perf_counter() - begun
+        comm.Barrier()
+    if comm.rank:
+        return
+    report = solution.report
+    spent = report["seconds"]
+    results = {
+        "holes": str(holes),
+        "ranks": str(comm.size),
+        "iterations": str(report["iterations"]),
+        "status": str(report["status"]),
+        **{
+            f"seconds: {name}": f"{spent[name]:.1f}"
+            for name in ("setup", "iterate", "estimate", "assemble", "write")
+        },
+        "seconds: whole solve": f"{seconds:.1f}",
+        "peak memory of all ranks, GB": f"{report['peak_memory_bytes'] / 1e9:.2f}",
+    }
+    text = table(["", ""], [list(row) for row in results.items()])
+    said = "By `mpiexec -n 2 python scripts/bench_holes.py large`; the field is written to a file."
+    publish("holes_large", f"Laplace around {holes} holes, {cells} x {cells}", f"{said}\n\n{text}")
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["large"]:
+        given = [int(argument) for argument in arguments[1:]]
+        large(*(given + [8192, 1000][len(given) :]))
+    else:
+        compared(int(arguments[0]) if arguments else 2048)
