@@ -109,7 +109,7 @@ class Kinds:
         rank = np.argsort(np.argsort(first))  # in the order of their first operators
         first, like = np.sort(first), rank[like]
         order = np.argsort(like, kind="stable")
-        found = []
+        found: list[tuple[np.ndarray, np.ndarray | slice, np.ndarray | slice]] = []
         for part in even(len(first), size):
             low, high = np.searchsorted(like[order], (part.start, part.stop))
             numbers = order[low:high]

@@ -124,8 +124,8 @@ class SharedElements:
                 self._roots.part(whole, (slice(0, 1), part)).copy_(roots)
         self._solved = (_SOLVED if keep else _PIECE)[device.type]
         shared = np.full(len(kinds), -1)
-        for number, members in enumerate(kinds.shared):
-            shared[kinds.order[members]] = number
+        for number, places in enumerate(kinds.shared):
+            shared[kinds.order[places]] = number
         self._kind = shared.reshape(self.shape)  # the shared kind of each element, or -1
 
     def loads(self, source: NodeSource) -> list[torch.Tensor]:

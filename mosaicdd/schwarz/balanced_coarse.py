@@ -22,7 +22,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.axes import even, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_places, element_shape
 from mosaicdd.local_solvers.complements import Complements
@@ -94,8 +94,7 @@ class BalancedCoarse:
             for (k, d, one), count in zip(edges, counts, strict=True)
         ]
         # Elements are alike if they are to the equation, and their edges are to the basis.
-        numbers = np.arange(len(schur))
-        y, x = np.divmod(numbers, element_shape(block)[1])
+        y, x = np.divmod(np.arange(len(schur)), element_shape(block)[1])
         along, across = (_alike_edges(basis) for basis in self._bases)
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.operator, *beside))
