@@ -22,11 +22,8 @@ or along a periodic axis the grid again.
 import dataclasses
 import functools
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
@@ -35,9 +32,7 @@ from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import OnOutlines, kept_nodes
 from mosaicdd.problems.cut_outline import CutOutline, ends
 from mosaicdd.problems.fields import Field, Part, sample_near
-from mosaicdd.problems.medium import Medium, medium_of
-from mosaicdd.problems.nonlinear import Nonlinear
-from mosaicdd.problems.parts import is_outline
+from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.periodic import (
     Periods,
     between_rounds,
@@ -46,7 +41,7 @@ from mosaicdd.problems.periodic import (
     places_of,
 )
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.side_values import EvaluatedPart, OutlineValues, joined_values
+from mosaicdd.problems.side_values import OutlineValues, joined_values
 
 
 @dataclass(frozen=True)
@@ -335,114 +330,3 @@ def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:
     """Add values ``(n or 1, T)`` to flat nodes of ``(n, rows, columns)``."""
     for row, one in enumerate(target):
         np.add.at(one.reshape(-1), nodes, values[row % len(values)])
-
-
-_STRIP = 2**20  # nodes whose equations are made at a time, where they are needed one by one
-
-
-def conditions_of(problem: Problem, grid: Grid) -> list[EvaluatedPart]:
-    """Return all conditions of a problem with their values, as files hold them.
-
-    What is a function on the outline of a shape is evaluated where it is needed.
-    """
-    sides = problem.conditions
-    found = sides.evaluated(grid, problem.pieces(grid))
-    if problem.domain.shape is None:
-        return found
-    parts = [part for part in sides.parts if is_outline(part.name)]
-    functions = [part for part in parts if not isinstance(part.values, (str, float, int))]
-    points = _needed_points(problem, grid) if functions else {}
-    for part in parts:
-        kind = type(part.condition).__name__
-        if part not in functions:
-            found.append(EvaluatedPart(part.name, kind, part.alpha, part.values))
-            continue
-        at = points.get(part.name, np.concatenate(list(points.values())))
-        values = sides.on_outline(part.name, at, grid)
-        where = at[:, ::-1] * grid.spacing
-        found.append(EvaluatedPart(part.name, kind, part.alpha, values, where))
-    return found
-
-
-def _needed_points(problem: Problem, grid: Grid) -> dict[str, np.ndarray]:
-    """Return where on outlines conditions are evaluated, ``(M, 2)``, (y, x) in cells, by their names."""
-    operator = problem.operator
-    medium = operator.faces if isinstance(operator, Nonlinear) else medium_of(operator)
-    one = Discretisation(problem, medium, grid)
-    names = () if one.outline is None else one.outline.names
-    found: dict[str, list[np.ndarray]] = {name: [np.empty((0, 2))] for name in names}
-    rows, columns = grid.nodes
-    step = max(1, _STRIP // columns)
-    for start in range(0, rows, step):
-        stop = min(start + step, rows)
-        wide = one.equations((slice(start - 1, stop + 1), slice(-1, columns + 1)))
-        outlines = wide.part(slice(1, stop - start + 1), slice(1, columns + 1)).outlines
-        for crossings in () if outlines is None else (outlines.ties, outlines.flows, outlines.on):
-            for number, name in enumerate(names):
-                found[name].append(crossings.points[crossings.outlines == number])
-    return {name: np.unique(np.concatenate(points), axis=0) for name, points in found.items()}
-
-
-class OutlineSystem:
-    """The system ``A u = b`` of all nodes of a grid, with unit rows where there is no unknown.
-
-    Nodes of the second of two periodic sides are those of the first.
-
-    Parameters
-    ----------
-    problem
-        With any sides.
-    number
-        Which of several problems.
-    """
-
-    def __init__(self, problem: Problem, grid: Grid, number: int = 0):
-        self.operator = medium_of(problem.operator)
-        self._discretisation = one = Discretisation(problem, self.operator, grid)
-        self._whole = pair(slice(0, nodes) for nodes in grid.nodes)
-        self._periodic = problem.conditions.periodic
-        ends = zip(grid.nodes, self._periodic, strict=True)
-        counts = [nodes - around for nodes, around in ends]  # of the nodes with an equation
-        wide = pair(slice(-1, nodes + 1) for nodes in counts)
-        self._wide = one.equations(wide)
-        self._equations = self._wide.part(*pair(slice(1, nodes + 1) for nodes in counts))
-        self._outline = one.values(problem)
-        self._problem, self._number = problem, number
-        b = one.right_hand_side(problem, self._outline, wide, self._wide)
-        self._b = b[number % len(b), 1:-1, 1:-1]
-
-    @cached_property
-    def matrix(self) -> scipy.sparse.csr_array:
-        """``h^2 A``, of ``(ny + 1) (nx + 1)`` rows, row by row from the bottom; a pair of sides is one."""
-        return self._wide.conductances.matrix(self._periodic)
-
-    @property
-    def right_hand_side(self) -> np.ndarray:
-        """``b``, of all nodes; without any given value it is made compatible."""
-        b = self._b.copy()
-        if self._discretisation.floating:
-            volumes = self._equations.volumes
-            b -= b.sum() / volumes.sum() * volumes
-            b[~self._equations.active] = 0.0
-        return b.ravel()
-
-    def field(self, u: np.ndarray) -> np.ndarray:
-        """Return the field ``(ny + 1, nx + 1)`` of a solution: with given values, or mean zero."""
-        field = u.reshape(self._b.shape).copy()
-        if self._discretisation.floating:
-            volumes = self._equations.volumes
-            field -= (field * volumes).sum() / volumes.sum()
-        field = np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
-        outlines = self._equations.outlines
-        if outlines is not None:
-            field[~outlines.reported] = np.nan
-        if not self._discretisation.floating:
-            y, x, values = self._discretisation.given(
-                self._problem, self._outline, self._whole, outlines
-            )
-            field[y, x] = values[self._number % len(values)]
-        return field
-
-    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
-        """Solve by a sparse factorisation."""
-        return scipy.sparse.linalg.splu(self.matrix.tocsc()).solve(right_hand_side)

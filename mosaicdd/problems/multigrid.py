@@ -9,9 +9,9 @@ import logging
 import numpy as np
 
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.discretisation import OutlineSystem
 from mosaicdd.problems.medium import MediumSystem
 from mosaicdd.problems.newton_reference import StepSystem
+from mosaicdd.problems.outline_system import OutlineSystem
 
 logger = logging.getLogger(__name__)
 

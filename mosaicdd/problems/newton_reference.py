@@ -11,12 +11,12 @@ import scipy.sparse.linalg
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.discretisation import OutlineSystem
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.medium import MediumSystem
 from mosaicdd.problems.nonlinear import Linearised, Nonlinear
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.outline_system import OutlineSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.smooth_start import screening, smooth_problem
 

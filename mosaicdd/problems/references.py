@@ -9,11 +9,11 @@ import scipy.fft
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.discretisation import OutlineSystem
 from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.multigrid import MultigridSolver
 from mosaicdd.problems.newton_reference import StepSystem, solve_by_newton
 from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.problems.outline_system import OutlineSystem
 from mosaicdd.problems.petsc import solve_by_petsc
 from mosaicdd.problems.problem import Problem
 

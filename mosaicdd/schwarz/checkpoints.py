@@ -15,7 +15,7 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discretisation import conditions_of
+from mosaicdd.problems.given_conditions import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.output import write_lines

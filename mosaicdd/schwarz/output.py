@@ -23,7 +23,7 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discretisation import conditions_of
+from mosaicdd.problems.given_conditions import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement

@@ -15,7 +15,7 @@ from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, 
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discretisation import conditions_of
+from mosaicdd.problems.given_conditions import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides import Sides
 from mosaicdd.report.presented import Presented

@@ -11,7 +11,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discretisation import conditions_of
+from mosaicdd.problems.given_conditions import conditions_of
 from mosaicdd.problems.in_time import SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.presented import labelled

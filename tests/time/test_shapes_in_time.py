@@ -10,8 +10,9 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation import Discretisation, OutlineSystem
+from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.medium import medium_of
+from mosaicdd.problems.outline_system import OutlineSystem
 from mosaicdd.time.march import March
 from mosaicdd.time.settings import TimeSettings
 
