@@ -103,6 +103,21 @@ class Equations:
             None if self.outlines is None else self.outlines.part(shape, rows, columns),
         )
 
+    def row_weights(self) -> np.ndarray | None:
+        """Return what the nodes' right-hand sides count in norms, ``(rows, columns)``; None if all do.
+
+        An outline just beside a node ties it by a conductance that grows without bound, and its
+        right-hand side with it: beside that, the residuals of all others would be small whatever they
+        are. So ties count no more than the conductances to other unknowns.
+        """
+        if self.outlines is None:
+            return None
+        one, ties = self.conductances, self.outlines.ties
+        tied = np.bincount(ties.nodes, ties.weights, minlength=self.active.size)
+        tied = tied.reshape(self.active.shape)
+        others = np.where(self.active, one.diagonal() - one.reaction, 0.0)
+        return np.where(tied > others, others / np.where(tied > 0, tied, 1.0), 1.0)
+
 
 class Discretisation:
     """What the problems of one medium, domain and kind of sides have in common.

@@ -252,6 +252,10 @@ class NonlinearEquations:
         conductances.reaction[~self.active] = 1.0
         return Equations(conductances, self.active, self._faces.volumes, NO_TIES)
 
+    def row_weights(self) -> np.ndarray | None:
+        """Return what the nodes' right-hand sides count in norms; see `Equations.row_weights`."""
+        return self._faces.row_weights()
+
     def completed(
         self, u: np.ndarray, problem: Problem, number: int, *, beyond: bool = False
     ) -> np.ndarray:

@@ -122,7 +122,8 @@ class CondensedEngine(BaseEngine):
             source = self._source()
         v = self._from_owners(v)
         x = v.flat.view(self.problems, -1)
-        field_residual = FieldResidual(self._ranks, v, self._system.conductances, source)
+        weights = None if equations is None else equations.row_weights()
+        field_residual = FieldResidual(self._ranks, v, self._system.conductances, source, weights)
         rule = self._rule
         solve = _METHODS[self.acceleration](
             self._ranks, self._system, v, self._exchange, rule, progress=progress, watch=watch

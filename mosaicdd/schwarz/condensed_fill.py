@@ -59,6 +59,8 @@ class FieldResidual:
         Between the nodes of the region.
     source
         At the nodes of the region; None for zero.
+    weights
+        What its nodes' right-hand sides count in the norms; by default 1.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class FieldResidual:
         v: Interface,
         conductances: Conductances | Resampled,
         source: NodeSource | None,
+        weights: np.ndarray | None = None,
     ):
         self._ranks = ranks
         self._block = block = v.block
@@ -90,13 +93,15 @@ class FieldResidual:
                 block.owned_unknowns()[0], block.origin, self._ends, strict=True
             )
         )
-        self.norms = self._norms(v)
+        self.norms = self._norms(v, weights)
 
-    def _norms(self, v: Interface) -> np.ndarray:
+    def _norms(self, v: Interface, weights: np.ndarray | None) -> np.ndarray:
         """Return the 2-norm of each ``b``, ``(n,)``: sources, and edge values times conductances."""
         squares = np.zeros(v.problems)
         if self._source is not None:
             inner = self._source[:, *self._inner]
+            if weights is not None:
+                inner = inner * weights[self._inner]
             squares += self._scale**2 * np.einsum("nyx,nyx->n", inner, inner)
         beside: list[list[tuple[int, np.ndarray]]] = [
             [],

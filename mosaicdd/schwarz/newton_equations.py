@@ -43,7 +43,7 @@ class NewtonEquations(Protocol):
         ...
 
     def right_hand_side(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the equation linearised at values, without the source."""
+        """Return that of the equation linearised at values, without the source, as norms count it."""
         ...
 
     def linearised(self, u: np.ndarray) -> CondensedSolver:
@@ -160,11 +160,12 @@ class OutlineEquations:
         return self._equations.residual(u, self._data)
 
     def right_hand_side(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the equation linearised at values, without the source."""
+        """Return that of the equation linearised at values, without the source, as norms count it."""
         right = -self.residual(u) - self.source
         conductances = self._equations.derivative(u, self._data).conductances
         right[1:-1, 1:-1] += conductances.apply(np.where(self._equations.active, u, 0.0))
-        return np.where(self._equations.active, right, 0.0)
+        weights = self._equations.row_weights()
+        return np.where(self._equations.active, right if weights is None else weights * right, 0.0)
 
     def linearised(self, u: np.ndarray) -> CondensedSolver:
         """Return the solver of linear problems for changes of values."""

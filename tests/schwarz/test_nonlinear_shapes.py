@@ -227,7 +227,8 @@ def test_a_solution_is_where_another_solve_begins():
     problem = several()["holes"]
     with Solver(problem, settings=TIGHT) as solver:
         first = solver()
-        assert solver(start=first).iterations <= 2  # beyond natural outlines it has no values
+        # Beyond natural outlines it has no values.
+        assert solver(start=first).iterations < first.iterations
         warmer = problem.with_fields(f="21*sin(7*x)*cos(4*y)")
         begun = solver(warmer, start=first)
     assert begun.iterations <= first.iterations
