@@ -40,7 +40,9 @@ class FieldFile:
         self._path = Path(path if colon else self.name)
         self._dataset = f"/{dataset}" if colon else None
         if not colon and self._path.suffix != ".npy":
-            raise ValueError(f"{spec}: a field is a number, expr:FORMULA, FILE.npy or FILE.h5:/dataset")
+            raise ValueError(
+                f"{spec}: a field is a number, expr:FORMULA, FILE.npy or FILE.h5:/dataset"
+            )
         if not self._path.is_file():
             raise FileNotFoundError(f"{self._path}: the file of field values is missing")
         self.shape: tuple[int, ...]
