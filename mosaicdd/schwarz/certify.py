@@ -84,7 +84,7 @@ class Certifier:
         for lines, others in zip(v.lines, zero.lines, strict=True):
             lines[broken] = others[broken]
         for number in range(_ROUNDS):
-            tolerance = _LOOSER * rtol * _TIGHTER**number
+            tolerance = min(rtol**0.5, _LOOSER * rtol * _TIGHTER**number)  # below 1
             monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)
             monitor.statuses = [None] * v.problems
             v, statuses = self._drive(self._iterate, v, monitor)

@@ -110,3 +110,11 @@ def test_what_cannot_be_reached_is_refused_or_said(make_lattice, make_solver):
     solution = make_solver(lattice, certify=1e-15, rtol=1e-7).solve(data("smooth", lattice.grid))
     assert solution.status in ("stagnated", "diverged_max_iterations")
     assert math.isfinite(solution.discrete_residual)
+
+
+@pytest.mark.parametrize("bound", [0.1, 0.5, 0.99])
+def test_a_loose_bound_is_certified_too(bound, make_lattice, make_solver):
+    lattice = make_lattice((8, 8), m=32)
+    solution = make_solver(lattice, certify=bound).solve(data("smooth", lattice.grid))
+    assert solution.status == "converged_rtol"
+    assert solution.discrete_residual <= bound
