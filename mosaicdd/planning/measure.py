@@ -81,16 +81,17 @@ class Measurement:
             Called with the fraction that is done.
         """
         self._ranks = ranks
+        self._solve(
+            min(SIZES)
+        )  # all is loaded that a solve needs, and nothing kept that grows with it
+        base_bytes = resident_bytes()
         medium = None
         if self._device.type == "cpu" and self._dtype == torch.float64:
-            medium = measure_medium(
-                ranks, processor(self._device)
-            )  # first: it looks at the peak of the memory
+            # Before larger solves: it looks at the peak of the memory.
+            medium = measure_medium(ranks, processor(self._device))
         solves, total = [], sum(size**2 for size in SIZES)
         for number, size in enumerate(SIZES):
             solves.append(self._solve(size))
-            if number == 0:  # all is loaded that a solve needs, and nothing kept that grows with it
-                base_bytes = resident_bytes()
             progress(sum(size**2 for size in SIZES[: number + 1]) / total)
         # A solve is the first of its process: its set-up loads libraries, and tests the network.
         once = max(0.0, ranks.largest(self._first_setup) - solves[0]["setup"])
