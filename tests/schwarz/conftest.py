@@ -1,11 +1,14 @@
 """Local solvers and blocks for the tests of the iteration."""
 
+import numpy as np
 import pytest
 import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.loading import model_path
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.storage.model_file import read_model, write_model
 
 
 class Changed:
@@ -63,3 +66,20 @@ def block_of():
 def cpu():
     """Return device and type of the tensors."""
     return {"device": torch.device("cpu"), "dtype": torch.float64}
+
+
+_CHANGES = {
+    "20 % of noise": lambda w, rng: w * (1.0 + 0.2 * rng.standard_normal(w.shape)),
+    "random": lambda w, rng: w.std() * rng.standard_normal(w.shape),
+    "much too large": lambda w, rng: 10.0 * w,
+}
+
+
+@pytest.fixture(params=_CHANGES)
+def changed_model(request, tmp_path):
+    """Return the file of the shipped model that a test's module names, with its weights changed."""
+    rng = np.random.default_rng(0)
+    card, weights = read_model(model_path(request.module.NAME))
+    change, path = _CHANGES[request.param], tmp_path / "changed.h5"
+    write_model(path, card, {name: change(w, rng).astype("f4") for name, w in weights.items()})
+    return path
