@@ -21,20 +21,15 @@ eliminated squares are. Shape letters: ``n`` problems, ``B`` squares of a level,
 ``i`` nodes of a cross, ``r`` nodes of the one colour.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.local_solvers.merging import merging
+from mosaicdd.local_solvers.planes import Beside, Node, Planes, Run, in_leaf, on_cross
 from mosaicdd.problems.conductances import Conductances
-
-_Node = tuple[int, int]
-"""A place in a square, or a step to a neighbour, (y, x)."""
 
 
 @dataclass(frozen=True)
@@ -120,18 +115,8 @@ class Roots:
         return Roots(of(self.leaves), crosses)
 
 
-def coloured(side: int, *, crossed: bool) -> np.ndarray:
-    """Return the nodes (y, x) inside a smallest square that are solved for by an inverse, ``(r, 2)``."""
-    inner = np.argwhere(np.ones((side - 1, side - 1))) + 1
-    return inner if crossed else inner[inner.sum(axis=1) % 2 == 1]
-
-
 class Interior:
     """The nodes inside the elements of a piece.
-
-    A grid is cut into *planes*: of all smallest squares the nodes at the same place in them, ``(q, q, n,
-    rows, columns)``. Squares of a level are handled side by side: their nodes at ``(y, x)``, counted
-    from a square's lower left corner, are a view of a plane (`_Planes`).
 
     Parameters
     ----------
@@ -154,7 +139,7 @@ class Interior:
         self._steps = tuple(ties)
         self._inverses = leaves.permute(2, 3, 0, 1).contiguous()  # (r, r, rows, columns)
         self._reciprocals = {}
-        for run, _ in _leaf(side, self._steps)[1]:
+        for run, _ in in_leaf(side, self._steps)[1]:
             y, x = run.node
             reaction = np.ascontiguousarray(conductances.reaction[y::side, x::side])
             total = torch.from_numpy(reaction).to(leaves)
@@ -162,9 +147,9 @@ class Interior:
                 total = total + planes(run.edges(step), 1)[0, 0]
             self._reciprocals[run] = total.reciprocal_()
 
-    def _planes(self, values: torch.Tensor) -> "_Planes":
+    def _planes(self, values: torch.Tensor) -> Planes:
         """Cut values ``(n, rows, columns)`` into planes, without the last nodes."""
-        return _Planes(self._cut(values).permute(2, 4, 0, 1, 3).contiguous())
+        return Planes(self._cut(values).permute(2, 4, 0, 1, 3).contiguous())
 
     def _cut(self, values: torch.Tensor) -> torch.Tensor:
         """Return values ``(n, rows, columns)`` by smallest squares, ``(n, rows, q, columns, q)``."""
@@ -210,21 +195,19 @@ class Interior:
             Not only at the nodes beside perimeters.
         """
         given = self._planes(f)
-        u = _Planes(torch.zeros_like(given.values))
+        u = Planes(torch.zeros_like(given.values))
         self._solve(len(self._roots.crosses), given, u, again=False, everywhere=everywhere)
         whole = torch.zeros_like(f)
         self._cut(whole).copy_(u.values.permute(2, 3, 0, 4, 1))
         return whole
 
-    def _solve(
-        self, level: int, f: "_Planes", u: "_Planes", *, again: bool, everywhere: bool
-    ) -> None:
+    def _solve(self, level: int, f: Planes, u: Planes, *, again: bool, everywhere: bool) -> None:
         """Write ``u`` inside the squares of a level; ``f`` is overwritten, unless it is needed again."""
         if level == 0:
             self._solve_leaves(f, u, everywhere=everywhere)
             return
         self._solve(level - 1, f, u, again=True, everywhere=False)
-        count, plan = 1 << level, _cross(self._side << level - 1, self._side, self._steps)
+        count, plan = 1 << level, on_cross(self._side << level - 1, self._side, self._steps)
         lengths = [run.length for run, _ in plan]
         shape = [n // count for n in self._shape]
         given = f.values.new_empty(*shape, f.values.shape[2], sum(lengths))
@@ -232,7 +215,7 @@ class Interior:
             part.permute(3, 2, 0, 1).copy_(self._driven(f, u, run, beside, count))
         c = self._roots.crosses[level - 1](given.flatten(0, 1)).unflatten(0, shape)
         if again:
-            f = _Planes(f.values.clone())
+            f = Planes(f.values.clone())
         for (run, beside), part in zip(plan, c.split(lengths, dim=-1), strict=True):
             values = part.permute(3, 2, 0, 1)
             u(run, count).copy_(values)
@@ -240,9 +223,9 @@ class Interior:
                 f(other, count).addcmul_(self._ties[back](edges, count), values)
         self._solve(level - 1, f, u, again=False, everywhere=everywhere)
 
-    def _solve_leaves(self, f: "_Planes", u: "_Planes", *, everywhere: bool) -> None:
+    def _solve_leaves(self, f: Planes, u: Planes, *, everywhere: bool) -> None:
         """Write ``u`` inside the smallest squares."""
-        coloured, others = _leaf(self._side, self._steps)
+        coloured, others = in_leaf(self._side, self._steps)
         for run, _ in others:
             torch.mul(f(run, 1), self._reciprocals[run], out=u(run, 1))
         driven = [self._driven(f, u, *one, 1) for one in coloured]
@@ -255,9 +238,7 @@ class Interior:
                 given = self._driven(f, u, run, beside, 1)
                 torch.mul(given, self._reciprocals[run], out=u(run, 1))
 
-    def _driven(
-        self, f: "_Planes", u: "_Planes", run: "Run", beside: "_Beside", count: int
-    ) -> torch.Tensor:
+    def _driven(self, f: Planes, u: Planes, run: Run, beside: Beside, count: int) -> torch.Tensor:
         """Return ``f + K u`` at nodes of all squares, from some of their neighbours."""
         total, out = f(run, count), None
         for step, other, edges, _ in beside:
@@ -266,7 +247,7 @@ class Interior:
         return total
 
 
-def ties_of(conductances: Conductances) -> dict[_Node, tuple[np.ndarray, _Node]]:
+def ties_of(conductances: Conductances) -> dict[Node, tuple[np.ndarray, Node]]:
     """Return, by the step to a neighbour, what ties it to a node, and where from edges are counted."""
     ties = {
         (1, 0): (conductances.up, (0, 0)),
@@ -283,105 +264,3 @@ def ties_of(conductances: Conductances) -> dict[_Node, tuple[np.ndarray, _Node]]
             (1, -1): (falling, (0, -1)),
         }
     return ties
-
-
-class Run(NamedTuple):
-    """Nodes of a square in a row, in one of its smallest squares.
-
-    Parameters
-    ----------
-    node
-        The first, counted from the square's lower left corner.
-    length
-        How many.
-    axis
-        Along which they lie.
-    """
-
-    node: _Node
-    length: int = 1
-    axis: int = 0
-
-    def moved(self, step: _Node) -> "Run":
-        """Return those a step away."""
-        return Run((self.node[0] + step[0], self.node[1] + step[1]), self.length, self.axis)
-
-    def edges(self, step: _Node) -> "Run":
-        """Return what edges to those count from: the lower and left ones of both nodes."""
-        return self.moved((min(step[0], 0), min(step[1], 0)))
-
-    def beside(self, among: Collection[_Node], steps: tuple[_Node, ...]) -> "_Beside":
-        """Return those among others that are a step away."""
-        return [
-            (step, self.moved(step), self.edges(step), (-step[0], -step[1]))
-            for step in steps
-            if self.moved(step).node in among
-        ]
-
-
-_Beside = list[tuple[_Node, Run, Run, _Node]]
-"""Steps to neighbours, these, the edges between, and the steps back."""
-
-
-class _Planes:
-    """Planes, and views of them, each made once.
-
-    Parameters
-    ----------
-    values
-        ``(q, q, n, rows, columns)``, contiguous.
-    """
-
-    def __init__(self, values: torch.Tensor):
-        self.values = values
-        self._shape, self._strides = values.shape, values.stride()
-        self._known: dict[tuple[Run, int], torch.Tensor] = {}
-
-    def __call__(self, run: Run, count: int) -> torch.Tensor:
-        """Return what stands at nodes of squares of ``count`` smallest squares a side, ``(length, n, ..)``."""
-        known = self._known.get((run, count))
-        if known is None:
-            _, q, n, rows, columns = self._shape
-            *planes, problem, down, across = self._strides
-            (row, y), (column, x) = divmod(run.node[0], q), divmod(run.node[1], q)
-            self._known[run, count] = known = self.values.as_strided(
-                (run.length, n, rows // count, columns // count),
-                (planes[run.axis], problem, count * down, count * across),
-                y * planes[0] + x * planes[1] + row * down + column * across,
-            )
-        return known
-
-
-@lru_cache
-def _leaf(
-    side: int, steps: tuple[_Node, ...]
-) -> tuple[list[tuple[Run, _Beside]], list[tuple[Run, _Beside]]]:
-    """Return the nodes inside a smallest square that are `coloured`, beside others, and the others."""
-    own = {(int(y), int(x)) for y, x in coloured(side, crossed=len(steps) > 4)}
-    others = {(y, x) for y in range(1, side) for x in range(1, side)} - own
-    one, other = (
-        [(Run(node), Run(node).beside(among, steps)) for node in sorted(nodes)]
-        for nodes, among in ((own, others), (others, own))
-    )
-    return one, other
-
-
-@lru_cache
-def _cross(half: int, side: int, steps: tuple[_Node, ...]) -> list[tuple[Run, _Beside]]:
-    """Return the nodes of a cross between squares, as they are merged, beside those inside these.
-
-    Those of an arm within a smallest square go together, if no step is across cells.
-    """
-    plan = merging(half)
-    every = range(1, 2 * half)
-    inside = {(y, x) for y in every for x in every if half not in (y, x)}
-    runs: list[Run] = []
-    for node in ((int(y), int(x)) for y, x in plan.nodes[plan.perimeter :]):
-        axis = 1 if node[0] == half else 0
-        last = runs[-1] if runs else Run((0, 0))
-        follows = last.axis == axis and node[axis] == last.node[axis] + last.length
-        if len(steps) == 4 and follows and last.node[axis] % side and node[axis] % side:
-            runs[-1] = last._replace(length=last.length + 1)
-        else:
-            runs.append(Run(node, 1, axis))
-    return [(run, run.beside(inside, steps)) for run in runs]

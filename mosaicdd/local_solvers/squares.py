@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import perimeter_nodes
-from mosaicdd.local_solvers.interior import coloured
+from mosaicdd.local_solvers.planes import coloured
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
