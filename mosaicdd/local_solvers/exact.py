@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import fits, period_of
+from mosaicdd.lattice.lattice import fits, period_of, spacing_between
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import Plan
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
@@ -18,12 +18,14 @@ from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
-from mosaicdd.problems.periodic import Periods
 from mosaicdd.problems.problem import Problem
 
 
 class Exact:
-    """The exact local solver of any equation, on subdomains of so many cells per side."""
+    """The exact local solver of any equation, on subdomains of so many cells per side.
+
+    Between periodic sides they may be smaller, where the last ones would be thin.
+    """
 
     name = "exact"
     spacing = None
@@ -33,25 +35,22 @@ class Exact:
 
     def bind(self, problem: Problem, grid: Grid) -> "ExactSolver | CondensedSolver":
         """Return the solver for a problem's operator and source on a grid."""
-        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        spacing = spacing_between(grid, self.cells // 2, problem.conditions.periodic)
+        subdomain = Subdomain(2 * spacing, 2 * spacing * grid.spacing)
         if not (problem.plain and fits(grid, subdomain)):
             given = Source(problem, grid, subdomain)
             if isinstance(problem.operator, Nonlinear):
                 flows = NonlinearDiscretisation(problem, grid)
                 return CondensedSolver(problem.operator, subdomain, given, flows)
             medium = medium_of(problem.operator)
-            one = Discretisation(problem, medium, grid, self._periods(problem, grid))
+            periods = problem.conditions.periods(grid)
+            rows, columns = (n and period_of(n, spacing) for n in periods)
+            one = Discretisation(problem, medium, grid, (rows, columns))
             return CondensedSolver(medium, subdomain, given, one)
         if isinstance(problem.operator, (Medium, Nonlinear)):
             return CondensedSolver(problem.operator, subdomain, Source(problem, grid, subdomain))
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(problem.operator, subdomain, source)
-
-    def _periods(self, problem: Problem, grid: Grid) -> Periods:
-        """Return after how many nodes the lattice comes round."""
-        s = self.cells // 2
-        rows, columns = (n and period_of(n, s) for n in problem.conditions.periods(grid))
-        return rows, columns
 
 
 class ExactSolver:

@@ -226,6 +226,19 @@ def test_iterations_are_those_of_the_square():
     assert max(counts.values()) <= 1.5 * counts[""], counts
 
 
+@pytest.mark.parametrize("varying", [False, True])
+@pytest.mark.parametrize("axes", AXES)
+def test_iterations_do_not_grow_where_cells_are_just_above_a_multiple_of_16(axes, varying):
+    counts = []
+    for n in (96, 97, 98, 100, 107):
+        a = np.exp(np.random.default_rng(0).standard_normal((n, n))) if varying else 1.0
+        fields = {"a": a, "c": 0.1, "f": "sin(2*x) + y"}
+        counts.append(
+            solve(Problem(Domain((n, n)), "diffusion", fields, periodic(axes))).iterations
+        )
+    assert max(counts) <= counts[0] + 2, counts
+
+
 @pytest.mark.parametrize("axes", ["x", "xy"])
 def test_the_error_estimate_bounds_the_error(axes):
     rng = np.random.default_rng(1)
