@@ -2,7 +2,8 @@
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -22,16 +23,31 @@ from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
+
+LocalSolver = BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
+S = TypeVar("S", bound=LocalSolver)
 
 Sink = Callable[[Iterator[Strip]], None]
 """Takes the strips of the field one after another, all of them, on every rank."""
 
 
-class BaseEngine(abc.ABC):
+@dataclass(frozen=True)
+class SolveOptions:
+    """What a solve may be given besides its data; see `BaseEngine.solve_many`."""
+
+    start: Interface | None = None
+    history: History | None = None
+    reference: Interface | None = None
+    progress: Progress | None = None
+    watch: Watch | None = None
+    sink: Sink | None = None
+
+
+class BaseEngine(abc.ABC, Generic[S]):
     """Solves boundary value problems on one lattice; everything is planned once.
 
     Parameters
@@ -69,12 +85,13 @@ class BaseEngine(abc.ABC):
 
     acceleration: str
     beyond = False
-    filling: BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
+    filling: LocalSolver
 
     def __init__(
         self,
         ranks: Ranks,
         lattice: Lattice,
+        local_solver: S,
         settings: SolveSettings,
         *,
         problems: int = 1,
@@ -92,6 +109,13 @@ class BaseEngine(abc.ABC):
         self._ranks = ranks
         self._tensors = settings.tensors
         self._wanted, self._window = fill, window
+        self._solver = local_solver
+        self.filling = local_solver
+        self._prepare(lattice, local_solver)
+
+    @abc.abstractmethod
+    def _prepare(self, lattice: Lattice, local_solver: S) -> None:
+        """Plan what a method needs besides."""
 
     @property
     def unknowns(self) -> int:
@@ -120,7 +144,7 @@ class BaseEngine(abc.ABC):
         """
         raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
 
-    def check(self, boundaries: Sequence[Boundary]) -> None:  # noqa: B027 - most can begin anywhere
+    def check(self, boundaries: Sequence[Boundary]) -> None:
         """Check that a solve can begin from boundary data, as far as that depends on the equation.
 
         Raises
@@ -129,7 +153,7 @@ class BaseEngine(abc.ABC):
             If it cannot.
         """
 
-    def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:  # noqa: B027 - as above
+    def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields, if what it starts from on the lines leaves them open.
 
         Parameters
@@ -143,7 +167,6 @@ class BaseEngine(abc.ABC):
         (solution,) = self.solve_many([boundary], **options)
         return solution
 
-    @abc.abstractmethod
     def solve_many(
         self,
         boundaries: Sequence[Boundary],
@@ -151,7 +174,7 @@ class BaseEngine(abc.ABC):
         start: Interface | None = None,
         history: History | None = None,
         reference: Interface | None = None,
-        progress: Callable[[int, float, float, float], None] | None = None,
+        progress: Progress | None = None,
         watch: Watch | None = None,
         sink: Sink | None = None,
     ) -> list[Outcome]:
@@ -176,6 +199,12 @@ class BaseEngine(abc.ABC):
         ValueError
             If this engine was planned for another number of problems.
         """
+        options = SolveOptions(start, history, reference, progress, watch, sink)
+        return self._solve_many(boundaries, options)
+
+    @abc.abstractmethod
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
+        """Solve for the boundary data of each problem."""
 
     def _require_number(self, boundaries: Sequence[Boundary]) -> None:
         if len(boundaries) != self.problems:

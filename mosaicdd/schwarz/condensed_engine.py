@@ -1,7 +1,7 @@
 """The engine for media: Krylov iterations on the condensed elements, exact whatever the contrast."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -9,17 +9,14 @@ import torch
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discretisation import Discretisation, Equations
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
-from mosaicdd.schwarz.base_engine import BaseEngine, Sink
+from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed_fill import FieldResidual, fill_strips
 from mosaicdd.schwarz.condensed_system import CondensedSystem
@@ -32,13 +29,12 @@ from mosaicdd.schwarz.interface_krylov import InterfaceKrylov
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import interface_exchange
 
 _METHODS = {"cg": ConjugateGradients, "gcr": ConjugateResiduals}
 
 
-class CondensedEngine(BaseEngine):
+class CondensedEngine(BaseEngine[CondensedSolver]):
     """Solves in one medium; what depends on that alone is planned once and kept by the local solver.
 
     Raises
@@ -49,34 +45,19 @@ class CondensedEngine(BaseEngine):
         If the settings ask for what this method has not.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        lattice: Lattice,
-        local_solver: CondensedSolver,
-        settings: SolveSettings,
-        *,
-        problems: int = 1,
-        fill: bool = True,
-        window: Window | None = None,
-        clock: Stopwatch | None = None,
-    ):
-        require_method(settings)
+    def _prepare(self, lattice: Lattice, local_solver: CondensedSolver) -> None:
+        require_method(self.settings)
         operator = local_solver.operator
         discretisation = local_solver.discretisation
         if isinstance(operator, Nonlinear) or isinstance(discretisation, NonlinearDiscretisation):
             raise TypeError(
                 "a nonlinear operator needs Newton's method, which solves in its derivative"
             )
-        super().__init__(
-            ranks, lattice, settings, problems=problems, fill=fill, window=window, clock=clock
-        )
-        self.filling = self._solver = local_solver
         self.acceleration = "cg" if operator.self_adjoint else "gcr"
-        self._exchange = interface_exchange(ranks, self.block, settings, problems)
+        self._exchange = interface_exchange(self._ranks, self.block, self.settings, self.problems)
         if self.block not in local_solver.planned:
             system = CondensedSystem(
-                ranks,
+                self._ranks,
                 self.block,
                 operator,
                 discretisation,
@@ -91,23 +72,12 @@ class CondensedEngine(BaseEngine):
         """Interface nodes of the whole domain that have an unknown."""
         return self._system.unknowns
 
-    def solve_many(
-        self,
-        boundaries: Sequence[Boundary],
-        *,
-        start: Interface | None = None,
-        history: History | None = None,
-        reference: Interface | None = None,
-        progress: Callable[[int, float, float, float], None] | None = None,
-        watch: Watch | None = None,
-        sink: Sink | None = None,
-    ) -> list[Outcome]:
-        """Solve for the boundary data of each problem; see `BaseEngine`."""
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         equations = self._system.equations
         if equations is None:
             self._require_number(boundaries)
         clock = [time.perf_counter()]
-        v = start
+        v = options.start
         if v is None:
             v = Interface(self.block, problems=self.problems, **self._tensors)
         data: Embedded | None = None
@@ -126,10 +96,16 @@ class CondensedEngine(BaseEngine):
         field_residual = FieldResidual(self._ranks, v, self._system.conductances, source, weights)
         rule = self._rule
         solve = _METHODS[self.acceleration](
-            self._ranks, self._system, v, self._exchange, rule, progress=progress, watch=watch
+            self._ranks,
+            self._system,
+            v,
+            self._exchange,
+            rule,
+            progress=options.progress,
+            watch=options.watch,
         )
-        if history is not None:
-            solve.histories[0] = history.followed_by(History())
+        if options.history is not None:
+            solve.histories[0] = options.history.followed_by(History())
         with self.clock.part("cg"):
             b = self._right_hand_side(v, source)
             r = solve(x, b, field_residual.norms)
@@ -141,10 +117,10 @@ class CondensedEngine(BaseEngine):
         fields = None
         if self._wanted:
             strips = self._strips(v, source, field_residual, data)
-            if sink is None:
+            if options.sink is None:
                 fields = self._kept(strips)
             else:
-                sink(strips)
+                options.sink(strips)
             if self._window is None:
                 residuals = field_residual.relative().tolist()
         clock.append(time.perf_counter())

@@ -3,21 +3,18 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.training_range import subdomains_outside
-from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, Sink
+from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, Sink, SolveOptions
 from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
@@ -29,12 +26,11 @@ from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
-from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
 
 
-class Engine(BaseEngine):
+class Engine(BaseEngine[BoundSolver]):
     """Solves by one operator for all subdomains, or by a network.
 
     Raises
@@ -46,18 +42,8 @@ class Engine(BaseEngine):
         solved by what takes one only.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        lattice: Lattice,
-        local_solver: BoundSolver,
-        settings: SolveSettings,
-        *,
-        problems: int = 1,
-        fill: bool = True,
-        window: Window | None = None,
-        clock: Stopwatch | None = None,
-    ):
+    def _prepare(self, lattice: Lattice, local_solver: BoundSolver) -> None:
+        settings, problems = self.settings, self.problems
         if settings.accelerate == "gmres" and not local_solver.linear:
             raise TypeError(
                 f"gmres needs a local solver that is linear in the boundary values; "
@@ -68,32 +54,34 @@ class Engine(BaseEngine):
                 f"{problems} problems at once need an iteration without inner products, a "
                 "certificate or an aim for the MAE: use batch=1"
             )
-        super().__init__(
-            ranks, lattice, settings, problems=problems, fill=fill, window=window, clock=clock
-        )
         self._scheme = scheme_of(
             local_solver.operator, local_solver.subdomain, settings.coarse_points
         )
         self.acceleration = settings.accelerate or self._default_acceleration(local_solver)
         self._outside_range = local_solver.outside_range(**self._tensors)
-        self.method = self._plan(local_solver, settings)
+        self.method = self._method(local_solver, settings)
         self._exact = self._exact_method(local_solver)
         self._filling = self._exact if settings.certify is not None else self.method
         self.filling = self._filling.local_solver
         self._fill: Fill | None = None
         self._window_fill: WindowFill | None = None
-        if settings.certify is not None or (fill and window is None):
+        window = self._window
+        if settings.certify is not None or (self._wanted and window is None):
             self._fill = self._filling.plan_fill()
-        if fill and window is not None:
+        if self._wanted and window is not None:
             self._window_fill = WindowFill(self._filling, window)
         self._discrete_residual = DiscreteResidual(
-            ranks, lattice.grid, local_solver.operator, local_solver.source, problems
+            self._ranks, lattice.grid, local_solver.operator, local_solver.source, problems
         )
         self._edge_error = EdgeError(
-            ranks, self.block, self._filling.local_solver, self._exact.local_solver, **self._tensors
+            self._ranks,
+            self.block,
+            self._filling.local_solver,
+            self._exact.local_solver,
+            **self._tensors,
         )
 
-    def _plan(self, local_solver: BoundSolver, settings: SolveSettings) -> Method:
+    def _method(self, local_solver: BoundSolver, settings: SolveSettings) -> Method:
         points = self._scheme.points
         shared = (settings, points, self.problems, self.clock)
         return Method(self._ranks, self.block, local_solver, *shared)
@@ -142,35 +130,31 @@ class Engine(BaseEngine):
         if type(local_solver) is ExactSolver and settings == self.settings:
             return self.method
         exact = ExactSolver(local_solver.operator, local_solver.subdomain, local_solver.source)
-        return self._plan(exact, settings)
+        return self._method(exact, settings)
 
     def plan_points(self, points: np.ndarray) -> PointValues:
         """Plan the evaluation of solutions at points; see `BaseEngine`."""
         local_solver = self._filling.local_solver
         return PointValues(self._ranks, local_solver, self.movement, points, **self._tensors)
 
-    def solve_many(
-        self,
-        boundaries: Sequence[Boundary],
-        *,
-        start: Interface | None = None,
-        history: History | None = None,
-        reference: Interface | None = None,
-        progress: Callable[[int, float, float, float], None] | None = None,
-        watch: Watch | None = None,
-        sink: Sink | None = None,
-    ) -> list[Outcome]:
-        """Solve for the boundary data of each problem; see `BaseEngine`."""
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         self._require_number(boundaries)
         clock = [time.perf_counter()]
-        v = start
+        v = options.start
         if v is None:
             v = Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
         rule = self.settings.stopping
-        monitor = Monitor(self._ranks, rule, v, reference=reference, progress=progress, watch=watch)
-        if history is not None:
-            monitor.history = history.followed_by(History())
+        monitor = Monitor(
+            self._ranks,
+            rule,
+            v,
+            reference=options.reference,
+            progress=options.progress,
+            watch=options.watch,
+        )
+        if options.history is not None:
+            monitor.history = options.history.followed_by(History())
         v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
         histories = monitor.histories
         certificates: Sequence[Certificate | None] = [None] * self.problems
@@ -179,7 +163,7 @@ class Engine(BaseEngine):
             and self._fill is not None
             and "interrupted" not in statuses
         ):
-            monitor = Monitor(self._ranks, rule, v, progress=progress, watch=watch)
+            monitor = Monitor(self._ranks, rule, v, progress=options.progress, watch=options.watch)
             exactly = self._scheme.acceleration
             if exactly == "chebyshev" and not self._relaxed:
                 exactly = "none"
@@ -201,7 +185,7 @@ class Engine(BaseEngine):
             for problem in zip(statuses, estimates, monitor.sizes, strict=True)
         ]
         clock.append(time.perf_counter())
-        fields, residuals, discrete_residuals = self._assemble(v, boundaries, sink)
+        fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink)
         outside = self._subdomains_outside(v)
         clock.append(time.perf_counter())
         parts = ("iterate", "estimate", "assemble")

@@ -12,7 +12,7 @@ Vectors are ``(n, L)``, one row per problem; ranks hold them complete in their r
 import abc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.interface_operator import by_node
 from mosaicdd.schwarz.settings import StoppingRule
-from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopping import History, Progress
 
 _ROUNDS = 3  # of the iteration, begun again where the residual had drifted
 _PATIENCE = 50  # iterations without a smaller residual before an iteration counts as stagnated
@@ -34,9 +34,6 @@ _BLOW_UP = 1e6
 _ROUNDING = 12
 _PART = {"cpu": 2**16, "cuda": 2**30}  # numbers of vectors that are handled at once, for the cache
 _NEGLIGIBLE = 0.01  # rounding beside a residual
-
-Progress = Callable[[int, float, float, float], None]
-"""``progress(iteration, update, size, mae)``."""
 
 
 class InterfaceKrylov(abc.ABC):

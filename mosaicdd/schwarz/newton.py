@@ -8,7 +8,6 @@ $u + t \delta$ with the largest $t$ of 1, 1/2, 1/4, ... that lowers the residual
 import dataclasses
 import math
 import time
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.newton_equations import NewtonEquations
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.wide_field import WideField
 
@@ -74,7 +73,7 @@ class Newton:
         measure: float,
         *,
         history: History,
-        progress: Callable[[int, float, float, float], None] | None,
+        progress: Progress | None,
         watch: Watch,
     ):
         self._steps, self._place = steps, steps.place

@@ -13,15 +13,13 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.nonlinear import Nonlinear, NonlinearPart
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation, NonlinearEquations
 from mosaicdd.problems.sides import Sides
-from mosaicdd.schwarz.base_engine import BaseEngine, Sink
+from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed_engine import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
@@ -29,13 +27,11 @@ from mosaicdd.schwarz.harmonic_start import HarmonicStart
 from mosaicdd.schwarz.newton import Newton, Steps
 from mosaicdd.schwarz.newton_equations import NewtonEquations, OutlineEquations, RectangleEquations
 from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.wide_field import WideField
 
 
-class NewtonEngine(BaseEngine):
+class NewtonEngine(BaseEngine[CondensedSolver]):
     """Solves nonlinear boundary value problems.
 
     An iteration is a step of Newton's method. The ``rtol`` of the settings bounds the residual, relative
@@ -52,33 +48,19 @@ class NewtonEngine(BaseEngine):
 
     acceleration = "newton"
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        lattice: Lattice,
-        local_solver: CondensedSolver,
-        settings: SolveSettings,
-        *,
-        problems: int = 1,
-        fill: bool = True,
-        window: Window | None = None,
-        clock: Stopwatch | None = None,
-    ):
-        require_method(settings)
+    def _prepare(self, lattice: Lattice, local_solver: CondensedSolver) -> None:
+        require_method(self.settings)
         operator = local_solver.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
-        super().__init__(
-            ranks, lattice, settings, problems=problems, fill=fill, window=window, clock=clock
-        )
-        self.filling = self._solver = local_solver
-        self._place = WideField(ranks, self.block, self.layout)
+        self._place = WideField(self._ranks, self.block, self.layout)
         self._fields: torch.Tensor | None = None
         self._known: _Beginning | None = None
         with self.clock.part("sample"):
-            self._operator = ranks.agree(lambda: self._sampled(operator))
-        self._steps = Steps(ranks, lattice, self._place, settings, self.clock)
-        self._harmonic = HarmonicStart(ranks, lattice, local_solver, settings, self.clock)
+            self._operator = self._ranks.agree(lambda: self._sampled(operator))
+        how = self.settings, self.clock
+        self._steps = Steps(self._ranks, lattice, self._place, *how)
+        self._harmonic = HarmonicStart(self._ranks, lattice, local_solver, *how)
 
     def _sampled(self, operator: Nonlinear) -> NonlinearPart | NonlinearEquations:
         """Return the operator at the nodes that are held here."""
@@ -142,18 +124,7 @@ class NewtonEngine(BaseEngine):
         """Let the next solve begin with fields; without them, with what the lines span between them."""
         self._fields = fields()
 
-    def solve_many(
-        self,
-        boundaries: Sequence[Boundary],
-        *,
-        start: Interface | None = None,
-        history: History | None = None,
-        reference: Interface | None = None,
-        progress: Callable[[int, float, float, float], None] | None = None,
-        watch: Watch | None = None,
-        sink: Sink | None = None,
-    ) -> list[Outcome]:
-        """Solve for the boundary data of each problem; see `BaseEngine`."""
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         self._require_number(boundaries)
         seconds = {"iterate": 0.0, "estimate": 0.0}
         solves: list[tuple[Newton, ErrorEstimate]] = []
@@ -166,10 +137,11 @@ class NewtonEngine(BaseEngine):
                 self._steps,
                 equations,
                 self._measure(beginning.right, equations.source),
-                history=(history or History()).followed_by(History()),
-                progress=progress,
-                watch=watch or Watch(),
+                history=(options.history or History()).followed_by(History()),
+                progress=options.progress,
+                watch=options.watch or Watch(),
             )
+            start = options.start
             solve.run(beginning.u if start is None else self._begun(i, start, equations))
             iterated = time.perf_counter()
             solves.append((solve, solve.estimate()))
@@ -180,10 +152,10 @@ class NewtonEngine(BaseEngine):
         begun = time.perf_counter()
         v = self._place.lines([solve.u for solve, _ in solves], self._tensors)
         kept = None
-        if self._wanted and sink is None:
+        if self._wanted and options.sink is None:
             kept = self._kept(self._strips(fields))
-        elif sink is not None:
-            sink(self._strips(fields))
+        elif options.sink is not None:
+            options.sink(self._strips(fields))
         seconds["assemble"] = time.perf_counter() - begun
         return [
             Outcome(

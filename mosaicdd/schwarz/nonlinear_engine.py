@@ -7,7 +7,7 @@ on.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,12 @@ import torch
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.nonlinear import NonlinearSolver
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.base_engine import BaseEngine, Sink
+from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed_engine import require_method
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
@@ -32,15 +30,13 @@ from mosaicdd.schwarz.newton_engine import NewtonEngine
 from mosaicdd.schwarz.nonlinear_fill import NewtonFill, error_estimate
 from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration, drive
 from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
-from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _START = 1e-2  # relative update at which the linear equation is solved well enough to start from
 _PLAUSIBLE = 1e-2  # share of the solution's size above which an error is no convergence
 
 
-class NonlinearEngine(BaseEngine):
+class NonlinearEngine(BaseEngine[NonlinearSolver]):
     """Solves nonlinear boundary value problems by local solvers, one after another.
 
     Raises
@@ -53,37 +49,29 @@ class NonlinearEngine(BaseEngine):
 
     acceleration = "none"
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        lattice: Lattice,
-        local_solver: NonlinearSolver,
-        settings: SolveSettings,
-        *,
-        problems: int = 1,
-        fill: bool = True,
-        window: Window | None = None,
-        clock: Stopwatch | None = None,
-    ):
+    def _prepare(self, lattice: Lattice, local_solver: NonlinearSolver) -> None:
+        settings, ranks = self.settings, self._ranks
         require_method(settings)
-        super().__init__(
-            ranks, lattice, settings, problems=problems, fill=fill, window=window, clock=clock
-        )
-        self.filling = self._solver = local_solver
         device = self._tensors["device"]
-        self._plan = local_solver.plan(self.block, device, settings.out_of_range == "edge")
-        self._iterate = NonlinearIteration(ranks, self.block, self._plan, settings, self.clock)
+        self._planned = local_solver.plan(self.block, device, settings.out_of_range == "edge")
+        self._iterate = NonlinearIteration(ranks, self.block, self._planned, settings, self.clock)
         self._fill = NewtonFill(local_solver, self.block, device, settings.rtol)
         source, square = local_solver.source, local_solver.subdomain
         start = ExactSolver(local_solver.base, square, source)
         loose = settings.with_changes(rtol=_START, certify=None, out_of_range="network")
-        self._linear = Engine(ranks, lattice, start, loose, problems=problems, fill=False)
+        self._linear = Engine(ranks, lattice, start, loose, problems=self.problems, fill=False)
         self._newton: NewtonEngine | None = None
         if settings.certify is not None:
             condensed = CondensedSolver(local_solver.operator, square, source)
-            given = (ranks, lattice, condensed, settings)
             self._newton = NewtonEngine(
-                *given, problems=problems, fill=fill, window=window, clock=self.clock
+                ranks,
+                lattice,
+                condensed,
+                settings,
+                problems=self.problems,
+                fill=self._wanted,
+                window=self._window,
+                clock=self.clock,
             )
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
@@ -97,24 +85,13 @@ class NonlinearEngine(BaseEngine):
         for boundary in boundaries:
             self._fill.check(boundary)
 
-    def solve_many(
-        self,
-        boundaries: Sequence[Boundary],
-        *,
-        start: Interface | None = None,
-        history: History | None = None,
-        reference: Interface | None = None,
-        progress: Callable[[int, float, float, float], None] | None = None,
-        watch: Watch | None = None,
-        sink: Sink | None = None,
-    ) -> list[Outcome]:
-        """Solve for the boundary data of each problem; see `BaseEngine`."""
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         self._require_number(boundaries)
-        watch = watch or Watch()
+        watch = options.watch or Watch()
         clock = [time.perf_counter()]
         region = Interface(self.block, **self._tensors)
         f = self._solver.source.on(self.block, **self._tensors) if self._has_source else None
-        begin = start
+        begin = options.start
         if begin is None:
             begin = self._linear.solve_many(boundaries)[0].interface
         lines = begin.flat.view(self.problems, -1).to(**self._tensors)
@@ -124,10 +101,10 @@ class NonlinearEngine(BaseEngine):
             v.impose([boundary])
             source = None if f is None else f[i % len(f)]
             monitor = Monitor(
-                self._ranks, self.settings.stopping, v, progress=progress, watch=watch
+                self._ranks, self.settings.stopping, v, progress=options.progress, watch=watch
             )
-            if history is not None:
-                monitor.history = history.followed_by(History())
+            if options.history is not None:
+                monitor.history = options.history.followed_by(History())
             solved.append(self._solve(v, boundary, source, monitor))
         clock.append(time.perf_counter())
         fields = torch.stack([one.pop("wide") for one in solved])
@@ -137,10 +114,10 @@ class NonlinearEngine(BaseEngine):
             one["status"] == "interrupted" for one in solved
         )
         if certify:
-            return self._certified(boundaries, solved, v, fields, progress, watch, sink, clock)
-        if self._wanted and sink is not None:
-            sink(self._strips(fields))
-        kept = self._wanted and sink is None
+            return self._certified(boundaries, solved, v, fields, options, clock)
+        if self._wanted and options.sink is not None:
+            options.sink(self._strips(fields))
+        kept = self._wanted and options.sink is None
         inside = next(iter(self._strips(fields))).owned if self._window else fields
         estimating = sum(one.pop("estimating") for one in solved)
         clock.append(time.perf_counter())
@@ -167,7 +144,7 @@ class NonlinearEngine(BaseEngine):
         self, v: Interface, boundary: Boundary, f: torch.Tensor | None, monitor: Monitor
     ) -> dict[str, Any]:
         """Solve one problem: what an outcome says of it, its owned nodes, and seconds of the estimate."""
-        self._plan.load(f)
+        self._planned.load(f)
         self._fill.load(f)
         v, (status,) = drive(self._iterate, v, monitor)
         outside = self._iterate.outside(v)
@@ -208,9 +185,7 @@ class NonlinearEngine(BaseEngine):
         solved: list[dict[str, Any]],
         v: Interface,
         fields: torch.Tensor,
-        progress: Callable[[int, float, float, float], None] | None,
-        watch: Watch,
-        sink: Sink | None,
+        options: SolveOptions,
         clock: list[float],
     ) -> list[Outcome]:
         """Take Newton's steps from the fields; one that is not finite is no start."""
@@ -220,7 +195,11 @@ class NonlinearEngine(BaseEngine):
         if sound:
             self._newton.begin_with(lambda: fields)
         outcomes = self._newton.solve_many(
-            boundaries, start=v if sound else None, progress=progress, watch=watch, sink=sink
+            boundaries,
+            start=v if sound else None,
+            progress=options.progress,
+            watch=options.watch,
+            sink=options.sink,
         )
         before = clock[1] - clock[0]
         return [

@@ -18,7 +18,6 @@ from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.transfer import Batch, Transfer
-from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.subdomain_graphs import CELLS
 from mosaicdd.local_solvers.subdomain_operators import (
     OperatorPlan,
@@ -27,13 +26,12 @@ from mosaicdd.local_solvers.subdomain_operators import (
 )
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.coarse_solve import ReplicatedSolve, factorised
 from mosaicdd.schwarz.drivers import anderson, gmres, stationary
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
-from mosaicdd.schwarz.interface_krylov import Progress
 from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.phases import PhaseIteration
 from mosaicdd.schwarz.settings import SolveSettings
@@ -47,7 +45,7 @@ _MOST = 2**20  # unknowns of the coarse problem
 _NEIGHBOURS = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1))
 
 
-class OperatorEngine(UpscaledEngine):
+class OperatorEngine(UpscaledEngine[OperatorSolver]):
     """Solves boundary value problems by the operators that a network makes of a medium.
 
     Raises
@@ -59,34 +57,16 @@ class OperatorEngine(UpscaledEngine):
         If the settings ask for what this method has not.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        lattice: Lattice,
-        local_solver: OperatorSolver,
-        settings: SolveSettings,
-        *,
-        problems: int = 1,
-        fill: bool = True,
-        window: Window | None = None,
-        clock: Stopwatch | None = None,
-    ):
+    def _prepare(self, lattice: Lattice, local_solver: OperatorSolver) -> None:
+        settings, ranks, problems = self.settings, self._ranks, self.problems
         self.acceleration = settings.accelerate or ("gmres" if settings.levels == 2 else "none")
         if self.acceleration not in _DRIVERS:
             raise TypeError(
                 f"accelerate={self.acceleration!r} is not for coefficients that are fields; known: "
                 f"{', '.join(_DRIVERS)}"
             )
-        super().__init__(
-            ranks,
-            lattice,
-            local_solver,
-            settings.with_changes(levels=2, sweep="additive", accelerate=None),
-            problems=problems,
-            fill=fill,
-            window=window,
-            clock=clock,
-        )
+        self.settings = settings.with_changes(levels=2, sweep="additive", accelerate=None)
+        super()._prepare(lattice, local_solver)
         self.settings = settings
         block, lattice = self._coarse.block, self._lattice
         wide = dataclasses.replace(block, halo=FILL_HALO)
@@ -115,12 +95,7 @@ class OperatorEngine(UpscaledEngine):
         )
 
     def _approximate(
-        self,
-        boundaries: Sequence[Boundary],
-        start: Interface | None,
-        history: History | None,
-        progress: Progress | None,
-        watch: Watch | None,
+        self, boundaries: Sequence[Boundary], options: SolveOptions
     ) -> Sequence[Approximation]:
         """Iterate until the operators agree, and take what they say between the lines."""
         with self.clock.part("sample"):
@@ -128,11 +103,17 @@ class OperatorEngine(UpscaledEngine):
         for plan in (self._sweeping, self._filling):
             plan.load(loads)
         self._iterate.affine = self._sweeping.affine
-        v = start or Interface(self._coarse.block, problems=self.problems, **self._tensors)
+        v = options.start or Interface(self._coarse.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
-        monitor = Monitor(self._ranks, self.settings.stopping, v, progress=progress, watch=watch)
-        if history is not None:
-            monitor.history = history.followed_by(History())
+        monitor = Monitor(
+            self._ranks,
+            self.settings.stopping,
+            v,
+            progress=options.progress,
+            watch=options.watch,
+        )
+        if options.history is not None:
+            monitor.history = options.history.followed_by(History())
         v, statuses = _DRIVERS[self.acceleration](self._iterate, v, monitor)
         region = torch.empty(
             self.problems, *(n + 1 for n in self._inside.block.cells), **self._tensors

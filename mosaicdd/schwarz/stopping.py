@@ -20,6 +20,9 @@ from mosaicdd.schwarz.norms import OwnedNorms
 from mosaicdd.schwarz.settings import CONVERGED, StoppingRule
 from mosaicdd.schwarz.sizes import CALLS, SUMS, count_of_sums
 
+Progress = Callable[[int, float, float, float], None]
+"""``progress(iteration, update, size, mae)``, called after every iteration."""
+
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
 _CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
 _VANISHED = (
@@ -85,7 +88,7 @@ class Monitor:
         v: Interface,
         *,
         reference: Interface | None = None,
-        progress: Callable[[int, float, float, float], None] | None = None,
+        progress: Progress | None = None,
         watch: Watch | None = None,
     ):
         self._ranks = ranks

@@ -9,8 +9,9 @@ is of the size of the residual over the diagonal. The estimate is three times th
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,30 +19,27 @@ import torch
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution
-from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, Sink
+from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.fine_fill import REACH, Band, Slot
-from mosaicdd.schwarz.interface_krylov import Progress
 from mosaicdd.schwarz.layouts import Overlapping, field_layout
 from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _ROWS = 64  # coarse cells of a band
 _SAFETY = 3.0
 _SLOWEST = 0.95  # rate of further corrections, at most
 _CORRECTION = 1e-2  # relative residual of the correction, which is one digit of the answer at most
+
+
+U = TypeVar("U", bound=UpscaledSolver)
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Approximation:
     field: torch.Tensor | None
 
 
-class UpscaledEngine(BaseEngine):
+class UpscaledEngine(BaseEngine[U]):
     """Solves boundary value problems in a medium that is seen on a coarser grid.
 
     Raises
@@ -70,28 +68,18 @@ class UpscaledEngine(BaseEngine):
 
     acceleration = "cg"
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        lattice: Lattice,
-        local_solver: UpscaledSolver,
-        settings: SolveSettings,
-        *,
-        problems: int = 1,
-        fill: bool = True,
-        window: Window | None = None,
-        clock: Stopwatch | None = None,
-    ):
-        if not fill:
+    def _prepare(self, lattice: Lattice, local_solver: U) -> None:
+        settings, ranks = self.settings, self._ranks
+        if not self._wanted:
             raise TypeError(f"{local_solver.name} gives fields only: leave out fields='interface'")
-        super().__init__(ranks, lattice, settings, problems=problems, window=window, clock=clock)
-        self.filling = self._solver = local_solver
         self._grid = lattice.grid
         seen, solver = local_solver.medium.coarse_grid, local_solver.coarse
         self._lattice = Lattice(seen, solver.subdomain)
         loose = settings.with_changes(rtol=_CORRECTION)
         self._coarse, self._correcting = (
-            CondensedEngine(ranks, self._lattice, solver, how, problems=problems, clock=self.clock)
+            CondensedEngine(
+                ranks, self._lattice, solver, how, problems=self.problems, clock=self.clock
+            )
             for how in (settings, loose)
         )
         asked, outside = ranks.sum(np.array(local_solver.patches, dtype=float))
@@ -133,25 +121,12 @@ class UpscaledEngine(BaseEngine):
         """Hand every rank its part of the coarse grid's lines, as for `CondensedEngine`."""
         return self._coarse.interface_of_lines(lines)
 
-    def solve_many(
-        self,
-        boundaries: Sequence[Boundary],
-        *,
-        start: Interface | None = None,
-        history: History | None = None,
-        reference: Interface | None = None,
-        progress: Callable[[int, float, float, float], None] | None = None,
-        watch: Watch | None = None,
-        sink: Sink | None = None,
-    ) -> list[Outcome]:
-        """Solve for the boundary data of each problem; see `BaseEngine`.
-
-        A start is the interface of the coarse grid, as a checkpoint holds it.
-        """
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
+        # A start is the interface of the coarse grid, as a checkpoint holds it.
         clock = [time.perf_counter()]
         self._boundaries = boundaries
         thinned = [_thinned(one) for one in boundaries]
-        coarse = self._approximate(thinned, start, history, progress, watch)
+        coarse = self._approximate(thinned, options)
         values = self._moved(self._to_near, [one.field for one in coarse])
         first = self._corrections(self._residuals(values))
         values += self._moved(self._to_near, [one.field for one in first])
@@ -159,10 +134,10 @@ class UpscaledEngine(BaseEngine):
         left = _Left(self._coarse_zeros(), np.zeros((3, self.problems)))
         strips = self._strips(values, left)
         fields = None
-        if sink is None:
+        if options.sink is None:
             fields = self._kept(strips)
         else:
-            sink(strips)
+            options.sink(strips)
         clock.append(time.perf_counter())
         r, b, local = np.sqrt(self._ranks.sum(left.squares))
         residuals: Sequence[float | None] = [None] * self.problems
@@ -194,16 +169,15 @@ class UpscaledEngine(BaseEngine):
         ]
 
     def _approximate(
-        self,
-        boundaries: Sequence[Boundary],
-        start: Interface | None,
-        history: History | None,
-        progress: Progress | None,
-        watch: Watch | None,
+        self, boundaries: Sequence[Boundary], options: SolveOptions
     ) -> Sequence[Approximation]:
         """Solve for boundary data at the coarse nodes, as `solve_many`."""
         found = self._coarse.solve_many(
-            boundaries, start=start, history=history, progress=progress, watch=watch
+            boundaries,
+            start=options.start,
+            history=options.history,
+            progress=options.progress,
+            watch=options.watch,
         )
         return [
             Approximation(one.status, one.update, one.size, one.history, one.interface, one.field)

@@ -21,6 +21,7 @@ from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_directly
+from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.operator_engine import OperatorEngine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
@@ -58,8 +59,8 @@ def test_the_lifting_alone_solves_the_equation_of_averages(kind, fields):
         Boundary(**{edge: getattr(one, edge)[::RATIO] for edge in Boundary.EDGES})
         for one in problem.boundaries(grid)
     ]
-    (mine,) = engine._approximate(thinned, None, None, None, None)
-    (expected,) = UpscaledEngine._approximate(engine, thinned, None, None, None, None)
+    (mine,) = engine._approximate(thinned, SolveOptions())
+    (expected,) = UpscaledEngine._approximate(engine, thinned, SolveOptions())
     assert abs(mine.field - expected.field).max() < 1e-8 * float(expected.field.abs().max())
     assert len(mine.history.update) <= 18  # contrast 1e4, to 1e-10
 
