@@ -22,7 +22,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.lattice.axes import even, pair
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_places, element_shape
 from mosaicdd.local_solvers.complements import Complements
@@ -31,6 +31,7 @@ from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse_numbering import Numbering, owned_parts
+from mosaicdd.schwarz.coarse_transfer import CoarseTransfer
 from mosaicdd.schwarz.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
 from mosaicdd.schwarz.interface_operator import InterfaceOperator, Parts, rows_times, values_at
 from mosaicdd.schwarz.layouts import block_of
@@ -40,7 +41,6 @@ _OFTEN = 0.1  # share of the edges that must have more of them for others to hav
 # With a velocity: at 256, 512, 1024 cells a side and a cell Peclet number of 20, 4 modes below 0.02 take 15,
 # 17, 20 iterations, 6 below 0.1 take 12, 12, 14; more help little.
 _IN_FLOW = 6
-_VALUES = {"cpu": 2**17, "cuda": 2**30}  # on lines that are handled at once
 _ELEMENTS = {"cpu": 128, "cuda": 8192}  # whose coarse matrices are made at once, or one row
 
 
@@ -89,13 +89,13 @@ class BalancedCoarse:
         chosen = [count.clip(max=limit) for count in everywhere]
         numbering = Numbering(block.lattice, chosen[0], chosen[1], hats)
         most = numbering.modes
-        self._bases = [  # per axis (lines, cells, s - 1, 2 + M)
+        bases = [  # per axis (lines, cells, s - 1, 2 + M)
             edge_basis(k, edge_modes(k, d, one, count.clamp(max=most), most), count, one)
             for (k, d, one), count in zip(edges, counts, strict=True)
         ]
         # Elements are alike if they are to the equation, and their edges are to the basis.
         y, x = np.divmod(np.arange(len(schur)), element_shape(block)[1])
-        along, across = (_alike_edges(basis) for basis in self._bases)
+        along, across = (_alike_edges(basis) for basis in bases)
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.operator, *beside))
         self._parts = Parts(kinds, element_places(block), device)
@@ -105,7 +105,7 @@ class BalancedCoarse:
         self._swept = new(kinds.operators if keep else 0, values, 4 * block.lattice.spacing)
         for members, numbers, like in kinds.made(_ELEMENTS[device.type]):
             some = torch.from_numpy(members).to(device)
-            prolongation = _on_elements(self._bases, some, element_shape(block)[1])
+            prolongation = _on_elements(bases, some, element_shape(block)[1])
             swept = torch.bmm(prolongation.mT, schur.of(some).mT)
             products[numbers] = torch.bmm(prolongation.mT, swept.mT)[like]
             if keep:
@@ -116,25 +116,12 @@ class BalancedCoarse:
         del products
         self._solve = _factorised(matrix)
         region = block.first, block.last
-        self._region = [torch.from_numpy(part).to(device) for part in numbering.between(*region)]
         self._columns = torch.from_numpy(numbering.of_elements(*region)[kinds.order]).to(device)
-        # Along a periodic axis a region holds values twice, of which those are right that it owns.
-        self._owned = [
-            (
-                torch.from_numpy(part[place].copy()).to(device),
-                pair(slice(p.start - a, p.stop - a) for p, a in zip(place, first, strict=True)),
-            )
-            for part, place, first in zip(
-                numbering.parts,
-                owned_parts(block),
-                (block.first, block.first, block.first[::-1]),
-                strict=True,
-            )
-        ]
         self._unknowns = torch.from_numpy(numbering.unknowns).to(device)
         self._size = numbering.size
         self._places = [numbering.owned(one) for one in blocks]
-        self._own = torch.from_numpy(numbering.unknowns[self._places[ranks.rank]]).to(device)
+        own = numbering.placed(block, self._places[ranks.rank])
+        self._transfer = CoarseTransfer(bases, numbering.between(*region), own, numbering.size)
         self._ranks = ranks
         self._gathers: dict[int, NodeGather] = {}
 
@@ -153,47 +140,17 @@ class BalancedCoarse:
             self._gathers[n] = NodeGather(
                 self._ranks, self._places, len(self._unknowns), problems=n, device=residual.device
             )
-        c = residual.new_zeros(self._size, n).T
-        self._restrict(residual, less, c)
-        everywhere, _ = self._gathers[n](c[:, self._own], np.empty(0))
+        own = self._transfer.restrict(residual, less)
+        everywhere, _ = self._gathers[n](own, np.empty(0))
         given = everywhere.cpu().numpy()
         solved = self._once(self._solve, given)
-        c.zero_()[:, self._unknowns] = torch.from_numpy(solved).to(c)
+        c = residual.new_zeros(self._size, n).T
+        c[:, self._unknowns] = torch.from_numpy(solved).to(c)
         return c
-
-    def _restrict(self, residual: torch.Tensor, less: torch.Tensor | None, c: torch.Tensor) -> None:
-        """Write ``P^T r`` to ``(n, parts)``, of what the block owns."""
-        s, n = self._block.lattice.spacing, len(residual)
-        vectors = [self._lines(one) for one in (residual, less) if one is not None]
-        nodes = _difference(*(lines[0][:, :, ::s] for lines in vectors)).clone()
-        parts = [nodes]
-        for axis, basis in enumerate(self._bases):
-            along = nodes if axis == 0 else nodes.mT
-            modes = nodes.new_empty(n, *basis.shape[:2], basis.shape[3] - 2)
-            for some in self._some_lines(n, axis):
-                inner = _difference(*(self._inner(lines[axis][:, some]) for lines in vectors))
-                sums = torch.einsum("nlct,lctk->nlck", inner, basis[some])
-                along[:, some, :-1] += sums[..., 0]
-                along[:, some, 1:] += sums[..., 1]
-                modes[:, some] = sums[..., 2:]
-            parts.append(modes)
-        for (numbers, place), values in zip(self._owned, parts, strict=True):
-            c[:, numbers] = values[:, *place]
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``, by default zeros, and return it."""
-        s, out = self._block.lattice.spacing, self._zeros(c) if out is None else out
-        nodes, *modes = (c[:, part] for part in self._region)
-        lines = self._lines(out)
-        lines[0][:, :, ::s] += nodes
-        for axis in (0, 1):
-            along = nodes if axis == 0 else nodes.mT
-            for some in self._some_lines(len(c), axis):
-                ends = torch.stack([along[:, some, :-1], along[:, some, 1:]], dim=-1)
-                heights = torch.cat([ends, modes[axis][:, some]], dim=-1)
-                inner = self._inner(lines[axis][:, some])
-                inner += torch.einsum("nlck,lctk->nlct", heights, self._bases[axis][some])
-        return out
+        return self._transfer.prolong(c, self._zeros(c) if out is None else out)
 
     def sweep(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Add ``S P c`` inside the region to ``(n, L)``, by default zeros, and return it."""
@@ -212,24 +169,6 @@ class BalancedCoarse:
     def _zeros(self, c: torch.Tensor) -> torch.Tensor:
         nodes = sum(math.prod(self._block.line_shape(axis)) for axis in (0, 1))
         return c.new_zeros(len(c), nodes)
-
-    def _lines(self, flat: torch.Tensor) -> list[torch.Tensor]:
-        shapes = [self._block.line_shape(axis) for axis in (0, 1)]
-        parts = flat.split([math.prod(shape) for shape in shapes], dim=1)
-        return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
-
-    def _inner(self, lines: torch.Tensor) -> torch.Tensor:
-        """Return what lines ``(n, .., nodes)`` have between lattice nodes, ``(n, .., cells, s - 1)``."""
-        return lines[:, :, :-1].unflatten(2, (-1, self._block.lattice.spacing))[..., 1:]
-
-    def _some_lines(self, problems: int, axis: int) -> list[slice]:
-        """Cut the lines of an axis into as many as the cache holds of so many problems."""
-        lines, nodes = self._block.line_shape(axis)
-        return even(lines, max(1, _VALUES[self._columns.device.type] // (problems * nodes)))
-
-
-def _difference(values: torch.Tensor, less: torch.Tensor | None = None) -> torch.Tensor:
-    return values if less is None else values - less
 
 
 def _most(counts: Sequence[np.ndarray]) -> int:

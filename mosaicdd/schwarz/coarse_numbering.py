@@ -57,6 +57,19 @@ class Numbering:
         order = self.order[np.concatenate([part[place].ravel() for part, place in parts])]
         return order[order >= 0]
 
+    def placed(self, block: Block, which: np.ndarray) -> np.ndarray:
+        """Return where owned unknowns stand among the values of a block's region, part after part."""
+        where, first = np.empty(self.size, int), 0
+        ends = block.first, block.first, block.first[::-1]
+        for part, place, low, here in zip(
+            self.parts, owned_parts(block), ends, self.between(block.first, block.last), strict=True
+        ):
+            places = first + np.arange(here.size).reshape(here.shape)
+            own = pair(slice(p.start - a, p.stop - a) for p, a in zip(place, low, strict=True))
+            where[part[place]] = places[own]
+            first += here.size
+        return where[self.unknowns[which]]
+
     def between(self, first: tuple[int, int], last: tuple[int, int]) -> list[np.ndarray]:
         """Return the numbers of the values on and between lattice lines, as the parts are."""
         (y, x), (down, across) = (
