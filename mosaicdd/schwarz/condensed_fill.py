@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
@@ -12,6 +13,8 @@ from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
 from mosaicdd.schwarz.condensed_system import CondensedSystem
 from mosaicdd.schwarz.fill import Strip
+
+_VALUES = 2**15  # of a field that are handled at once, for the cache
 
 
 def fill_strips(
@@ -154,10 +157,17 @@ class FieldResidual:
             )
         )
         around = (slice(part.start - 1, part.stop + 1) for part in here)
-        residual = self._conductances.part(*around).apply(values.double().cpu().numpy())
-        if self._source is not None:
-            residual -= self._scale * self._source[:, *here]
-        self._squares += np.einsum("nyx,nyx->n", residual, residual)
+        conductances, (count, *_) = self._conductances.part(*around), values.shape
+        across, first = slice(0, values.shape[2]), here[0].start
+        for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
+            low, high = some.start, some.stop + 2
+            between = conductances.part(slice(low, high), across)
+            for i in range(count):
+                residual = between.apply(values[i, low:high].double().cpu().numpy())
+                if self._source is not None:
+                    rows = slice(first + some.start, first + some.stop)
+                    residual -= self._scale * self._source[i, rows, here[1]]
+                self._squares[i] += np.vdot(residual, residual)
 
     def relative(self) -> np.ndarray:
         """Return ``|b - A u| / |b|`` of each problem; for ``b = 0`` it is ``|A u|``."""

@@ -55,15 +55,17 @@ class ConjugateGradients(InterfaceKrylov):
             alpha = np.where(running, gamma / np.where(energy == 0, 1.0, energy), 0.0)
             before = gamma
             back, far = (torch.from_numpy(one).to(x)[:, None] for one in (beta, alpha))
+            products = x.new_zeros(3, n)
             for part in self._parts:
                 along, image = p[:, part], swept[:, part]
                 torch.addcmul(z[:, part], along, back, out=along)
                 torch.addcmul(swept_z[:, part], image, back, out=image)
                 x[:, part].addcmul_(along, far)
                 r[:, part].addcmul_(image, far, value=-1.0)
+                products += self.products(part, (p, p), (x, x), (r, r))
             for i in np.flatnonzero(running).tolist():
                 steps[i].append((float(alpha[i]), float(beta[i])))
-            if self._judge(x, r, p, alpha):
+            if self._judge(x, products, alpha):
                 break
         for i, taken in enumerate(steps):
             if taken:

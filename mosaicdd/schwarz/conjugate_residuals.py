@@ -49,7 +49,8 @@ class ConjugateResiduals(InterfaceKrylov):
             p, alpha = self._step(r)
             alpha = np.where(self._running, alpha, 0.0)
             x.addcmul_(p, torch.from_numpy(alpha).to(x)[:, None])
-            ended = self._judge(x, r, p, alpha)
+            pairs = (p, p), (x, x), (r, r)
+            ended = self._judge(x, sum(self.products(part, *pairs) for part in self._parts), alpha)
 
     def _step(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
         """Take the best step from ``r`` along a new direction; return that, and how far, ``(n,)``."""

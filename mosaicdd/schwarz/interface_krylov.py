@@ -147,15 +147,19 @@ class InterfaceKrylov(abc.ABC):
         also
             Numbers that are added up by the way; whether they are positive is noted in ``called``.
         """
-        products = pairs[0][0].new_zeros(len(pairs), len(self.statuses))
-        for part in self._parts:
-            owned = self._owned[part]
-            for total, (a, b) in zip(products, pairs, strict=True):
-                total += (a[:, part] * b[:, part]) @ owned
+        products = sum(self.products(part, *pairs) for part in self._parts)
+        return self._over_ranks(products, also)
+
+    def products(self, part: slice, *pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Return products over the owned nodes of a part, ``(len(pairs), n)``."""
+        owned = self._owned[part]
+        return torch.stack([(a[:, part] * b[:, part]) @ owned for a, b in pairs])
+
+    def _over_ranks(self, products: torch.Tensor, also: Sequence[float]) -> np.ndarray:
         mine = products.flatten().double().cpu().numpy()
         total = self._ranks.sum(np.concatenate([mine, also]))
         self.called = total[len(mine) :] > 0
-        return total[: len(mine)].reshape(len(pairs), -1)
+        return total[: len(mine)].reshape(products.shape)
 
     def interface(self, x: torch.Tensor) -> Interface:
         """Return an interface with these values, both copies of each lattice node alike."""
@@ -198,10 +202,16 @@ class InterfaceKrylov(abc.ABC):
         """Which problems have not ended, ``(n,)``."""
         return np.array([status is None for status in self.statuses])
 
-    def _judge(self, x: torch.Tensor, r: torch.Tensor, p: torch.Tensor, alpha: np.ndarray) -> bool:
-        """Enter an iteration, which has added ``alpha p`` to ``x``; say whether it was the last."""
+    def _judge(self, x: torch.Tensor, products: torch.Tensor, alpha: np.ndarray) -> bool:
+        """Enter an iteration, which has added ``alpha p`` to ``x``; say whether it was the last.
+
+        Parameters
+        ----------
+        products
+            Of ``p``, ``x`` and the residual with themselves, over the owned nodes, ``(3, n)``.
+        """
         running = np.flatnonzero(self._running)
-        totals = self.sums((p, p), (x, x), (r, r), also=self._watch.calls())
+        totals = self._over_ranks(products, self._watch.calls())
         updates = np.abs(alpha) * np.sqrt(totals[0] / self._unknowns)
         self.sizes = np.sqrt(totals[1] / self._unknowns)
         residuals = np.sqrt(totals[2]) / self._norms

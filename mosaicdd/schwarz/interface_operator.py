@@ -50,6 +50,7 @@ class InterfaceOperator:
         self, block: Block, elements: CondensedElements | SharedElements, inside: torch.Tensor
     ):
         self._inside, self._schur = inside, elements.schur
+        self._edge = (inside == 0).nonzero().flatten()
         kinds = elements.schur.kinds
         self._order = torch.from_numpy(kinds.order).to(inside.device)
         self._parts = Parts(kinds, element_places(block), inside.device)
@@ -74,7 +75,8 @@ class InterfaceOperator:
         """
         for piece, at in parts:
             add_at(total, at, products(piece, at))
-        return total.mul_(self._inside)
+        total.T.index_fill_(0, self._edge, 0.0)
+        return total
 
     def diagonal(self) -> torch.Tensor:
         """Return the diagonal of ``S``, ``(L,)``; zero on the region's edge."""
