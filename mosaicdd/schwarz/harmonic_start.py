@@ -2,19 +2,16 @@
 
 from functools import cached_property
 
+import numpy as np
 import torch
 
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.local_solvers.exact import Exact, ExactSolver
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.smooth_start import screening, smooth_problem
 from mosaicdd.schwarz.condensed_engine import CondensedEngine
-from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.inner_nodes import InnerNodes
+from mosaicdd.schwarz.newton_steps import Steps
 
 _LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
 
@@ -30,45 +27,32 @@ class HarmonicStart:
         Of the nonlinear problem.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        lattice: Lattice,
-        solver: CondensedSolver,
-        settings: SolveSettings,
-        clock: Stopwatch,
-    ):
-        self._ranks, self._lattice, self._solver = ranks, lattice, solver
-        self._settings = settings.with_changes(rtol=_LOOSE, certify=None)
-        self._clock = clock
+    def __init__(self, steps: Steps, inner: InnerNodes, solver: CondensedSolver):
+        self._steps, self._inner, self._solver = steps, inner, solver
 
-    def __call__(self, number: int, boundary: Boundary) -> torch.Tensor:
+    def __call__(self, number: int, boundary: Boundary) -> np.ndarray | torch.Tensor:
         """Return the nodes that this rank owns, of one of the problems that are solved now."""
+        steps = self._steps
         if self._solver.discretisation is None:
-            field = self._on_rectangle.solve(boundary).field
-        else:
-            linear, c = self._on_outlines
-            grid, problem = self._lattice.grid, self._solver.source.problem
-            one = smooth_problem(problem, grid, c)
-            linear.source.update(one if one.problems == 1 else one.some(range(number, number + 1)))
-            place = self._ranks, self._lattice, linear, self._settings
-            field = CondensedEngine(*place, clock=self._clock).solve(boundary).field
+            with steps.clock.part("start"):
+                return self._inner.harmonic(boundary)
+        linear, c = self._on_outlines
+        one = smooth_problem(self._solver.source.problem, steps.lattice.grid, c)
+        linear.source.update(one if one.problems == 1 else one.some(range(number, number + 1)))
+        settings = steps.settings.with_changes(rtol=_LOOSE, certify=None)
+        engine = CondensedEngine(steps.ranks, steps.lattice, linear, settings, clock=steps.clock)
+        field = engine.solve(boundary).field
         if field is None:
             raise RuntimeError("the field of a harmonic surface is kept")
         return field
 
     @cached_property
-    def _on_rectangle(self) -> Engine:
-        solver = ExactSolver(EllipticOperator(), self._solver.subdomain)
-        return Engine(self._ranks, self._lattice, solver, self._settings, clock=self._clock)
-
-    @cached_property
     def _on_outlines(self) -> tuple[CondensedSolver, float]:
         """What solves, and its reaction."""
-        return self._ranks.agree(self._bound)
+        return self._steps.ranks.agree(self._bound)
 
     def _bound(self) -> tuple[CondensedSolver, float]:
-        problem, grid = self._solver.source.problem, self._lattice.grid
+        problem, grid = self._solver.source.problem, self._steps.lattice.grid
         c = screening(problem, grid)
         found = Exact(self._solver.subdomain.cells).bind(smooth_problem(problem, grid, c), grid)
         if not isinstance(found, CondensedSolver):

@@ -1,32 +1,24 @@
 r"""Newton's method for one nonlinear problem, whose steps are solves in a medium.
 
-Each step solves $J(u) \delta = -F(u)$ by `CondensedEngine`, only as well as it pays (Eisenstat and Walker,
+Each step solves $J(u) \delta = -F(u)$, only as well as it pays (Eisenstat and Walker,
 1996: the bound of a step's residual falls with that of the nonlinear one), and goes on by
 $u + t \delta$ with the largest $t$ of 1, 1/2, 1/4, ... that lowers the residual.
 """
 
-import dataclasses
 import math
 import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.certify import Certificate
-from mosaicdd.schwarz.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.newton_equations import NewtonEquations
-from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.newton_steps import Change, Step, Steps
 from mosaicdd.schwarz.stopping import History, Progress
-from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.schwarz.wide_field import WideField
 
 # Bounds of a step's linear residual: this, and times the nonlinear one.
 _LOOSEST, _FORCING = 1e-2, 0.1
@@ -37,17 +29,6 @@ _SAFETY = 2.0  # of error estimates, which are linear
 _ESTIMATE = 0.1  # linear residual that is enough for an error estimate
 
 
-@dataclasses.dataclass(frozen=True)
-class Steps:
-    """What the steps for all problems of an engine have in common: where, and how."""
-
-    ranks: Ranks
-    lattice: Lattice
-    place: WideField
-    settings: SolveSettings
-    clock: Stopwatch
-
-
 class Newton:
     """Newton's method for one problem.
 
@@ -55,6 +36,8 @@ class Newton:
     ----------
     equations
         Of the problem.
+    ways
+        To find steps from values on, the first of which is taken that does.
     measure
         Of residuals.
 
@@ -70,6 +53,7 @@ class Newton:
         self,
         steps: Steps,
         equations: NewtonEquations,
+        ways: Sequence[Callable[[np.ndarray], Step]],
         measure: float,
         *,
         history: History,
@@ -79,7 +63,8 @@ class Newton:
         self._steps, self._place = steps, steps.place
         self._equations, self._progress, self._watch = equations, progress, watch
         self._measure = measure
-        self._linear: CondensedSolver | None = None
+        self._ways = list(ways)
+        self._linear: Step | None = None
         self._kept = False  # whether the next step is to go by the derivative of the last one
         self._begun = time.perf_counter()
         self._rtol = min(steps.settings.rtol, steps.settings.certify or steps.settings.rtol)
@@ -113,37 +98,35 @@ class Newton:
         of the change $\delta$ is $-\delta \cdot F$. The derivative is forgotten.
         """
         try:
-            outcome = self._solved(_ESTIMATE)
+            found = self._solved(_ESTIMATE)
         except ValueError:
             return self._unknown()
         finally:
             self._linear = None
-        estimate, change = outcome.error_estimate, outcome.interface.nodes().abs()[0]
         last = self.history.update[-1]
-        share = min(outcome.size / last, _SLOWEST) if last > 0 else 0.0
-        scale = (
-            _SAFETY * (1.0 + estimate.rms / outcome.size) / (1.0 - share) if outcome.size else 1.0
-        )
+        share = min(found.size / last, _SLOWEST) if last > 0 else 0.0
+        scale = _SAFETY * (1.0 + found.error / found.size) / (1.0 - share) if found.size else 1.0
         energy = None
         if self._equations.self_adjoint:
-            products = _field(outcome) * self._place.owned(self._residual)
+            products = found.values * self._place.owned(self._residual)
             energy = scale * math.sqrt(
                 abs(float(self._steps.ranks.sum(np.array([products.sum()]))[0]))
             )
-        return dataclasses.replace(
-            estimate,
-            rms=scale * outcome.size,
-            interface=scale * outcome.size,
-            nodes=scale * change,
-            energy=energy,
+        rms, nodes = scale * found.size, scale * found.at_nodes(self._place)
+        return ErrorEstimate(
+            rms, rms, nodes.to(**self._steps.settings.tensors), self._where, energy
         )
 
     def _unknown(self) -> ErrorEstimate:
         """Return the estimate where there is no derivative to go by: infinite."""
-        block = self._place.block
-        place = pair(map(slice, block.start, block.stop))
-        nodes = torch.full(block.subdomains, math.inf, **self._steps.settings.tensors)
-        return ErrorEstimate(math.inf, math.inf, nodes, place)
+        shape = self._place.block.subdomains
+        nodes = torch.full(shape, math.inf, **self._steps.settings.tensors)
+        return ErrorEstimate(math.inf, math.inf, nodes, self._where)
+
+    @property
+    def _where(self) -> Slices:
+        """Which lattice nodes this rank owns."""
+        return pair(map(slice, self._place.block.start, self._place.block.stop))
 
     def _step(self) -> None:
         """Take a step, and judge it; by the last derivative, if that is enough for the last step."""
@@ -152,13 +135,13 @@ class Newton:
         before = self._norm
         aim = 0.5 * self._rtol / max(self.relative, 1e-300)
         try:
-            outcome = self._solved(max(min(_LOOSEST, _FORCING * self.relative), min(aim, _LOOSEST)))
+            found = self._solved(max(min(_LOOSEST, _FORCING * self.relative), min(aim, _LOOSEST)))
         except ValueError:  # of all ranks: no elliptic equation at these values
             self._enter(0.0)
             self.status = "stagnated"
             return
         u, length = self.u, 1.0
-        begin, change = self._place.owned(u), _field(outcome)
+        begin, change = self._place.owned(u), found.values
         while True:
             self._take(self._place.widened(begin + length * change))
             if self._norm < before or length < _SHORTEST:
@@ -167,7 +150,7 @@ class Newton:
         improved = self._norm < before
         if not improved and math.isfinite(before):
             self._take(u)
-        self._enter(length * outcome.size)
+        self._enter(length * found.size)
         nodes = self._place.owned(self.u)
         total, count, *calls = self._steps.ranks.sum(
             np.array([np.square(nodes).sum(), nodes.size, *self._watch.calls()])
@@ -186,7 +169,7 @@ class Newton:
             self._kept = (
                 improved and length == 1.0 and _MARGIN * share * self.relative <= self._rtol
             )
-            self._judge(outcome, improved=improved)
+            self._judge(found.status, improved=improved)
         self._answer(*(call > 0 for call in calls))
 
     def _enter(self, update: float) -> None:
@@ -196,8 +179,8 @@ class Newton:
         self.history.mae.append(math.nan)
         self.history.seconds.append(time.perf_counter() - self._begun)
 
-    def _judge(self, outcome: Outcome, *, improved: bool) -> None:
-        """Decide how it ended, if it did."""
+    def _judge(self, linear: str, *, improved: bool) -> None:
+        """Decide how it ended, if it did, by how its last step did."""
         settings = self._steps.settings
         if not math.isfinite(self.relative):
             self.status = "diverged_nan"
@@ -205,10 +188,10 @@ class Newton:
             self.status = "converged_rtol"
         elif self.history.update[-1] <= settings.atol:
             self.status = "converged_atol"
-        elif not improved or outcome.status == "stagnated":
+        elif not improved or linear == "stagnated":
             self.status = "stagnated"
-        elif outcome.status in ("diverged_nan", "diverged_tolerance"):
-            self.status = outcome.status
+        elif linear in ("diverged_nan", "diverged_tolerance"):
+            self.status = linear
         elif len(self.history.update) >= settings.max_iterations:
             self.status = "diverged_max_iterations"
 
@@ -229,23 +212,13 @@ class Newton:
             mine = np.square(self._place.owned(self._residual)).sum()
         self._norm = math.sqrt(float(steps.ranks.sum(np.array([mine]))[0]))
 
-    def _solved(self, rtol: float) -> Outcome:
+    def _solved(self, rtol: float) -> Change:
         """Solve for the change that the derivative asks for; the last derivative is kept."""
-        steps, grid = self._steps, self._steps.lattice.grid
-        if self._linear is None:
-            with steps.clock.part("derivative"):
-                self._linear = steps.ranks.agree(lambda: self._equations.linearised(self.u))
-        self._equations.load(self._linear, -self._residual)
-        settings = steps.settings.with_changes(rtol=rtol, certify=None, max_iterations=200)
-        step = CondensedEngine(
-            steps.ranks, steps.lattice, self._linear, settings, clock=steps.clock
-        )
-        zero = Boundary(*(np.zeros(grid.nodes[1 - i // 2]) for i in range(4)))
-        return step.solve(zero)
-
-
-def _field(outcome: Outcome) -> np.ndarray:
-    """Return this rank's part of a change."""
-    if outcome.field is None:
-        raise RuntimeError("a step's field is kept")
-    return outcome.field.double().cpu().numpy()
+        while True:
+            if self._linear is None:
+                self._linear = self._ways[0](self.u)
+            found = self._linear(-self._residual, rtol)
+            if found is not None:
+                return found
+            self._linear = None
+            del self._ways[0]

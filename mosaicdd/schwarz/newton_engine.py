@@ -24,9 +24,12 @@ from mosaicdd.schwarz.condensed_engine import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.harmonic_start import HarmonicStart
-from mosaicdd.schwarz.newton import Newton, Steps
+from mosaicdd.schwarz.inner_nodes import InnerNodes
+from mosaicdd.schwarz.newton import Newton
 from mosaicdd.schwarz.newton_equations import NewtonEquations, OutlineEquations, RectangleEquations
+from mosaicdd.schwarz.newton_steps import CondensedStep, Step, Steps
 from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.sine_step import SineStep
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.wide_field import WideField
 
@@ -58,9 +61,9 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         self._known: _Beginning | None = None
         with self.clock.part("sample"):
             self._operator = self._ranks.agree(lambda: self._sampled(operator))
-        how = self.settings, self.clock
-        self._steps = Steps(self._ranks, lattice, self._place, *how)
-        self._harmonic = HarmonicStart(self._ranks, lattice, local_solver, *how)
+        self._steps = Steps(self._ranks, lattice, self._place, self.settings, self.clock)
+        self._inner = InnerNodes(self._ranks, self.layout, self._place)
+        self._harmonic = HarmonicStart(self._steps, self._inner, local_solver)
 
     def _sampled(self, operator: Nonlinear) -> NonlinearPart | NonlinearEquations:
         """Return the operator at the nodes that are held here."""
@@ -83,6 +86,14 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             f = self._ranks.agree(lambda: problem.source_at(operator.grid, self._place.wide))
         one = None if f is None else f[number % len(f)]
         return RectangleEquations(operator, self._place, self._solver.subdomain, boundary, one)
+
+    def _ways(self, equations: NewtonEquations) -> list[Callable[[np.ndarray], Step]]:
+        """Return how steps may be found, the fastest way first."""
+        ways: list[Callable[[np.ndarray], Step]] = []
+        if isinstance(equations, RectangleEquations) and equations.self_adjoint:
+            ways.append(lambda u: SineStep(self._steps, self._inner, equations, u))
+        ways.append(lambda u: CondensedStep(self._steps, equations, u))
+        return ways
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Check that Newton's method can begin with harmonic surfaces over boundary data.
@@ -136,6 +147,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             solve = Newton(
                 self._steps,
                 equations,
+                self._ways(equations),
                 self._measure(beginning.right, equations.source),
                 history=(options.history or History()).followed_by(History()),
                 progress=options.progress,

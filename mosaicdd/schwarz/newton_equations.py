@@ -13,8 +13,9 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields import LocalPart
+from mosaicdd.problems.fields import LocalPart, Part
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.nonlinear import Linearised, NonlinearPart
 from mosaicdd.problems.nonlinear_discretisation import NonlinearData, NonlinearEquations
@@ -105,6 +106,10 @@ class RectangleEquations:
         right[1:-1, 1:-1] += derivative.apply(u - self._place.zeros(self._boundary))
         self._place.clear_edges(right)
         return right
+
+    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
+        """Return the derivative between the nodes of a part."""
+        return self._operator.derivative(u, part)
 
     def linearised(self, u: np.ndarray) -> CondensedSolver:
         """Return the solver of linear problems for changes of values."""

@@ -56,11 +56,11 @@ class WideField:
         self._nodes = pair(n + 1 for n in block.cells)
         region = pair(slice(a, a + n) for a, n in zip(block.origin, self._nodes, strict=True))
         there, self._inside = overlap(region, grid.nodes)
-        self._region = _within(there, self.wide)
+        self._region = within(there, self.wide)
 
     def owned(self, u: np.ndarray) -> np.ndarray:
         """Return a view of the nodes of a wide array that this rank owns."""
-        return u[_within(self.own, self.wide)]
+        return u[within(self.own, self.wide)]
 
     def widened(self, owned: np.ndarray | torch.Tensor) -> np.ndarray:
         """Return the wide array of values that the ranks own."""
@@ -126,7 +126,7 @@ class WideField:
             yield "right", rows, (slice(None), -1)
 
 
-def _within(part: Slices, whole: Slices) -> Slices:
+def within(part: Slices, whole: Slices) -> Slices:
     """Return where a part of the grid lies in an array of another that holds it."""
     return pair(
         slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)

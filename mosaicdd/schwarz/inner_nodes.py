@@ -1,0 +1,95 @@
+"""The nodes inside a rectangle, over the ranks as the field is, and sine transforms on them."""
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.sine_solve import SineSolve
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.wide_field import WideField, within
+
+
+class InnerNodes:
+    """Where the unknowns of a problem with values on all sides are.
+
+    Parameters
+    ----------
+    layout
+        Of the field.
+    place
+        What this rank holds of it.
+
+    Attributes
+    ----------
+    own, part
+        Nodes of the grid: those inside that this rank owns, and with a node more all around.
+    owned, held
+        Layouts: of what is owned, and with a node of each neighbour's.
+    inside, mine
+        Where what is held lies in ``part``, and where what is owned lies in what is held.
+    """
+
+    def __init__(self, ranks: Ranks, layout: Layout, place: WideField):
+        self._ranks, self._place = ranks, place
+        shape = pair(n - 2 for n in layout.shape)
+        self.own = pair(
+            slice(max(p.start, 1), min(p.stop, n + 1))
+            for p, n in zip(place.own, shape, strict=True)
+        )
+        self.part = pair(slice(p.start - 1, p.stop + 1) for p in self.own)
+        shards = [one for one in layout.placements if isinstance(one, Shard)]
+        sizes = [(one.axis, _without_ends(one.sizes or (shape[one.axis] + 2,))) for one in shards]
+        self.owned, self.held = (
+            Layout(shape, layout.mesh, tuple(placements))
+            for placements in ([Shard(*one) for one in sizes], [Halo(a, 1, n) for a, n in sizes])
+        )
+        held = pair(
+            slice(max(p.start, 1), min(p.stop, n + 1))
+            for p, n in zip(self.part, shape, strict=True)
+        )
+        self.inside, self.mine = within(held, self.part), within(self.own, held)
+
+    def of_wide(self, u: np.ndarray) -> np.ndarray:
+        """Return a view of those that this rank owns of a wide array."""
+        return u[within(self.own, self._place.wide)]
+
+    def embedded(self, values: np.ndarray) -> np.ndarray:
+        """Return values of those owned with zeros on the edge of the domain: owned nodes of the field."""
+        field = np.zeros([p.stop - p.start for p in self._place.own])
+        field[within(self.own, self._place.own)] = values
+        return field
+
+    def widened(self, values: np.ndarray) -> np.ndarray:
+        """Return what is held of values of those owned."""
+        move = Redistribution(self.owned, self.held, self._ranks, np.float64)
+        return move(np.ascontiguousarray(values))
+
+    def sine_solve(self, reaction: float) -> SineSolve:
+        """Plan the inverse of Laplace's operator and a reaction, both times the squared spacing."""
+
+        def symbol(rows: slice, columns: slice) -> np.ndarray:
+            y, x = (
+                4 * np.sin(np.pi * np.arange(p.start + 1, p.stop + 1) / (2 * (n + 1))) ** 2
+                for p, n in zip((rows, columns), self.owned.shape, strict=True)
+            )
+            return y[:, None] + (x + reaction)
+
+        return SineSolve(self.owned, self.held, symbol, self._ranks)
+
+    def harmonic(self, boundary: Boundary) -> np.ndarray:
+        """Return the harmonic surface over values on the edges, zero there: owned nodes of the field."""
+        rows, columns = within(self.part, self._place.wide)
+        u = self._place.zeros(boundary)[rows, columns]
+        beside = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
+
+
+def _without_ends(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how many nodes ranks own, without the first and the last."""
+    inner = list(sizes)
+    inner[0] -= 1
+    inner[-1] -= 1
+    return tuple(inner)

@@ -1,0 +1,119 @@
+"""How Newton's method finds a step: what the derivative asks for, by condensed elements."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.newton_equations import NewtonEquations
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.wide_field import WideField
+
+_MOST = 200  # iterations of a step
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What the steps for all problems of an engine have in common: where, and how."""
+
+    ranks: Ranks
+    lattice: Lattice
+    place: WideField
+    settings: SolveSettings
+    clock: Stopwatch
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the values.
+
+    Parameters
+    ----------
+    values
+        At the nodes that this rank owns.
+    size, error
+        Root mean squares over the domain: of the change, and what it lacks of that asked for, estimated.
+    status
+        As of an `Outcome`.
+    """
+
+    values: np.ndarray
+    size: float
+    error: float
+    status: str
+
+    def at_nodes(self, place: WideField) -> torch.Tensor:
+        """Return its absolute values at the lattice nodes that this rank owns."""
+        block = place.block
+        some = pair(
+            slice(start * block.lattice.spacing - own.start, None, block.lattice.spacing)
+            for start, own in zip(block.start, place.own, strict=True)
+        )
+        rows, columns = block.subdomains
+        return torch.from_numpy(abs(self.values[some][:rows, :columns]))
+
+
+class Step(Protocol):
+    """Solves for what the derivative at some values asks for."""
+
+    def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
+        """Return the change whose product with the derivative is a force.
+
+        Parameters
+        ----------
+        force
+            Times the squared spacing, a wide array.
+        rtol
+            Bound of the residual, relative to the force, in the 2-norm.
+
+        Returns
+        -------
+        Change or None
+            None on all ranks, if this is not the way to find it.
+
+        Raises
+        ------
+        ValueError
+            On all ranks, if the derivative is that of no elliptic equation.
+        """
+        ...
+
+
+class CondensedStep:
+    """Eliminates what is inside the elements once, for whatever coefficients the derivative has.
+
+    Raises
+    ------
+    ValueError
+        As `Step`.
+    """
+
+    def __init__(self, steps: Steps, equations: NewtonEquations, u: np.ndarray):
+        self._steps, self._equations = steps, equations
+        with steps.clock.part("derivative"):
+            self._linear = steps.ranks.agree(lambda: equations.linearised(u))
+
+    def __call__(self, force: np.ndarray, rtol: float) -> Change:
+        """Solve by conjugate gradients, or residuals, on the lattice lines; see `Step`."""
+        steps, grid = self._steps, self._steps.lattice.grid
+        self._equations.load(self._linear, force)
+        settings = steps.settings.with_changes(rtol=rtol, certify=None, max_iterations=_MOST)
+        engine = CondensedEngine(
+            steps.ranks, steps.lattice, self._linear, settings, clock=steps.clock
+        )
+        outcome = engine.solve(Boundary(*(np.zeros(grid.nodes[1 - i // 2]) for i in range(4))))
+        if outcome.field is None:
+            raise RuntimeError("a step's field is kept")
+        return Change(
+            outcome.field.double().cpu().numpy(),
+            outcome.size,
+            outcome.error_estimate.rms,
+            outcome.status,
+        )
