@@ -1,0 +1,120 @@
+"""Newton's steps by sine transforms: right, alike on all ranks, as many at any size, and left where they are slow."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.nonlinear import Linearised
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_by_sine_transform, solve_directly
+from mosaicdd.schwarz.inner_nodes import InnerNodes
+from mosaicdd.schwarz.layouts import block_of, field_layout
+from mosaicdd.schwarz.newton_equations import RectangleEquations
+from mosaicdd.schwarz.newton_steps import Steps
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.sine_step import SineStep
+from mosaicdd.schwarz.solver import solve
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.wide_field import WideField
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+SIDES = Dirichlet("sin(3*x) + y*y")
+
+
+def everything(grid):
+    return tuple(slice(0, n) for n in grid.nodes)
+
+
+class Case:
+    """One equation's derivative at smooth values, on this rank."""
+
+    def __init__(self, ranks, lattice, name, fields):
+        grid = lattice.grid
+        self.problem = Problem(Domain(grid.shape, grid.spacing), name, fields, SIDES)
+        layout = field_layout(ranks, lattice)
+        place = WideField(ranks, block_of(ranks, lattice, ranks.rank), layout)
+        self.inner = InnerNodes(ranks, layout, place)
+        steps = Steps(ranks, lattice, place, SolveSettings(), Stopwatch())
+        (self.boundary,) = self.problem.boundaries(grid)
+        y, x = np.meshgrid(*(np.arange(n) * grid.spacing for n in grid.nodes), indexing="ij")
+        self.u = self.boundary.impose(np.sin(3 * x) + y * y)
+        operator = self.problem.operator.on(grid, place.wide)
+        equations = RectangleEquations(operator, place, lattice.subdomain, self.boundary, None)
+        self.step = SineStep(steps, self.inner, equations, self.u[place.wide])
+        self.place, self.grid = place, grid
+
+    def exact(self, force):
+        operator = self.problem.operator.on(self.grid, everything(self.grid))
+        system = MediumSystem(Linearised(operator, self.u), self.grid)
+        values = np.zeros(self.grid.nodes)
+        values[1:-1, 1:-1] = system.solve(force[1:-1, 1:-1].ravel()).reshape(
+            values[1:-1, 1:-1].shape
+        )
+        return values
+
+
+@RANKS
+@pytest.mark.parametrize("shape", [(7, 8), (9, 7)])
+def test_the_harmonic_surface_is_that_of_a_direct_solve(ranks, make_lattice, shape):
+    lattice = make_lattice(shape)
+    layout = field_layout(ranks, lattice)
+    place = WideField(ranks, block_of(ranks, lattice, ranks.rank), layout)
+    boundary = Boundary.of_gaussian_process(lattice.grid, seed=1)
+    one = Problem(Domain(lattice.grid.shape, lattice.grid.spacing), "laplace", {}, boundary)
+    truth = solve_by_sine_transform(one)
+    found = InnerNodes(ranks, layout, place).harmonic(boundary)
+    inner = np.zeros_like(truth)
+    inner[1:-1, 1:-1] = truth[1:-1, 1:-1]
+    np.testing.assert_allclose(found, inner[place.own], rtol=0, atol=1e-12)
+
+
+@RANKS
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [("poisson-boltzmann", {"c": "20 + x"}), ("minimal-surface", {}), ("p-laplace", {"p": 3.0})],
+)
+def test_a_step_is_what_the_derivative_asks_for(ranks, make_lattice, name, fields):
+    case = Case(ranks, make_lattice((7, 8)), name, fields)
+    force = np.random.default_rng(0).standard_normal(case.grid.nodes)
+    change, truth = case.step(force[case.place.wide], 1e-10), case.exact(force)
+    mine = truth[case.place.own]
+    # Of the residual 1e-10, through an inverse whose norm is below that of Laplace's for slopes up to 4.
+    np.testing.assert_allclose(change.values, mine, rtol=0, atol=1e-6 * abs(truth).max())
+    assert change.size == pytest.approx(np.sqrt(np.square(truth[1:-1, 1:-1]).mean()), rel=1e-6)
+    assert change.error < 1e-6 * change.size
+    s, block = case.place.block.lattice.spacing, case.place.block
+    rows, columns = (
+        slice(a * s, (b - 1) * s + 1, s) for a, b in zip(block.start, block.stop, strict=True)
+    )
+    np.testing.assert_allclose(
+        change.at_nodes(case.place), abs(truth[rows, columns]), rtol=0, atol=1e-6
+    )
+
+
+def test_iterations_do_not_grow_with_the_grid(ranks, make_lattice):
+    """Counted by the sine transforms that are asked for."""
+    counts = []
+    for cells in (8, 32):
+        case = Case(
+            ranks, make_lattice((cells, cells), size=4 / cells), "poisson-boltzmann", {"c": 1.0}
+        )
+        asked, solved = [], case.step._solve
+        case.step._solve = lambda r, solved=solved, asked=asked: (asked.append(1), solved(r))[1]
+        y, x = np.meshgrid(*(np.linspace(0, 2, n) for n in case.grid.nodes), indexing="ij")
+        case.step(np.cos(5 * x * y), 1e-8)
+        counts.append(len(asked))
+    assert counts[1] <= counts[0] + 1 <= 20
+
+
+def test_what_takes_too_many_iterations_is_left_to_condensed_elements(ranks, make_lattice):
+    lattice = make_lattice((8, 8))
+    fields = {"p": 2.0, "a": lambda x, y: 10.0 ** (3 * np.sin(9 * x) * np.sin(8 * y))}
+    case = Case(ranks, lattice, "p-laplace", fields)
+    assert case.step(np.ones(lattice.grid.nodes), 1e-8) is None
+    one = Problem(Domain((96, 96)), "p-laplace", fields | {"p": 3.0}, SIDES)
+    solution = solve(one, settings=SolveSettings(rtol=1e-11))
+    assert solution.status == "converged_rtol"
+    np.testing.assert_allclose(solution.field, solve_directly(one), rtol=0, atol=1e-7)
