@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.sides import Sides
 
@@ -49,11 +50,15 @@ class Crossings:
         return Crossings(nodes, self.points[which], self.weights[which], self.outlines[which])
 
     def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
-        """Evaluate the conditions at the points, ``(n or 1, T)``."""
-        found = np.zeros((1, len(self.nodes)))
+        """Evaluate the conditions at the points, ``(n or 1, T)``; beyond periodic sides where they come round."""
+        found, around = np.zeros((1, len(self.nodes))), self.points
+        for axis, period in enumerate(sides.periods(grid)):
+            if period is not None:
+                around = around.copy()
+                around[:, axis] %= period
         for number in np.unique(self.outlines):
             at = self.outlines == number
-            given = sides.on_outline(names[number], self.points[at], grid)
+            given = sides.on_outline(names[number], around[at], grid)
             if len(given) > len(found):
                 found = np.broadcast_to(found, (len(given), found.shape[1])).copy()
             found[:, at] = given
@@ -140,14 +145,21 @@ class OnOutlines:
     reported: np.ndarray
     natural: NaturalPieces
 
-    def part(self, shape: tuple[int, ...], rows: slice, columns: slice) -> "OnOutlines":
-        """Return those of some of the nodes of a part of this shape."""
+    def part(self, rows: slice | np.ndarray, columns: slice | np.ndarray) -> "OnOutlines":
+        """Return those of some of the nodes."""
+        shape = self.reported.shape
+        places = pair(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
+        return self.moved(places, self.reported[rows][:, columns])
+
+    def moved(self, places: tuple[np.ndarray, np.ndarray], reported: np.ndarray) -> "OnOutlines":
+        """Return those of nodes that are elsewhere; see `moved_nodes`."""
+        width = reported.shape[1]
         ties, flows, on = (
-            one.chosen(*kept_nodes(one.nodes, shape, rows, columns))
+            one.chosen(*moved_nodes(one.nodes, places, width))
             for one in (self.ties, self.flows, self.on)
         )
-        natural = self.natural.chosen(*kept_nodes(self.natural.nodes, shape, rows, columns))
-        return OnOutlines(ties, flows, on, self.reported[rows, columns], natural)
+        natural = self.natural.chosen(*moved_nodes(self.natural.nodes, places, width))
+        return OnOutlines(ties, flows, on, reported, natural)
 
     def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
         """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""
@@ -156,13 +168,31 @@ class OnOutlines:
         np.add.at(flat, self.flows.nodes, exchange[self.flows.outlines] * self.flows.weights)
 
 
-def kept_nodes(
-    nodes: np.ndarray, shape: tuple[int, ...], rows: slice, columns: slice
+def places_among(count: int, some: slice | np.ndarray) -> np.ndarray:
+    """Return where each of so many rows is among some of them; -1 where it is not."""
+    chosen = np.arange(count)[some]
+    places = np.full(count, -1)
+    places[chosen] = np.arange(len(chosen))
+    return places
+
+
+def moved_nodes(
+    nodes: np.ndarray, places: tuple[np.ndarray, np.ndarray], width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which flat nodes lie in a part of an array of this shape, and their numbers there."""
-    width = shape[1]
-    some = np.flatnonzero((nodes >= rows.start * width) & (nodes < rows.stop * width))
-    y, x = np.divmod(nodes[some], width)
-    inside = (x >= columns.start) & (x < columns.stop)
-    numbers = (y - rows.start) * (columns.stop - columns.start) + x - columns.start
-    return some[inside], numbers[inside]
+    """Return which flat nodes of an array have a place in another, and their numbers there.
+
+    Parameters
+    ----------
+    places
+        Where its rows and columns are in the other; -1 where they are not.
+    width
+        Columns of the other.
+    """
+    rows, columns = places
+    there = np.append(np.flatnonzero(rows >= 0), -1)
+    low, high = there[0] * len(columns), (there[-2:].max() + 1) * len(columns)
+    some = np.flatnonzero((nodes >= low) & (nodes < high))
+    y, x = np.divmod(nodes[some], len(columns))
+    y, x = rows[y], columns[x]
+    inside = (y >= 0) & (x >= 0)
+    return some[inside], y[inside] * width + x[inside]

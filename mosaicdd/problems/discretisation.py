@@ -16,11 +16,11 @@ So whoever eliminates, factorises or multiplies sees conductances between nodes 
 nothing of shapes and conditions.
 
 Parts of the grid are slices with bounds per axis, which may reach beyond it: there is nothing outside,
-or along a periodic axis the grid again.
+or along a periodic axis the grid again; or parts of a lattice that comes round after more nodes
+(`stretched`).
 """
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,19 +29,14 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.crossings import OnOutlines, kept_nodes
+from mosaicdd.problems.crossings import OnOutlines, moved_nodes, places_among
 from mosaicdd.problems.cut_outline import CutOutline, ends
-from mosaicdd.problems.fields import Field, Part, sample_near
+from mosaicdd.problems.fields import Field, Part, Periods, sample_near
 from mosaicdd.problems.medium import Medium
-from mosaicdd.problems.periodic import (
-    Periods,
-    between_rounds,
-    glued,
-    glued_nodes,
-    places_of,
-)
+from mosaicdd.problems.periodic import glued, glued_nodes, places_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.side_values import OutlineValues, joined_values
+from mosaicdd.problems.stretched import Stretch, stretch_of
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,11 @@ class Ties:
     nodes: np.ndarray
     known: np.ndarray
     conductances: np.ndarray
+
+    def moved(self, places: tuple[np.ndarray, np.ndarray], width: int) -> "Ties":
+        """Return those of nodes that are elsewhere; see `moved_nodes`."""
+        inside, nodes = moved_nodes(self.nodes, places, width)
+        return Ties(nodes, self.known[inside], self.conductances[inside])
 
 
 NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
@@ -93,15 +93,28 @@ class Equations:
 
     def part(self, rows: slice, columns: slice) -> "Equations":
         """Return those of some of the nodes."""
-        ties, shape = self.ties, self.active.shape
-        inside, nodes = kept_nodes(ties.nodes, shape, rows, columns)
+        shape = self.active.shape
+        places = pair(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
         return Equations(
             self.conductances.part(rows, columns),
             self.active[rows, columns],
             self.volumes[rows, columns],
-            Ties(nodes, ties.known[inside], ties.conductances[inside]),
-            None if self.outlines is None else self.outlines.part(shape, rows, columns),
+            self.ties.moved(places, columns.stop - columns.start),
+            None if self.outlines is None else self.outlines.part(rows, columns),
         )
+
+    def stretched(self, by: Stretch) -> "Equations":
+        """Return those at the nodes of a part of a lattice, from those at the nodes that it lies at."""
+        conductances = by.conductances(self.conductances)
+        active = by.values(self.active) > 0
+        between = ~by.at_nodes
+        active |= between & (conductances.diagonal() > 0)
+        conductances.reaction[between & ~active] = 1.0
+        outlines = self.outlines
+        if outlines is not None:
+            outlines = outlines.moved(by.places, by.values(outlines.reported) > 0)
+        ties = self.ties.moved(by.places, active.shape[1])
+        return Equations(conductances, active, by.values(self.volumes), ties, outlines)
 
     def row_weights(self) -> np.ndarray | None:
         """Return what the nodes' right-hand sides count in norms, ``(rows, columns)``; None if all do.
@@ -130,6 +143,13 @@ class Discretisation:
         Its coefficients.
     periods
         After how many nodes of a lattice each periodic axis comes round; by default of the grid.
+
+    Attributes
+    ----------
+    outline
+        Of a shape; None of a rectangle.
+    floating
+        Whether solutions are known up to a constant.
 
     Raises
     ------
@@ -178,23 +198,31 @@ class Discretisation:
         return problem.conditions.values(self.grid, self._pieces)
 
     def equations(self, part: Part) -> Equations:
-        """Return the left-hand sides of a part.
+        """Return the left-hand sides of a part of the lattice.
 
         Raises
         ------
         ValueError
             If coefficients are not sound.
         """
-        cut = None if self.outline is None else self.outline.cut(part, self._cells(part))
-        if cut is None:
-            whole, volumes = glued(part, self.grid.shape, self.periods, self._natural_sides)
-        else:
+        stretch = stretch_of(part, self._rounds, self.periods)
+        return (
+            self._on_grid(part)
+            if stretch is None
+            else self._on_grid(stretch.part).stretched(stretch)
+        )
+
+    def _on_grid(self, part: Part) -> Equations:
+        """Return the left-hand sides of a part of the grid."""
+        cut = None
+        if self.outline is not None:
+            cut = self.outline.cut(part, self._cells(part, self._rounds))
+        if cut is not None and self._rounds == (None, None):
             whole, volumes = self._within(part, cut.cover, cut.volumes)
+        else:
+            whole, volumes = glued(part, self._rounds, self._natural_sides)
         number = self._numbers(part)
-        solved = volumes > 0
-        if self.periods != self._rounds:
-            solved |= between_rounds(part, self.grid.shape, self.periods) & (whole.diagonal() > 0)
-        active = solved & (number < 0)
+        active = (volumes > 0) & (number < 0)
         if cut is not None:
             active &= ~cut.given
         between = []
@@ -241,17 +269,14 @@ class Discretisation:
         equations
             Of the same part.
         """
-        h, shape = self.grid.spacing, equations.active.shape
-        b = np.zeros((problem.problems, *shape))
-        if problem.source is not None and self.outline is not None:
-            ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
-            inside = self.outline.level(ring) < 0
-            f = sample_near(problem.source, self.grid, part, inside, fill=0.0)
-            b += h**2 * f * equations.volumes
-        elif problem.source is not None:
-            loads = functools.partial(self._loads, problem.source)
-            b += h**2 * glued_nodes(part, self.grid.shape, self.periods, loads)
-        self._add(b, h * outline.fluxes, part)
+        h, stretch = self.grid.spacing, stretch_of(part, self._rounds, self.periods)
+        on_grid = part if stretch is None else stretch.part
+        b = np.zeros((problem.problems, *(p.stop - p.start for p in on_grid)))
+        if problem.source is not None:
+            b += h**2 * self.loads(problem.source, on_grid, equations.volumes)
+        self._add(b, h * outline.fluxes, on_grid)
+        if stretch is not None:
+            b = stretch.values(b)
         if not self.floating:
             ties = equations.ties
             _add_at(b, ties.nodes, ties.conductances * outline.values[:, ties.known])
@@ -302,9 +327,18 @@ class Discretisation:
         return pinned
 
     def _natural_sides(self, part: Part) -> tuple[Conductances, np.ndarray]:
-        """Return what a part of a rectangle has where nothing is said of its sides."""
-        cover = Cover.of_cells(self._cells(part))
-        return self._within(part, cover, cover.volumes)
+        """Return what a part has where nothing is said of the sides of the rectangle."""
+        cover, volumes = self._cover(part)
+        return self._within(part, cover, volumes)
+
+    def _cover(self, part: Part) -> tuple[Cover, np.ndarray]:
+        """Return what the domain has of a part of the rectangle, and the volumes."""
+        cells = self._cells(part)
+        if self.outline is None:
+            cover = Cover.of_cells(cells)
+            return cover, cover.volumes
+        cut = self.outline.cut(part, cells)
+        return cut.cover, cut.volumes
 
     def _within(
         self, part: Part, cover: Cover, volumes: np.ndarray
@@ -313,29 +347,42 @@ class Discretisation:
         one = self.medium.within(self.grid, part, cover)
         return dataclasses.replace(one, reaction=one.reaction * volumes), volumes
 
-    def _loads(self, source: Field, part: Part) -> np.ndarray:
-        """Return a source times the volumes of a rectangle's nodes, ``(n, rows, columns)``."""
-        volumes = Cover.of_cells(self._cells(part)).volumes
-        return sample_near(source, self.grid, part, None, fill=0.0) * volumes
+    def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
+        """Return a source times the volumes of the nodes of a part of the grid, ``(n, rows, columns)``.
 
-    def _cells(self, part: Part) -> np.ndarray:
-        """Say which cells around the nodes of a part are in the domain, ``(rows + 1, columns + 1)``."""
+        Parameters
+        ----------
+        volumes
+            Of the nodes. What the two of a pair of sides have of them is found anew.
+        """
+
+        def natural(piece: Part) -> np.ndarray:
+            inside = None
+            if self.outline is not None:
+                inside = self.outline.level(pair(slice(p.start - 1, p.stop + 1) for p in piece)) < 0
+            own = self._cover(piece)[1] if any(self._rounds) else volumes
+            return sample_near(source, self.grid, piece, inside, fill=0.0) * own
+
+        return glued_nodes(part, self._rounds, natural)
+
+    def _cells(self, part: Part, periods: Periods = (None, None)) -> np.ndarray:
+        """Say which cells around the nodes of a part are in the rectangle, ``(rows + 1, columns + 1)``."""
         inside = []
-        for p, cells in zip(part, self.grid.shape, strict=True):
+        for p, cells, period in zip(part, self.grid.shape, periods, strict=True):
             at = np.arange(p.start - 1, p.stop)
-            inside.append((at >= 0) & (at < cells))
+            inside.append((at >= 0) & (at < cells) if period is None else np.ones(len(at), bool))
         return inside[0][:, None] & inside[1]
 
     def _numbers(self, part: Part) -> np.ndarray:
         """Return the number of the known value at each node of a part, -1 where there is none."""
         numbers = np.full([p.stop - p.start for p in part], -1)
-        at, y, x = places_of(self._known, part, self.periods)
+        at, y, x = places_of(self._known, part, self._rounds)
         numbers[y, x] = at
         return numbers
 
     def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
         """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
-        at, y, x = places_of(self._natural, part, self.periods)
+        at, y, x = places_of(self._natural, part, self._rounds)
         added = np.atleast_2d(values)[:, at]
         for row, one in enumerate(target.reshape(-1, *target.shape[-2:])):
             np.add.at(one, (y, x), added[row % len(added)])

@@ -1,6 +1,7 @@
 """Values over the domain in whatever form the user has them, sampled at the nodes of a part of it."""
 
 import numbers
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from mosaicdd.problems.lognormal import PREFIX, Lognormal
 
 Part = tuple[slice, slice]
 """Nodes of the grid: a slice with bounds per axis, (y, x)."""
+
+Periods = tuple[int | None, int | None]
+"""After how many nodes each axis comes round, (y, x); None where it does not."""
 
 
 def real_array(values: Any, what: str) -> np.ndarray:
@@ -247,8 +251,31 @@ def overlap(part: Part, counts: tuple[int, int]) -> tuple[Part, Part]:
     )
 
 
+def overlaps(part: Part, counts: tuple[int, int], periods: Periods) -> Iterator[tuple[Part, Part]]:
+    """Yield what a part has of so many rows and columns, in the whole and in the part, in every round."""
+    along = []
+    for p, n, period in zip(part, counts, periods, strict=True):
+        found = []
+        rounds = range(1) if period is None else range(p.start // period, -(-p.stop // period))
+        for k in rounds:
+            first, count = (0, n) if period is None else (k * period, period)
+            low = max(p.start, first)
+            high = max(min(p.stop, first + count), low)
+            found.append((slice(low - first, high - first), slice(low - p.start, high - p.start)))
+        along.append(found)
+    for y_there, y_here in along[0]:
+        for x_there, x_here in along[1]:
+            yield (y_there, x_there), (y_here, x_here)
+
+
 def sample_near(
-    field: Field, grid: Grid, part: Part, inside: np.ndarray | None, *, fill: float
+    field: Field,
+    grid: Grid,
+    part: Part,
+    inside: np.ndarray | None,
+    *,
+    fill: float,
+    periods: Periods = (None, None),
 ) -> np.ndarray:
     """Return the values at the nodes of a part that may reach beyond a domain, ``(n, rows, columns)``.
 
@@ -259,23 +286,24 @@ def sample_near(
     ----------
     inside
         Which nodes are inside the domain, with one more all around; None for all of the grid.
+    periods
+        Of the grid. The values of the last node are then those of the first.
     """
     ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
     shape = [p.stop - p.start for p in ring]
     if field.number is not None:
         return np.full((1, shape[0] - 2, shape[1] - 2), field.number)
     if inside is None or isinstance(field.values, LocalPart):  # which has values beside the domain
-        there, where = overlap(part, grid.nodes)
-        given = field.sample(grid, there)
-        values = np.full((len(given), shape[0] - 2, shape[1] - 2), fill)
-        values[:, *where] = given
+        values = np.full((field.problems, shape[0] - 2, shape[1] - 2), fill)
+        for there, where in overlaps(part, grid.nodes, periods):
+            values[:, *where] = field.sample(grid, there)
         return values
-    there, where = overlap(ring, grid.nodes)
     counts = np.zeros(shape, bool)
-    counts[where] = inside[where]
-    given = field.sample(grid, there, counts[where])
-    values = np.full((len(given), *shape), fill)
-    values[:, *where] = np.where(counts[where], given, fill)
+    values = np.full((field.problems, *shape), fill)
+    for there, where in overlaps(ring, grid.nodes, periods):
+        counts[where] = inside[where]
+        given = field.sample(grid, there, counts[where])
+        values[:, *where] = np.where(counts[where], given, fill)
     around = [slice(1 + d, n - 1 + d) for n in shape for d in (-1, 0, 1)]
     neighbours = [(y, x) for y in around[:3] for x in around[3:]]
     near = np.logical_or.reduce([counts[place] for place in neighbours])

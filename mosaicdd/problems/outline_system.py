@@ -29,12 +29,12 @@ class OutlineSystem:
     def __init__(self, problem: Problem, grid: Grid, number: int = 0):
         self.operator = medium_of(problem.operator)
         self._discretisation = one = Discretisation(problem, self.operator, grid)
-        self._whole = pair(slice(0, nodes) for nodes in grid.nodes)
         self._periodic = problem.conditions.periodic
         ends = zip(grid.nodes, self._periodic, strict=True)
         counts = [nodes - around for nodes, around in ends]  # of the nodes with an equation
         wide = pair(slice(-1, nodes + 1) for nodes in counts)
         self._wide = one.equations(wide)
+        self._part = pair(slice(0, nodes) for nodes in counts)
         self._equations = self._wide.part(*pair(slice(1, nodes + 1) for nodes in counts))
         self._outline = one.values(problem)
         self._problem, self._number = problem, number
@@ -62,16 +62,15 @@ class OutlineSystem:
         if self._discretisation.floating:
             volumes = self._equations.volumes
             field -= (field * volumes).sum() / volumes.sum()
-        field = np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
         outlines = self._equations.outlines
         if outlines is not None:
             field[~outlines.reported] = np.nan
         if not self._discretisation.floating:
             y, x, values = self._discretisation.given(
-                self._problem, self._outline, self._whole, outlines
+                self._problem, self._outline, self._part, outlines
             )
             field[y, x] = values[self._number % len(values)]
-        return field
+        return np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
 
     def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
         """Solve by a sparse factorisation."""

@@ -3,10 +3,6 @@
 Along a periodic axis of ``N`` cells node ``N`` is node 0, and nodes are counted on and on: a part of the
 grid may reach beyond it, where it comes round. What the two sides have of volumes, faces and sources
 adds up, each from its own side; so coefficients and sources may jump there.
-
-A lattice may come round after more nodes, its *period* ``P >= N``. The nodes ``N .. P - 1`` then lie on
-the edge between node ``N - 1`` and node 0: conductances in series with the same sum, and nothing else,
-so without them the equation is what it was.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,10 +12,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.fields import Part
-
-Periods = tuple[int | None, int | None]
-"""After how many nodes each axis comes round, (y, x); None where it does not."""
+from mosaicdd.problems.fields import Part, Periods
 
 
 @dataclass(frozen=True)
@@ -31,27 +24,20 @@ class _Round:
     source
         Nodes of the grid.
     nodes
-        Which of these, and where they are in the part.
-    edges
-        Which edges between these, and where: several lie on the one to the last node.
-    factors
-        By which conductances of these are larger than that of the edge they lie on.
-    middle
-        Which of these do not end at the last node.
+        Where they are in the part.
     """
 
     source: slice
-    nodes: tuple[np.ndarray, np.ndarray]
-    edges: tuple[np.ndarray, np.ndarray]
-    factors: np.ndarray
-    middle: np.ndarray
+    nodes: slice
+
+    @property
+    def edges(self) -> slice:
+        """Where the edges between them are in the part."""
+        return slice(self.nodes.start, self.nodes.stop - 1)
 
 
 def glued(
-    part: Part,
-    cells: tuple[int, int],
-    periods: Periods,
-    natural: Callable[[Part], tuple[Conductances, np.ndarray]],
+    part: Part, periods: Periods, natural: Callable[[Part], tuple[Conductances, np.ndarray]]
 ) -> tuple[Conductances, np.ndarray]:
     """Return conductances and volumes of a part, from those between natural sides.
 
@@ -67,52 +53,31 @@ def glued(
     up, down = np.zeros((2, rows - 1, columns))
     right, left = np.zeros((2, rows, columns - 1))
     symmetric = True
-    for y, x in _rounds(part, cells, periods):
+    for y, x in _rounds(part, periods):
         one, volumes = natural((y.source, x.source))
         symmetric &= one.symmetric
-        (y_from, y_to), (x_from, x_to) = y.nodes, x.nodes
-        for total, values in ((reaction, one.reaction), (all_volumes, volumes)):
-            total[np.ix_(y_to, x_to)] += values[np.ix_(y_from, x_from)]
-        edges, at = np.ix_(y.edges[0], x_from), np.ix_(y.edges[1], x_to)
-        factors, middle = y.factors[:, None], y.middle[:, None]
-        up[at] += factors * one.up[edges]
-        down[at] += factors * np.where(middle, one.up[edges], one.down[edges])
-        edges, at = np.ix_(y_from, x.edges[0]), np.ix_(y_to, x.edges[1])
-        right[at] += x.factors * one.right[edges]
-        left[at] += x.factors * np.where(x.middle, one.right[edges], one.left[edges])
+        reaction[y.nodes, x.nodes] += one.reaction
+        all_volumes[y.nodes, x.nodes] += volumes
+        up[y.edges, x.nodes] += one.up
+        down[y.edges, x.nodes] += one.down
+        right[y.nodes, x.edges] += one.right
+        left[y.nodes, x.edges] += one.left
     if symmetric:
         return Conductances(up, right, reaction), all_volumes
     return Conductances(up, right, reaction, down, left), all_volumes
 
 
-def glued_nodes(
-    part: Part,
-    cells: tuple[int, int],
-    periods: Periods,
-    natural: Callable[[Part], np.ndarray],
-) -> np.ndarray:
+def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarray]) -> np.ndarray:
     """Return values ``(n, rows, columns)`` at the nodes of a part, those of both sides added up."""
     if periods == (None, None):
         return natural(part)
     total = np.zeros((1, *(p.stop - p.start for p in part)))
-    for y, x in _rounds(part, cells, periods):
+    for y, x in _rounds(part, periods):
         values = natural((y.source, x.source))
         if len(values) > len(total):
             total = np.repeat(total, len(values), axis=0)
-        (y_from, y_to), (x_from, x_to) = y.nodes, x.nodes
-        total[:, y_to[:, None], x_to] += values[:, y_from[:, None], x_from]
+        total[:, y.nodes, x.nodes] += values
     return total
-
-
-def between_rounds(part: Part, cells: tuple[int, int], periods: Periods) -> np.ndarray:
-    """Say which nodes of a part lie on the way from the last cell back to the first."""
-    rows, columns = (
-        np.zeros(p.stop - p.start, bool)
-        if period is None
-        else np.arange(p.start, p.stop) % period >= count
-        for p, count, period in zip(part, cells, periods, strict=True)
-    )
-    return rows[:, None] | columns
 
 
 def places_of(
@@ -138,39 +103,19 @@ def _firsts(part: slice, period: int | None) -> list[int]:
     return [k * period for k in range(part.start // period, (part.stop - 1) // period + 1)]
 
 
-def _rounds(
-    part: Part, cells: tuple[int, int], periods: Periods
-) -> Iterator[tuple[_Round, _Round]]:
-    rows, columns = pair(_along(*axis) for axis in zip(part, cells, periods, strict=True))
+def _rounds(part: Part, periods: Periods) -> Iterator[tuple[_Round, _Round]]:
+    rows, columns = pair(_along(p, period) for p, period in zip(part, periods, strict=True))
     return ((y, x) for y in rows for x in columns)
 
 
-def _along(part: slice, cells: int, period: int | None) -> list[_Round]:
+def _along(part: slice, period: int | None) -> list[_Round]:
     """Return the rounds of a part along one axis; one is all of an axis that does not come round."""
     if period is None:
-        nodes, edges = (np.arange(part.stop - part.start - k) for k in (0, 1))
-        one, no = np.ones(len(edges)), np.zeros(len(edges), bool)
-        return [_Round(part, (nodes, nodes), (edges, edges), one, no)]
-    # The last node of a round is the first of the next.
-    firsts = [first - period for first in _firsts(part, period)[:1]] + _firsts(part, period)
-    found = [_of_round(part, first, cells, period) for first in firsts]
-    return [one for one in found if one is not None]
-
-
-def _of_round(part: slice, first: int, cells: int, period: int) -> _Round | None:
-    """Return what a part has of the round that begins with a node."""
-    nodes = np.arange(max(part.start, first), min(part.stop, first + period + 1)) - first
-    nodes = nodes[(nodes < cells) | (nodes == period)]
-    edges = np.arange(max(part.start, first), min(part.stop - 1, first + period)) - first
-    there = np.minimum(nodes, cells), np.minimum(edges, cells - 1)
-    if not len(nodes) + len(edges):
-        return None
-    low = min([*there[0][:1], *there[1][:1]])
-    high = max([*there[0][-1:], *(there[1][-1:] + 1)])
-    return _Round(
-        source=slice(int(low), int(high) + 1),
-        nodes=(there[0] - low, nodes + first - part.start),
-        edges=(there[1] - low, edges + first - part.start),
-        factors=np.where(edges < cells - 1, 1.0, period - cells + 1.0),
-        middle=(edges >= cells - 1) & (edges < period - 1),
-    )
+        return [_Round(part, slice(0, part.stop - part.start))]
+    found = []
+    for k in range((part.start - 1) // period, (part.stop - 1) // period + 1):
+        # The last node of a round is the first of the next.
+        low, high = max(part.start, k * period), min(part.stop, (k + 1) * period + 1)
+        source = slice(low - k * period, high - k * period)
+        found.append(_Round(source, slice(low - part.start, high - part.start)))
+    return found

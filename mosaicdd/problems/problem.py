@@ -54,7 +54,7 @@ class Problem:
     TypeError
         If a condition is none.
     NotImplementedError
-        If a side is periodic where the domain is no rectangle, or natural with an equation that has mixed
+        If a side is natural or periodic, or the domain no rectangle, with an equation that has mixed
         derivatives.
     """
 
@@ -83,10 +83,8 @@ class Problem:
         self.conditions.require_shape(self.domain.grid())
         if self.domain.shape is None:
             self.conditions.require_outlines(())
-        if self.domain.shape is not None and self.conditions.any_periodic:
-            raise NotImplementedError(
-                "a side is periodic, the domain no rectangle: periodic sides are solved on rectangles only"
-            )
+        else:
+            self.conditions.require_no_periodic_outline()
         if not self.plain:  # checks that natural sides and shapes can be solved for
             if isinstance(self.operator, Nonlinear):
                 if self.conditions.any_periodic:

@@ -30,7 +30,8 @@ def region_equations(discretisation: Discretisation | LinearStep, part: Part) ->
     if isinstance(discretisation, LinearStep):
         return discretisation.equations(part)
     medium, grid = discretisation.medium, discretisation.grid
-    if any(field.number is None for field in medium.fields.values()):
+    varies = any(field.number is None for field in medium.fields.values())
+    if varies or (discretisation.outline is not None and any(discretisation.periods)):
         return discretisation.equations(part)
     whole = _Whole(medium.conductances(grid, (slice(0, 3), slice(0, 3))), discretisation, part)
     for rows in even(part[0].stop - part[0].start, _STRIP):

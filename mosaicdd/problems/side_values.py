@@ -12,10 +12,9 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
-from mosaicdd.problems.fields import evaluate, real_array, require_finite
+from mosaicdd.problems.fields import Periods, evaluate, real_array, require_finite
 from mosaicdd.problems.outline import Piece
 from mosaicdd.problems.parts import Part
-from mosaicdd.problems.periodic import Periods
 from mosaicdd.problems.scattered import Scattered
 
 _ROUNDING = 1e-6  # cells by which the end of a part may miss a node

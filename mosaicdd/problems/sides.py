@@ -16,10 +16,9 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.conditions import Condition, Dirichlet, Periodic
-from mosaicdd.problems.fields import evaluate, real_array, require_finite
+from mosaicdd.problems.fields import Periods, evaluate, real_array, require_finite
 from mosaicdd.problems.outline import SIDES, Piece, rectangle_outline
 from mosaicdd.problems.parts import Part, is_outline, part_of_name
-from mosaicdd.problems.periodic import Periods
 from mosaicdd.problems.side_values import (
     EvaluatedPart,
     OutlineValues,
@@ -165,6 +164,21 @@ class Sides:
             if is_outline(part.name) and part.name not in ("outline", *names):
                 has = f"its outlines are {', '.join(names)}" if names else "it is a rectangle"
                 raise ValueError(f"the domain has no outline {part.name}: {has}")
+
+    def require_no_periodic_outline(self) -> None:
+        """Check that only sides of the rectangle are periodic.
+
+        Raises
+        ------
+        ValueError
+            If an outline is.
+        """
+        for part in self.parts:
+            if is_outline(part.name) and isinstance(part.condition, Periodic):
+                raise ValueError(
+                    f"the side {part} is periodic: an outline has a value, a flux or an exchange, only the "
+                    "sides of the rectangle may be periodic; name them"
+                )
 
     def on_outline(self, name: str, points: np.ndarray, grid: Grid) -> np.ndarray:
         """Evaluate the condition on an outline at points ``(T, 2)``, (y, x) in cells: ``(n or 1, T)``.

@@ -120,16 +120,15 @@ class Embedded:
         v
             From which the last line along a periodic axis is copied, that the strip is without.
         """
-        strip = self._with_copies(strip, v)
+        strip, nodes = self._with_copies(strip, v)
         owned, outlines = strip.owned, self._equations.outlines
         if self._discretisation.floating:
             owned -= torch.from_numpy(self._means).to(owned)[:, None, None]
         if outlines is not None:
-            within = self._within(strip)
-            outlines = outlines.part(self._equations.active.shape, *within)
+            outlines = outlines.part(*nodes)
             shown = outlines.reported
             if self._beyond:
-                shown = shown | self._equations.active[within]
+                shown = shown | self._equations.active[np.ix_(*nodes)]
             owned.masked_fill_(torch.from_numpy(~shown).to(owned.device), torch.nan)
         if not self._discretisation.floating:
             y, x, values = self._discretisation.given(
@@ -138,10 +137,19 @@ class Embedded:
             owned[:, torch.from_numpy(y), torch.from_numpy(x)] = torch.from_numpy(values).to(owned)
         return strip
 
-    def _with_copies(self, strip: Strip, v: Interface) -> Strip:
-        """Add the last line along a periodic axis, in the place of the node around."""
+    def _with_copies(
+        self, strip: Strip, v: Interface
+    ) -> tuple[Strip, tuple[np.ndarray, np.ndarray]]:
+        """Add the last line along a periodic axis, in the place of the node around.
+
+        Returns
+        -------
+        strip
+            With it.
+        nodes
+            Which rows and columns of the region it holds.
+        """
         inner, place = list(strip.inner), list(strip.place)
-        # Where the strip's nodes are in the region.
         nodes = [np.arange(p.start, p.stop) for p in self._within(strip)]
         for axis, cells in enumerate(self._block.lattice.grid.shape):
             line = self._block.copied(axis)
@@ -153,7 +161,7 @@ class Embedded:
             inner[axis] = slice(inner[axis].start, at + 1)
             place[axis] = slice(place[axis].start, cells + 1)
             nodes[axis] = np.append(nodes[axis], line * self._block.lattice.spacing)
-        return Strip(strip.values, pair(inner), pair(place))
+        return Strip(strip.values, pair(inner), pair(place)), pair(nodes)
 
     def _within(self, strip: Strip) -> Slices:
         """Return where the owned nodes of a strip are in the region."""

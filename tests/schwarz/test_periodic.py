@@ -199,12 +199,6 @@ def test_too_few_cells_are_refused(comm):
         solve(problem, ranks=comm)
 
 
-def test_shapes_are_refused():
-    disk = Domain.from_distance("hypot(x - 2, y - 2) - 1", (64, 64), 1 / 16)
-    with pytest.raises(NotImplementedError, match="solved on rectangles only"):
-        Problem(disk, "laplace", sides=periodic("x"))
-
-
 def test_given_values_that_differ_at_both_ends_have_their_mean_there():
     problem = Problem(
         Domain((32, 64), 1 / 64), "laplace", sides=periodic("x") | {"top": Dirichlet("x")}

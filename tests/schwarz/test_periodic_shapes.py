@@ -1,0 +1,141 @@
+"""Domains that are no rectangles between periodic sides: second order, alike on all ranks."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.problems.conditions import Dirichlet, Neumann, Periodic, Robin
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_directly
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import solve
+
+TIGHT = SolveSettings(rtol=1e-11)
+PAIRS = {"left": Periodic(), "right": Periodic()}
+P = 2 * np.pi
+
+
+def wave(x, y):
+    """Return a level of what is above a wavy bottom; one that is not flat where it meets the sides."""
+    return 0.15 + 0.05 * np.sin(P * x + 1) - y
+
+
+def slopes(x, y):
+    """Return the outward normal of the wavy bottom."""
+    along = 0.05 * P * np.cos(P * x + 1) + 0 * y
+    length = np.hypot(along, 1.0)
+    return along / length, -1 / length
+
+
+def across(x, y):
+    """Return a level of what is around a hole in the middle of two sides, which are one."""
+    return 0.3 - np.hypot(np.minimum(x, 1 - x), y - 0.5)
+
+
+def manufactured(n, kind, *, varying):
+    """Return a problem on a strip and its solution."""
+
+    def u(x, y):
+        return np.sin(P * x) * np.exp(y)
+
+    def a(x, y):
+        return 1.5 + np.cos(P * x) * y if varying else 1.0 + 0 * (x + y)
+
+    def f(x, y):
+        flat = -a(x, y) * (1 - P**2) * u(x, y)
+        if not varying:
+            return flat
+        along = -P * np.sin(P * x) * y * P * np.cos(P * x) * np.exp(y)
+        return flat - along - np.cos(P * x) * u(x, y)
+
+    def flux(x, y):
+        nx, ny = slopes(x, y)
+        return a(x, y) * (P * np.cos(P * x) * np.exp(y) * nx + u(x, y) * ny)
+
+    bottom = {
+        "values": Dirichlet(u),
+        "flux": Neumann(flux),
+        "exchange": Robin(2.0, lambda x, y: flux(x, y) + 2 * u(x, y)),
+    }
+    sides = PAIRS | {"top": Dirichlet(u), "outline": bottom[kind]}
+    fields = {"a": a if varying else 1.0, "f": f}
+    return Problem(Domain.from_distance(wave, (n, n), 1 / n), "diffusion", fields, sides), u
+
+
+@pytest.mark.parametrize("varying", [False, True])
+@pytest.mark.parametrize("kind", ["values", "flux", "exchange"])
+def test_solutions_above_a_wavy_bottom_are_of_second_order(kind, varying):
+    errors = []
+    for n in (25, 50, 100, 200):
+        problem, u = manufactured(n, kind, varying=varying)
+        solution = solve(problem, settings=TIGHT)
+        assert solution.status == "converged_rtol"
+        errors.append(np.nanmax(abs(solution.field - u(solution.x, solution.y[:, None]))))
+    # Where the outline crosses grid lines differs from grid to grid: errors fall unevenly.
+    assert np.log2(errors[0] / errors[-1]) / 3 > 1.8, errors
+
+
+@pytest.mark.parametrize("n", [48, 49, 61])
+@pytest.mark.parametrize("hole", [Dirichlet("y*y"), Neumann(0.0), Robin(1.0, "y")], ids=str)
+def test_a_hole_across_the_sides_is_that_in_the_middle(n, hole):
+    middle = Domain.from_distance("0.3 - hypot(x - 0.5, y - 0.5)", (n, n), 1 / n)
+    one, other = (
+        Problem(domain, "poisson", {"f": "y"}, PAIRS | {"outline": hole})
+        for domain in (middle, Domain.from_distance(across, (n, n), 1 / n))
+    )
+    field = solve(other, settings=TIGHT).field
+    np.testing.assert_allclose(field, solve_directly(other), atol=1e-9)
+    np.testing.assert_array_equal(field[:, 0], field[:, -1])
+    if n % 2 == 0:
+        moved = np.roll(solve(one, settings=TIGHT).field[:, :-1], n // 2, axis=1)
+        np.testing.assert_allclose(field[:, :-1], moved, atol=1e-9)
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("shape", ["distance", "mask"])
+@pytest.mark.parametrize("hole", [Dirichlet("y"), Neumann(0.0)], ids=str)
+def test_all_numbers_of_ranks_give_the_same(comm, shape, hole):
+    n, x = 97, np.arange(98) / 97
+    level = across(x, x[:, None])
+    domain = Domain.from_distance(level, (n, n), 1 / 32)
+    if shape == "mask":
+        domain = Domain.from_mask(level < 0, 1 / 32)
+    a = np.exp(np.random.default_rng(0).standard_normal((n, n)))
+    problem = Problem(domain, "diffusion", {"a": a, "f": "x*y"}, PAIRS | {"outline": hole})
+    alone, together = (solve(problem, ranks=ranks, settings=TIGHT) for ranks in (None, comm))
+    assert abs(together.iterations - alone.iterations) <= 1
+    assert np.nanmax(abs(together.field - alone.field)) < 1e-10 * np.nanmax(abs(alone.field))
+    np.testing.assert_array_equal(np.isnan(together.field), np.isnan(alone.field))
+    np.testing.assert_array_equal(together.field[:, 0], together.field[:, -1])
+
+
+def test_what_is_connected_through_the_sides_only_is_one_part():
+    # Below a wall that is open at the sides; no value but at the top.
+    mask = np.ones((65, 65), bool)
+    mask[30:34, 6:59] = False
+    mask[:30, 30:34] = False  # the lower part falls in two, which hang together around
+    one = Problem(
+        Domain.from_mask(mask, 1 / 64),
+        "poisson",
+        {"f": 1.0},
+        PAIRS | {"top": Dirichlet(0.0), "outline": Neumann(0.0), "bottom": Neumann(0.0)},
+    )
+    assert solve(one).status == "converged_rtol"
+    mask[30:34, :] = False
+    with pytest.raises(ValueError, match="part 1 of the 2 parts"):
+        solve(Problem(Domain.from_mask(mask, 1 / 64), "poisson", {"f": 1.0}, one.sides))
+
+
+@pytest.mark.ranks(1, 3)
+def test_an_outline_that_does_not_go_on_is_refused(comm):
+    disk = Domain.from_distance("0.3 - hypot(x, y - 0.5)", (64, 64), 1 / 64)
+    with pytest.raises(
+        ValueError, match=r"left and right are periodic, but the outline .* y = 0\.20"
+    ):
+        solve(Problem(disk, "laplace", sides=PAIRS), ranks=comm)
+
+
+def test_an_outline_is_not_periodic():
+    disk = Domain.from_distance("hypot(x - 2, y - 2) - 1", (64, 64), 1 / 16)
+    with pytest.raises(ValueError, match="the side outline is periodic: an outline has a value"):
+        Problem(disk, "laplace", sides=Periodic())
