@@ -35,6 +35,7 @@ ROUGHNESS = "the roughness of a patch"
 ACROSS = 5 / 32  # exact to fourth order, for five-point stencils of both spacings
 _LONG, _SHORT = 2 * MARGIN + 1, 2 * MARGIN  # nodes of a patch, and grid edges between them
 _INPUTS = 2 * _LONG * _SHORT
+_AT_ONCE = 4096  # patches, for the cache
 
 
 @dataclass(frozen=True)
@@ -119,23 +120,26 @@ class _Patches(torch.nn.Module):
             last,
         )
 
-    def forward(
-        self, patches: torch.Tensor, groups: tuple[tuple[int, ...], ...]
-    ) -> list[torch.Tensor]:
-        """Return an answer for each group of images, zero for uniform patches.
+    def forward(self, patches: "_Views", groups: tuple[tuple[int, ...], ...]) -> list[torch.Tensor]:
+        """Return an answer ``(B, R, C)`` for each group of images, zero for uniform patches.
 
-        Parameters
-        ----------
-        patches
-            ``(.., inputs)``.
+        It goes by some rows of patches after others, and one image after another, so that what is seen of
+        them stays in the cache.
         """
+        silu = torch.nn.functional.silu
         images = self._images(len(groups) * len(groups[0]))
-        seen = patches @ images.flatten(0, 1).mT + self.bias.repeat(len(images))
-        seen = torch.nn.functional.silu(seen).unflatten(-1, (len(images), -1))
-        uniform = self.rest(torch.nn.functional.silu(self.bias))
-        return [
-            (self.rest(seen[..., group, :].mean(dim=-2)) - uniform).squeeze(-1) for group in groups
-        ]
+        uniform = self.rest(silu(self.bias))
+        rows = max(1, _AT_ONCE // math.prod((patches[0].shape[0], patches[0].shape[2])))
+        answers: list[list[torch.Tensor]] = [[] for _ in groups]
+        for some in zip(*(part.split(rows, dim=1) for part in patches), strict=True):
+            given = torch.cat([part.flatten(3) for part in some], dim=3)
+            for group, found in zip(groups, answers, strict=True):
+                seen = [
+                    silu(torch.nn.functional.linear(given, images[i], self.bias)) for i in group
+                ]
+                mean = sum(seen[1:], seen[0]) / len(group)
+                found.append((self.rest(mean) - uniform).squeeze(-1))
+        return [torch.cat(found, dim=1) for found in answers]
 
     def _images(self, count: int) -> torch.Tensor:
         """Return the filters in their images, of zero sum, ``(images, D, inputs)``."""
@@ -150,24 +154,27 @@ class _Patches(torch.nn.Module):
         return filters - filters.mean(dim=2, keepdim=True)
 
 
-def _around_edges(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """Return what lies around the coarse edges constant in y, ``(B, R, C - 1, inputs)``."""
+_Views = tuple[torch.Tensor, torch.Tensor]
+"""Patches of conductances along x and along y, ``(B, R, C, y, x)``."""
+
+
+def _around_edges(right: torch.Tensor, up: torch.Tensor) -> _Views:
+    """Return what lies around the coarse edges constant in y, ``(B, R, C - 1, ..)``."""
     half = slice(RATIO // 2, -(RATIO // 2))
     return _patches(right[:, :, half], up[:, :, half])
 
 
-def _around_cells(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """Return what lies around the coarse cells, ``(B, R - 1, C - 1, inputs)``."""
+def _around_cells(right: torch.Tensor, up: torch.Tensor) -> _Views:
+    """Return what lies around the coarse cells, ``(B, R - 1, C - 1, ..)``."""
     half = slice(RATIO // 2, -(RATIO // 2))
     return _patches(right[:, half, half], up[:, half, half])
 
 
-def _patches(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    parts = (
+def _patches(right: torch.Tensor, up: torch.Tensor) -> _Views:
+    return (
         right.unfold(1, _LONG, RATIO).unfold(2, _SHORT, RATIO),
         up.unfold(1, _SHORT, RATIO).unfold(2, _LONG, RATIO),
     )
-    return torch.cat([part.flatten(3) for part in parts], dim=3)
 
 
 class LearnedRule:
