@@ -104,7 +104,7 @@ class Setup:
             self.grid = problem.domain.grid(self._unbound.spacing)
         with argument("sides"):
             problem.conditions.require_parts(self.grid)
-        with argument("local_solver"):
+        with argument("local_solver" if problem.domain.shape is None else "domain"):
             self.bound = self._bind(problem)
 
     def _bind(

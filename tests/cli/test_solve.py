@@ -236,7 +236,7 @@ def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
         ),
         (
             (*PAIR, "--domain", "expr:x-1"),
-            "periodic sides are solved on rectangles only",
+            "--domain: the sides left and right are periodic, but the outline",
         ),
         (
             (*PAIR, "--local-solver", "laplace"),
