@@ -26,14 +26,20 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_places, element_shape
 from mosaicdd.local_solvers.complements import Complements
-from mosaicdd.local_solvers.kinds import Kinds, Piece, alike, combined
+from mosaicdd.local_solvers.kinds import Kinds, alike, combined
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse_numbering import Numbering, owned_parts
+from mosaicdd.schwarz.coarse_numbering import Numbering, of_elements, owned_parts, placed_parts
 from mosaicdd.schwarz.coarse_transfer import CoarseTransfer
 from mosaicdd.schwarz.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
-from mosaicdd.schwarz.interface_operator import InterfaceOperator, Parts, rows_times, values_at
+from mosaicdd.schwarz.interface_operator import (
+    InterfaceOperator,
+    Parts,
+    add_at,
+    rows_times,
+    values_at,
+)
 from mosaicdd.schwarz.layouts import block_of
 
 _MODES = 2  # of an edge, at most, as they all take the memory of that one which has most
@@ -60,7 +66,8 @@ class BalancedCoarse:
     nodes
         Which of the region's lattice nodes are active, ``(rows, columns)``; None for all.
     keep
-        ``S P``, which takes a tenth of the memory and spares a product with ``S`` in each iteration.
+        ``P^T S``, which takes a tenth of the memory and spares a product with ``S`` in each iteration. Not in
+        float32 as the rest of the preconditioner: what a channel adds to its hats cancels.
     """
 
     def __init__(
@@ -99,15 +106,15 @@ class BalancedCoarse:
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.operator, *beside))
         self._parts = Parts(kinds, element_places(block), device)
-        # (S P)^T and P^T S P of each operator, (.., 4 + 4 M, P) and (.., 4 + 4 M, 4 + 4 M)
+        # P^T S and P^T S P of each operator, (.., 4 + 4 M, P) and (.., 4 + 4 M, 4 + 4 M)
         values = 4 + 4 * most
         products = new(kinds.operators, values, values)
         self._swept = new(kinds.operators if keep else 0, values, 4 * block.lattice.spacing)
         for members, numbers, like in kinds.made(_ELEMENTS[device.type]):
             some = torch.from_numpy(members).to(device)
             prolongation = _on_elements(bases, some, element_shape(block)[1])
-            swept = torch.bmm(prolongation.mT, schur.of(some).mT)
-            products[numbers] = torch.bmm(prolongation.mT, swept.mT)[like]
+            swept = torch.bmm(prolongation.mT, schur.of(some))
+            products[numbers] = torch.bmm(swept, prolongation)[like]
             if keep:
                 self._swept[numbers] = swept[like]
         products = products[torch.from_numpy(kinds.operator).to(device)]
@@ -116,31 +123,36 @@ class BalancedCoarse:
         del products
         self._solve = _factorised(matrix)
         region = block.first, block.last
-        self._columns = torch.from_numpy(numbering.of_elements(*region)[kinds.order]).to(device)
         self._unknowns = torch.from_numpy(numbering.unknowns).to(device)
         self._size = numbering.size
         self._places = [numbering.owned(one) for one in blocks]
-        own = numbering.placed(block, self._places[ranks.rank])
-        self._transfer = CoarseTransfer(bases, numbering.between(*region), own, numbering.size)
+        own, parts = numbering.placed(block, self._places[ranks.rank]), numbering.between(*region)
+        self._transfer = CoarseTransfer(bases, parts, own, numbering.size)
+        # Where each element has its coarse values among those of the region, part after part.
+        columns = of_elements(placed_parts(parts))[kinds.order]
+        self._columns, self._own = (torch.from_numpy(one).to(device) for one in (columns, own))
+        self._values = sum(part.size for part in parts)
         self._ranks = ranks
         self._gathers: dict[int, NodeGather] = {}
 
-    def solve(self, residual: torch.Tensor, less: torch.Tensor | None = None) -> torch.Tensor:
-        """Return ``c = A_c^-1 P^T r`` of the whole lattice, ``(n, parts)``; one collective.
+    def solve(self, residual: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
+        """Return ``c = A_c^-1 P^T (r - S z)`` of the whole lattice, ``(n, parts)``; one collective.
 
         Parameters
         ----------
         residual
             ``(n, L)``, right at the nodes of the owned subdomains' stars.
-        less
-            What is to be taken off.
+        z
+            Complete in the region; by default zero.
         """
         n = len(residual)
         if n not in self._gathers:
             self._gathers[n] = NodeGather(
                 self._ranks, self._places, len(self._unknowns), problems=n, device=residual.device
             )
-        own = self._transfer.restrict(residual, less)
+        own = self._transfer.restrict(residual)
+        if z is not None:
+            own -= self._swept_sums(z)
         everywhere, _ = self._gathers[n](own, np.empty(0))
         given = everywhere.cpu().numpy()
         solved = self._once(self._solve, given)
@@ -152,19 +164,19 @@ class BalancedCoarse:
         """Add ``P c`` in the region to ``(n, L)``, by default zeros, and return it."""
         return self._transfer.prolong(c, self._zeros(c) if out is None else out)
 
-    def sweep(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Add ``S P c`` inside the region to ``(n, L)``, by default zeros, and return it."""
-        total = self._zeros(c) if out is None else out
+    def _swept_sums(self, z: torch.Tensor) -> torch.Tensor:
+        """Return what the block owns of ``P^T S z``, ``(n, own)``."""
         if not len(self._swept):
-            return total.add_(self._operator(self.prolong(c)))
-        return self._operator.add(total, self._parts, lambda piece, _: self._products(piece, c))
-
-    def _products(self, piece: Piece, c: torch.Tensor) -> torch.Tensor:
-        """Return ``S P c`` on the perimeters of a piece of the elements, ``(.., n, P)``."""
-        given = values_at(c, self._columns[piece.members])
-        if piece.shared:
-            return given @ self._swept[piece.operators.start]
-        return rows_times(given, self._swept[piece.operators])
+            return self._transfer.restrict(self._operator(z))
+        total = z.new_zeros(self._values, len(z)).T
+        for piece, at in self._parts:
+            given = values_at(z, at)
+            if piece.shared:
+                sums = given @ self._swept[piece.operators.start].mT
+            else:
+                sums = rows_times(given, self._swept[piece.operators].mT)
+            add_at(total, self._columns[piece.members], sums)
+        return total[:, self._own]
 
     def _zeros(self, c: torch.Tensor) -> torch.Tensor:
         nodes = sum(math.prod(self._block.line_shape(axis)) for axis in (0, 1))
@@ -273,7 +285,7 @@ def _assembled(
     values, _ = gather(own.flatten(1).t().cpu(), np.empty(0))
     if not here:
         return None
-    order = numbering.order[numbering.of_elements((0, 0), cells)].astype(np.int32)
+    order = numbering.order[of_elements(numbering.between((0, 0), cells))].astype(np.int32)
     entries = values.numpy().T.reshape(-1, *own.shape[1:])
     rows, columns = np.broadcast_arrays(order[:, :, None], order[:, None])
     inner = (rows >= 0) & (columns >= 0)

@@ -1,6 +1,7 @@
 """Which coarse values of a medium are unknowns, and their numbers over the whole lattice."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -59,15 +60,13 @@ class Numbering:
 
     def placed(self, block: Block, which: np.ndarray) -> np.ndarray:
         """Return where owned unknowns stand among the values of a block's region, part after part."""
-        where, first = np.empty(self.size, int), 0
+        where, here = np.empty(self.size, int), self.between(block.first, block.last)
         ends = block.first, block.first, block.first[::-1]
-        for part, place, low, here in zip(
-            self.parts, owned_parts(block), ends, self.between(block.first, block.last), strict=True
+        for part, place, low, places in zip(
+            self.parts, owned_parts(block), ends, placed_parts(here), strict=True
         ):
-            places = first + np.arange(here.size).reshape(here.shape)
             own = pair(slice(p.start - a, p.stop - a) for p, a in zip(place, low, strict=True))
             where[part[place]] = places[own]
-            first += here.size
         return where[self.unknowns[which]]
 
     def between(self, first: tuple[int, int], last: tuple[int, int]) -> list[np.ndarray]:
@@ -82,17 +81,32 @@ class Numbering:
             for part, (rows, columns) in zip(self.parts, lines, strict=True)
         ]
 
-    def of_elements(self, first: tuple[int, int], last: tuple[int, int]) -> np.ndarray:
-        """Return the values at the corners and on the edges of the elements between lattice lines.
 
-        ``(E, 4 + 4 M)``, both counter-clockwise, from the lower-left corner and the lower edge.
-        """
-        nodes, rows, columns = self.between(first, last)
-        corners = (nodes[:-1, :-1], nodes[:-1, 1:], nodes[1:, 1:], nodes[1:, :-1])
-        columns = columns.swapaxes(0, 1)
-        edges = (rows[:-1], columns[:, 1:], rows[1:], columns[:, :-1])
-        values = np.concatenate([*(one[..., None] for one in corners), *edges], axis=-1)
-        return values.reshape(-1, values.shape[-1])
+def of_elements(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the values at the corners and on the edges of the elements between lattice lines.
+
+    ``(E, 4 + 4 M)``, both counter-clockwise, from the lower-left corner and the lower edge.
+
+    Parameters
+    ----------
+    parts
+        The values there, as those of `Numbering.between`.
+    """
+    nodes, rows, columns = parts
+    corners = (nodes[:-1, :-1], nodes[:-1, 1:], nodes[1:, 1:], nodes[1:, :-1])
+    columns = columns.swapaxes(0, 1)
+    edges = (rows[:-1], columns[:, 1:], rows[1:], columns[:, :-1])
+    values = np.concatenate([*(one[..., None] for one in corners), *edges], axis=-1)
+    return values.reshape(-1, values.shape[-1])
+
+
+def placed_parts(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the places of values, counted through all parts, in the shapes of these."""
+    ends = np.cumsum([part.size for part in parts])
+    return [
+        np.arange(end - part.size, end).reshape(part.shape)
+        for end, part in zip(ends, parts, strict=True)
+    ]
 
 
 def owned_parts(block: Block) -> list[tuple[slice, slice]]:

@@ -13,6 +13,8 @@ import numpy as np
 import scipy.sparse
 import torch
 
+from mosaicdd.schwarz.coarse_numbering import placed_parts
+
 
 class CoarseTransfer:
     """``P`` and its transpose on a block.
@@ -37,9 +39,7 @@ class CoarseTransfer:
         size: int,
     ):
         numbers = np.concatenate([part.ravel() for part in region])
-        ends = np.cumsum([part.size for part in region])[:-1]
-        places = np.split(np.arange(len(numbers), dtype=np.int32), ends)
-        parts = [one.reshape(part.shape) for one, part in zip(places, region, strict=True)]
+        parts = placed_parts(region)
         along = [
             _rows(basis.cpu().numpy(), parts[0] if axis == 0 else parts[0].T, parts[1 + axis], axis)
             for axis, basis in enumerate(bases)
@@ -52,18 +52,9 @@ class CoarseTransfer:
         up = scipy.sparse.csr_array((values, numbers[columns], starts), (len(counts), size))
         self._up = _tensor(up, bases[0].device)
 
-    def restrict(self, residual: torch.Tensor, less: torch.Tensor | None = None) -> torch.Tensor:
-        """Return what the block owns of ``P^T r``, ``(n, own)``, for ``(n, L)``.
-
-        Parameters
-        ----------
-        less
-            What is to be taken off ``r``.
-        """
-        c = self._down @ residual.T
-        if less is not None:
-            torch.addmm(c, self._down, less.T, alpha=-1.0, out=c)
-        return c.T
+    def restrict(self, residual: torch.Tensor) -> torch.Tensor:
+        """Return what the block owns of ``P^T r``, ``(n, own)``, for ``(n, L)``."""
+        return (self._down @ residual.T).T
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``; ``c`` is ``(n, size)``."""

@@ -35,7 +35,7 @@ class ConjugateGradients(InterfaceKrylov):
         ``theta``, ``z = M r = M S e``, so ``e S e <= (r, z) / theta``; ``e`` itself is ``z / theta`` at
         most where it has the shape of slow errors.
         """
-        z, _ = self.correct(r)
+        z = self.correction(r)
         (products,) = self.sums((r, z))
         energies = np.sqrt(_SAFETY / self.least * np.maximum(products, 0.0))
         return z.abs().div_(torch.from_numpy(self.least).to(z)[:, None]), energies

@@ -1,8 +1,8 @@
 """What the Krylov iterations on the interface operator share: preconditioner, sums, rounds, judgement.
 
 With ``M`` the stars and ``Q`` the coarse solve, the start is ``x + Q (b - S x)`` and the preconditioner
-``z = M r + Q (r - S M r)`` (A-DEF2: Tang, Nabben, Vuik, Erlangga, 2009). It applies ``S`` once, as ``S z``
-is ``S M r`` plus ``S P`` times the coarse values. Rounding makes recurrences drift, so the end is
+``z = M r + Q (r - S M r)`` (A-DEF2: Tang, Nabben, Vuik, Erlangga, 2009). ``P^T S`` is
+kept, so an iteration applies ``S`` once, to ``z``. Rounding makes recurrences drift, so the end is
 decided by a residual that is computed anew, and where that is too large the iteration begins again
 from there.
 
@@ -97,9 +97,8 @@ class InterfaceKrylov(abc.ABC):
         r = torch.empty_like(x)
         for last in (False,) * (_ROUNDS - 1) + (True,):
             self._residual(b, x, out=r)
-            c = coarse.solve(r)
-            coarse.prolong(c, out=x)
-            r -= coarse.sweep(c, out=self._swept.zero_())
+            coarse.prolong(coarse.solve(r), out=x)
+            self._residual(b, x, out=r)
             self._iterate(x, r)
             self._residual(b, x, out=r)
             (squares,) = self.sums((r, r))
@@ -124,12 +123,15 @@ class InterfaceKrylov(abc.ABC):
 
         Both are work vectors, that the next call writes to.
         """
-        coarse, z, swept = self._system.coarse, self._z, self._swept
+        z = self.correction(r)
+        return z, self._system.operator(z, out=self._swept)
+
+    def correction(self, r: torch.Tensor) -> torch.Tensor:
+        """Return ``z`` alone."""
+        coarse, z = self._system.coarse, self._z
         self._system.stars(r, out=z)
         self._exchange.add(self._lines(z))
-        self._system.operator(z, out=swept)
-        c = coarse.solve(r, less=swept)
-        return coarse.prolong(c, out=z), coarse.sweep(c, out=swept)
+        return coarse.prolong(coarse.solve(r, z), out=z)
 
     def _lines(self, v: torch.Tensor) -> list[torch.Tensor]:
         """Return the lines of a vector, per axis ``(n, lines, nodes)``."""
