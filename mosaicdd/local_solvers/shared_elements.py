@@ -29,6 +29,7 @@ from mosaicdd.tensors import Tensors
 _PIECE = {"cpu": 128, "cuda": 8192}
 _SOLVED = {"cpu": 512, "cuda": 8192}
 _FILLED = {"cpu": 256, "cuda": 2**20}
+_FILLED_OF_ALL = {"cpu": 512, "cuda": 2**20}  # of several problems
 
 _At = tuple[torch.Tensor, torch.Tensor]
 """Rows and columns of some elements."""
@@ -99,9 +100,9 @@ class SharedElements:
 
         examples = those(kinds.examples[:common])
         inside = [_dense(examples.each(operator.itemgetter(i))) for i in range(common)]
-        # Of each shared kind: inner values from those on the sides, (S, I), and from sources, (I, I);
-        # and what sources inside add on the sides, (I, S).
-        self._fills, self._inverses, self._loads = (
+        # Of each shared kind: inner values from those on the sides and from sources, (S + I, I); and what
+        # sources inside add on the sides, (I, S).
+        self._fills, self._loads = (
             torch.from_numpy(np.stack(some)).to(**self._tensors)
             for some in zip(*inside, strict=True)
         )
@@ -145,14 +146,10 @@ class SharedElements:
                 solved = self._inside(part, f)
                 added = _driven(self._edges(part), torch.zeros_like(f), solved)
                 self._add(total, at, _sides(added))
-        for strip in even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1])):
-            here = source.values[:, strip.start * s : strip.stop * s + 1]
-            kinds = np.where(_nonzero(here, s), self._kind[strip], -1)
-            for number in np.unique(kinds):
-                if number >= 0:
-                    y, x = self._at(np.flatnonzero(kinds == number))
-                    f = _squares(here, s)[:, y, x, 1:-1, 1:-1].flatten(2) * source.scale
-                    self._add(total, (y + strip.start, x), f @ self._loads[number])
+        for strip, rows in self._strips():
+            for some in self._problems(n, strip):
+                beside = total[0][some, strip.start : strip.stop + 1], total[1][some, :, rows]
+                self._add_shared(beside, strip, NodeSource(source.values[some, rows], source.scale))
         return total
 
     def fill(
@@ -164,37 +161,89 @@ class SharedElements:
         """
         s, n = self._s, len(lines[0])
         own = self._solved_inside(lines, source)
-        for strip in even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1])):
-            rows = slice(strip.start * s, strip.stop * s + 1)
+        for strip, rows in self._strips():
             nodes = lines[0].new_empty(n, rows.stop - rows.start, lines[0].shape[2])
             nodes[:, ::s] = lines[0][:, strip.start : strip.stop + 1]
             nodes[:, :, ::s] = lines[1][:, :, rows].mT
             # The inner nodes of each element, (n, rows, columns, s - 1, s - 1).
             cut = nodes[:, :-1, :-1].unflatten(2, (-1, s)).unflatten(1, (-1, s))
             inner = cut.transpose(2, 3)[..., 1:, 1:]
-            for row in range(strip.start, strip.stop):
-                kinds, counts = np.unique(self._kind[row], return_counts=True)
-                most = kinds[counts.argmax()]
-                for number in sorted(kinds[kinds >= 0], key=lambda kind: kind != most):
-                    # Of the most common kind all: the others come after.
-                    columns: slice | torch.Tensor = slice(None)
-                    if number != most:
-                        columns = torch.from_numpy(np.flatnonzero(self._kind[row] == number))
-                    values = self._beside(lines, row, columns) @ self._fills[number]
-                    inner[:, row - strip.start, columns] = values.unflatten(2, (s - 1, s - 1))
-            if source is not None:
-                f = source.values[:, rows]
-                kinds = np.where(_nonzero(f, s), self._kind[strip], -1)
-                for number in np.unique(kinds):
-                    if number >= 0:
-                        y, x = self._at(np.flatnonzero(kinds == number))
-                        given = _squares(f, s)[:, y, x, 1:-1, 1:-1].flatten(2)
-                        values = given @ (source.scale * self._inverses[number])
-                        inner[:, y, x] += values.unflatten(2, (s - 1, s - 1))
+            for some in self._problems(n, strip):
+                beside = lines[0][some, strip.start : strip.stop + 1], lines[1][some, :, rows]
+                driving = None
+                if source is not None:
+                    driving = NodeSource(source.values[some, rows], source.scale)
+                self._fill_shared(inner[some], strip, beside, driving)
             last = strip.stop * self.shape[1]
             for at, values in own(last):
                 inner[:, at[0] - strip.start, at[1]] = values
             yield strip, nodes
+
+    def _strips(self) -> list[tuple[slice, slice]]:
+        """Cut the elements into rows that are handled at once, and these rows' nodes."""
+        parts = even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1]))
+        return [(one, slice(one.start * self._s, one.stop * self._s + 1)) for one in parts]
+
+    def _problems(self, count: int, strip: slice) -> list[slice]:
+        """Cut problems into as many as the cache holds of the elements of some rows."""
+        elements = (strip.stop - strip.start) * self.shape[1]
+        return even(count, max(1, _FILLED_OF_ALL[self.device.type] // elements))
+
+    def _shared_in(self, strip: slice) -> "list[tuple[int, _Members]]":
+        """Return the shared kinds of the elements in some rows, and which have them."""
+        kinds = self._kind[strip]
+        numbers = [int(one) for one in np.unique(kinds) if one >= 0]
+        return [(number, _Members(kinds == number, self.device)) for number in numbers]
+
+    def _add_shared(self, lines: Sequence[torch.Tensor], strip: slice, source: NodeSource) -> None:
+        """Add what sources inside elements that share operators add on the lattice lines.
+
+        Parameters
+        ----------
+        lines, source
+            At the nodes of these rows.
+        """
+        s, driven = self._s, _nonzero(source.values, self._s)
+        f = _squares(source.values, s)[..., 1:-1, 1:-1]
+        added = f.new_zeros(*f.shape[:3], 4 * (s + 1))
+        for number, members in self._shared_in(strip):
+            if members.any(driven):
+                members.put(added, members(f).flatten(2) @ self._loads[number])
+        bottom, top, left, right = added.mul_(source.scale).unflatten(3, (4, s + 1)).unbind(3)
+        beside = (bottom, top), (left.transpose(1, 2), right.transpose(1, 2))
+        for total, sides in zip(lines, beside, strict=True):
+            for side, here in zip(sides, (total[:, :-1], total[:, 1:]), strict=True):
+                here[..., :-1].unflatten(2, (-1, s)).add_(side[..., :s])
+                here[..., s::s] += side[..., s]
+
+    def _fill_shared(
+        self,
+        inner: torch.Tensor,
+        strip: slice,
+        lines: Sequence[torch.Tensor],
+        source: NodeSource | None,
+    ) -> None:
+        """Write the inner values ``(n, rows, columns, s - 1, s - 1)`` of elements that share operators.
+
+        Parameters
+        ----------
+        lines, source
+            At the nodes of these rows.
+        """
+        s = self._s
+        rows, columns = (one.unfold(2, s + 1, s) for one in lines)
+        columns = columns.transpose(1, 2)
+        sides = rows[:, :-1], rows[:, 1:], columns[:, :, :-1], columns[:, :, 1:]
+        driven = None if source is None else _nonzero(source.values, s)
+        for number, members in self._shared_in(strip):
+            beside = torch.cat([members(one) for one in sides], dim=2)
+            values = beside @ self._fills[number, : beside.shape[2]]
+            if source is not None and driven is not None and members.any(driven):
+                f = members(_squares(source.values, s)[..., 1:-1, 1:-1]).flatten(2)
+                matrix = self._fills[number, beside.shape[2] :]
+                first, second = (one.flatten(0, 1) for one in (values, f))
+                torch.addmm(first, second, matrix, alpha=source.scale, out=first)
+            members.put(inner, values.unflatten(2, (s - 1, s - 1)))
 
     def _solved_inside(
         self, lines: Sequence[torch.Tensor], source: NodeSource | None
@@ -267,15 +316,6 @@ class SharedElements:
         u[..., 0, :], u[..., s, :] = rows[:, y, x], rows[:, y + 1, x]
         return u
 
-    def _beside(
-        self, lines: Sequence[torch.Tensor], row: int, columns: slice | torch.Tensor
-    ) -> torch.Tensor:
-        """Return the values on the sides of elements of a row, ``(n, .., S)``, as `_sides`."""
-        s = self._s
-        bottom, top = lines[0][:, row : row + 2].unfold(2, s + 1, s)[:, :, columns].unbind(1)
-        across = lines[1][:, :, row * s : (row + 1) * s + 1]
-        return torch.cat([bottom, top, across[:, :-1][:, columns], across[:, 1:][:, columns]], -1)
-
     def _add(self, lines: Sequence[torch.Tensor], at: _At, values: torch.Tensor) -> None:
         """Add values on the sides of elements ``(n, .., S)`` to those on the lattice lines."""
         s, (y, x) = self._s, at
@@ -288,6 +328,35 @@ class SharedElements:
             for number, side in ((line, low), (line + 1, high)):
                 inner[:, number, along] += side[..., :s]
                 last[:, number, along] += side[..., s]
+
+
+class _Members:
+    """Some of the elements of a few rows.
+
+    Parameters
+    ----------
+    there
+        ``(rows, columns)``.
+    """
+
+    def __init__(self, there: np.ndarray, device: torch.device):
+        self._there, self._at = there, [torch.from_numpy(i).to(device) for i in np.nonzero(there)]
+        self._all = bool(there.all())
+
+    def any(self, there: np.ndarray) -> bool:
+        """Say whether any of them is there."""
+        return bool(there[self._there].any())
+
+    def __call__(self, values: torch.Tensor) -> torch.Tensor:
+        """Return their part of ``(n, rows, columns, ..)``, side by side."""
+        return values.flatten(1, 2) if self._all else values[:, *self._at]
+
+    def put(self, values: torch.Tensor, given: torch.Tensor) -> None:
+        """Write their part of ``(n, rows, columns, ..)``."""
+        if self._all:
+            values.copy_(given.unflatten(1, values.shape[1:3]))
+        else:
+            values[:, *self._at] = given
 
 
 def _driven(
@@ -326,7 +395,7 @@ def _sides(values: torch.Tensor) -> torch.Tensor:
     return torch.cat(sides, dim=-1)
 
 
-def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray]:
     """Return what the inner nodes of an element do, as matrices on rows of values (see `SharedElements`)."""
     count = len(one.reaction)
     inverse = np.linalg.inv(one.matrix().toarray()).T
@@ -340,4 +409,4 @@ def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
     outwards = -against.apply(units[sides]).reshape(len(sides), -1)
     inwards[2 * count :: count] = inwards[3 * count - 1 :: count] = 0.0  # corners, again
-    return inwards @ inverse, inverse, inverse @ outwards.T
+    return np.concatenate([inwards @ inverse, inverse]), inverse @ outwards.T
