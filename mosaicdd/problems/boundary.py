@@ -80,6 +80,10 @@ class Boundary:
         """Return the edge at the low (``end = 0``) or high (-1) end of an axis, (y, x)."""
         return ((self.bottom, self.top), (self.left, self.right))[axis][end]
 
+    def every(self, apart: int) -> "Boundary":
+        """Return the values at every so many nodes, which must divide the cells of the edges."""
+        return Boundary(*(getattr(self, name)[::apart] for name in self.EDGES))
+
     def impose(self, field: np.ndarray) -> np.ndarray:
         """Write the values to the edge of ``field``, ``(ny + 1, nx + 1)``, and return it."""
         field[0], field[-1], field[:, 0], field[:, -1] = (

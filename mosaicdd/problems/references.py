@@ -93,14 +93,19 @@ def solve_by_sine_transform(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
                 "transform needs; take the reference pyamg or direct"
             )
-        stencil = system.stencil
-        y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in system.shape)
-        symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
-        transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
-        transformed /= symbol
-        return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
+        return by_sine_transform(system, b)
 
     return _solved(problem, grid, number, solve)
+
+
+def by_sine_transform(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
+    """Solve a system whose stencil is symmetric in both axes; returns ``(ny - 1, nx - 1)``."""
+    stencil = system.stencil
+    y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in system.shape)
+    symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
+    transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
+    transformed /= symbol
+    return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
 
 
 PEERS = {"cholmod": "direct", "hypre": "pyamg"}

@@ -17,22 +17,20 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.nonlinear import NonlinearSolver
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed_engine import require_method
-from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
+from mosaicdd.schwarz.linear_start import write_linear_start
 from mosaicdd.schwarz.newton_engine import NewtonEngine
 from mosaicdd.schwarz.nonlinear_fill import NewtonFill, error_estimate
 from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration, drive
 from mosaicdd.schwarz.outcome import Outcome
 from mosaicdd.schwarz.stopping import History, Monitor
 
-_START = 1e-2  # relative update at which the linear equation is solved well enough to start from
 _PLAUSIBLE = 1e-2  # share of the solution's size above which an error is no convergence
 
 
@@ -57,9 +55,6 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         self._iterate = NonlinearIteration(ranks, self.block, self._planned, settings, self.clock)
         self._fill = NewtonFill(local_solver, self.block, device, settings.rtol)
         source, square = local_solver.source, local_solver.subdomain
-        start = ExactSolver(local_solver.base, square, source)
-        loose = settings.with_changes(rtol=_START, certify=None, out_of_range="network")
-        self._linear = Engine(ranks, lattice, start, loose, problems=self.problems, fill=False)
         self._newton: NewtonEngine | None = None
         if settings.certify is not None:
             condensed = CondensedSolver(local_solver.operator, square, source)
@@ -91,13 +86,15 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         clock = [time.perf_counter()]
         region = Interface(self.block, **self._tensors)
         f = self._solver.source.on(self.block, **self._tensors) if self._has_source else None
-        begin = options.start
-        if begin is None:
-            begin = self._linear.solve_many(boundaries)[0].interface
-        lines = begin.flat.view(self.problems, -1).to(**self._tensors)
+        start = options.start
         solved = []
         for i, boundary in enumerate(boundaries):
-            v = region.like(lines[i].clone())
+            v = region.like()
+            if start is None:
+                with self.clock.part("start"):
+                    write_linear_start(v, self._solver, boundary, i)
+            else:
+                v.flat.copy_(start.flat.view(self.problems, -1)[i])
             v.impose([boundary])
             source = None if f is None else f[i % len(f)]
             monitor = Monitor(

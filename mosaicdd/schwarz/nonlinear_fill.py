@@ -25,6 +25,7 @@ from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration
 _ELEMENTS = 128  # whose vectors stay in the cache
 _SUBDOMAINS = 256
 _APART = 4  # cells between the nodes where derivatives are taken
+_CHECKED = 8  # and between those where the residual of a smooth surface is
 _SAFETY = 2.0
 # Of the last step in an element, beside the tolerance: one of Newton's leaves a thousandth of itself, one with means
 # a tenth, down to rounding in float32.
@@ -160,9 +161,17 @@ class NewtonFill:
         ValueError
             If it is not.
         """
-        u = torch.from_numpy(boundary.spanned(*self._part)).to(self.u)
-        fields = self._sampled_fields(_APART)
-        if not self._element.sampled_residual(u, _APART, fields).isfinite().all():
+        places = [
+            (np.arange(p.start, p.stop - 2, _CHECKED)[:, None] + np.arange(3)).ravel()
+            for p in self._part
+        ]
+        u = torch.from_numpy(boundary.at(places[0][:, None], places[1])).to(self.u)
+        here = np.ix_(*(one - p.start for one, p in zip(places, self._part, strict=True)))
+        fields = {
+            name: values[here] if values.ndim else values
+            for name, values in self._sampled_fields(1).items()
+        }
+        if not self._element.sampled_residual(u, 3, fields).isfinite().all():
             raise ValueError(
                 "the equation's residual is not finite for values between those on the sides"
             )

@@ -1,0 +1,79 @@
+"""The same problem on every few nodes of its grid, where it is solved for next to nothing, to begin with."""
+
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.fields import LocalPart
+from mosaicdd.problems.lognormal import PREFIX
+from mosaicdd.problems.problem import Problem
+
+
+def coarser(
+    problem: Problem, grid: Grid, boundary: Boundary, number: int, apart: int
+) -> Problem | None:
+    """Return one of the problems on every so many nodes; None if not every rank knows all of its fields.
+
+    Parameters
+    ----------
+    grid, boundary
+        Of all nodes, and the values on its edges.
+    number
+        Which of several.
+    apart
+        Must divide the cells of the grid.
+    """
+    fields = {name: every(values, number, apart) for name, values in problem.fields.items()}
+    if any(values is None for values in fields.values()):
+        return None
+    domain = Domain(pair(cells // apart for cells in grid.shape), grid.spacing * apart)
+    return Problem(domain, problem.equation, fields, boundary.every(apart))
+
+
+def every(values: Any, number: int, apart: int) -> Any:
+    """Return a field's values, of one of several problems, for every so many of its nodes.
+
+    None if a rank cannot know these, or they are other ones on another grid.
+    """
+    if isinstance(values, LocalPart) or (isinstance(values, str) and values.startswith(PREFIX)):
+        return None
+    shape = getattr(values, "shape", ())
+    if len(shape) < 2:
+        return values
+    nodes = slice(None, None, apart), slice(None, None, apart)
+    return values[nodes] if len(shape) == 2 else values[(number % shape[0], *nodes)]
+
+
+def refined(values: np.ndarray, apart: int) -> np.ndarray:
+    """Interpolate by cubics along the last axis; the first and the last value stay the ends.
+
+    Parameters
+    ----------
+    values
+        ``(.., n + 1)``.
+    apart
+        Nodes become so many cells apart: ``(.., apart n + 1)``.
+    """
+    t = np.arange(apart) / apart
+    weights = np.stack(
+        [
+            -t * (t - 1) * (t - 2) / 6,
+            (t + 1) * (t - 1) * (t - 2) / 2,
+            -(t + 1) * t * (t - 2) / 2,
+            (t + 1) * t * (t - 1) / 6,
+        ]
+    )
+    # Beyond the ends the parabolas go on that the last three values lie on.
+    first, last = (3 * a - 3 * b + c for a, b, c in (_ends(values), _ends(values[..., ::-1])))
+    padded = np.concatenate([first[..., None], values, last[..., None]], axis=-1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 4, axis=-1)
+    between = windows @ weights
+    return np.concatenate([between.reshape(*values.shape[:-1], -1), values[..., -1:]], axis=-1)
+
+
+def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return values[..., 0], values[..., 1], values[..., min(2, values.shape[-1] - 1)]
