@@ -1,6 +1,6 @@
 """Where the two-level iteration of a nonlinear equation begins: the linear equation's solution, on a coarser grid.
 
-On nodes a few cells apart it is as good a start as on all of them, and sine transforms find it for next to
+On nodes a few cells apart, if not on all, it is good enough a start, and sine transforms find it for next to
 nothing: every rank does for the whole domain.
 """
 
@@ -19,7 +19,7 @@ from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.fields import Field
 from mosaicdd.problems.references import by_sine_transform
 
-_APART = 4  # cells between the nodes of the coarser grid
+_MOST = 2**20  # nodes of the coarser grid, as far as lattice nodes are two or more apart on it
 
 
 def write_linear_start(
@@ -30,7 +30,9 @@ def write_linear_start(
     A source that not every rank knows as a whole is left out.
     """
     block, grid = v.block, v.block.lattice.grid
-    apart = math.gcd(block.lattice.spacing, _APART)
+    apart = 1
+    while math.prod(grid.shape) > _MOST * apart**2 and block.lattice.spacing % (4 * apart) == 0:
+        apart *= 2
     coarse = Grid(pair(cells // apart for cells in grid.shape), apart * grid.spacing)
     u = boundary.every(apart).impose(np.zeros(coarse.nodes))
     system = DirichletSystem(solver.base, coarse)

@@ -1,0 +1,51 @@
+"""The same problem on fewer nodes, and values between these."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.problems.coarser import coarser, refined
+from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.fields import LocalPart
+from mosaicdd.problems.problem import Problem
+
+
+@pytest.mark.parametrize("apart", [1, 2, 4])
+def test_parabolas_are_refined_exactly(apart):
+    x = np.arange(9.0)
+    values = np.stack([np.ones(9), x, x * x])
+    fine = np.arange(8 * apart + 1) / apart
+    expected = np.stack([np.ones(len(fine)), fine, fine * fine])
+    np.testing.assert_allclose(refined(values, apart), expected, rtol=0, atol=1e-12)
+
+
+def test_the_nodes_that_are_there_keep_their_values():
+    values = np.random.default_rng(0).standard_normal((3, 6))
+    np.testing.assert_allclose(refined(values, 4)[:, ::4], values, rtol=0, atol=1e-14)
+
+
+def test_two_nodes_are_refined_too():
+    np.testing.assert_allclose(refined(np.array([[0.0, 1.0]]), 2), [[0.0, 0.5, 1.0]], atol=0.2)
+
+
+def test_a_coarser_problem_has_the_same_values_at_its_nodes():
+    rng = np.random.default_rng(0)
+    c, f = rng.uniform(1, 2, (9, 17)), rng.standard_normal((2, 9, 17))
+    fine = Problem(Domain((8, 16)), "poisson-boltzmann", {"c": c, "f": f}, Dirichlet("x + y*y"))
+    grid = fine.domain.grid()
+    one = coarser(fine, grid, fine.boundaries(grid)[1], 1, 2)
+    coarse = one.domain.grid()
+    assert (coarse.shape, coarse.spacing) == ((4, 8), 2 * grid.spacing)
+    whole = tuple(slice(0, n) for n in coarse.nodes)
+    np.testing.assert_array_equal(one.source_at(coarse, whole)[0], f[1, ::2, ::2])
+    np.testing.assert_array_equal(one.arrays["c"].sample(coarse, whole)[0], c[::2, ::2])
+    (edges,) = one.boundaries(coarse)
+    np.testing.assert_array_equal(edges.right, fine.boundaries(grid)[1].right[::2])
+
+
+def test_what_no_rank_knows_as_a_whole_makes_no_coarser_problem():
+    fine = Problem(Domain((8, 8)), "poisson-boltzmann", {}, Dirichlet("x"))
+    grid = fine.domain.grid()
+    part = LocalPart(grid, np.ones((9, 5)), (slice(0, 9), slice(0, 5)))
+    one = fine.with_fields(f=part)
+    assert coarser(one, grid, fine.boundaries(grid)[0], 0, 2) is None
