@@ -82,4 +82,6 @@ class SineSolve:
 def _transform(array: np.ndarray, axis: int) -> None:
     """Apply the orthonormal DST-I, its own inverse, along one axis in place."""
     if array.size:  # with more ranks than rows or columns, some have none
-        array[...] = scipy.fft.dst(array, type=1, axis=axis, norm="ortho", overwrite_x=True)
+        found = scipy.fft.dst(array, type=1, axis=axis, norm="ortho", overwrite_x=True)
+        if not np.may_share_memory(found, array):
+            array[...] = found

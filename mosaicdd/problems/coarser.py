@@ -41,7 +41,7 @@ def every(values: Any, number: int, apart: int) -> Any:
     """
     if isinstance(values, LocalPart) or (isinstance(values, str) and values.startswith(PREFIX)):
         return None
-    shape = getattr(values, "shape", ())
+    shape: tuple[int, ...] = getattr(values, "shape", ())
     if len(shape) < 2:
         return values
     nodes = slice(None, None, apart), slice(None, None, apart)

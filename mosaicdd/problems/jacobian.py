@@ -45,7 +45,11 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
         _couplings(-partial.get((y, x), zero), -partial.get((-y, -x), zero), (y, x))
         for y, x in ((1, 0), (0, 1), (1, 1), (1, -1))[: 4 if crossed else 2]
     ]
-    reaction = np.pad(sum(partial.values(), zero), 1)
+    total = partial[0, 0].copy()
+    for offset, values in partial.items():
+        if offset != (0, 0):
+            total += values
+    reaction = np.pad(total, 1)
     if not symmetric:
         (up, down), (right, left) = between
         return Conductances(up, right, reaction, down, left)
@@ -66,8 +70,17 @@ def _couplings(one: np.ndarray, other: np.ndarray, offset: Offset) -> tuple[np.n
     last = slice(y, None), slice(None, -1) if x < 0 else slice(x, None)
     inside = np.pad(np.ones_like(one, bool), 1)
     low, high = np.pad(one, 1, mode="edge")[first], np.pad(other, 1, mode="edge")[last]
-    known = inside[first], inside[last]
-    return np.where(known[0] | ~known[1], low, high), np.where(known[1] | ~known[0], high, low)
+    for edge in (
+        np.s_[0],
+        np.s_[-1],
+        np.s_[:, 0],
+        np.s_[:, -1],
+    ):  # all else is known from both ends
+        known = inside[first][edge], inside[last][edge]
+        ends = low[edge].copy(), high[edge].copy()
+        low[edge] = np.where(known[0] | ~known[1], *ends)
+        high[edge] = np.where(known[1] | ~known[0], *ends[::-1])
+    return low, high
 
 
 def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) -> None:
@@ -84,12 +97,12 @@ def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) ->
                 f"{wrong.size} nodes: it is not elliptic there"
             )
         return
-    zero = np.zeros_like(partial[0, 0])
-    beside = np.stack([partial.get(offset, zero) for offset in OFFSETS[1:5]])
-    wrong = beside >= 0
-    if wrong.any():
+    beside = [partial.get(offset, np.zeros(1)) for offset in OFFSETS[1:5]]
+    count = sum(int((one >= 0).sum()) for one in beside)
+    if count:
+        largest = max(np.nanmax(one) for one in beside)
         raise ValueError(
-            f"the equation's derivative by a neighbour is not negative at {int(wrong.sum())} of "
-            f"{wrong.size} places (largest {np.nanmax(beside):.3g}): the grid is too coarse for it, or "
+            f"the equation's derivative by a neighbour is not negative at {count} of "
+            f"{4 * beside[0].size} places (largest {largest:.3g}): the grid is too coarse for it, or "
             "a coefficient that depends on the solution is not positive there"
         )

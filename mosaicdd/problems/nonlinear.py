@@ -21,7 +21,7 @@ from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Field, Part, sample_near
 from mosaicdd.problems.jacobian import elliptic_conductances
 from mosaicdd.problems.medium import Medium, require_sign
-from mosaicdd.problems.patch import OFFSETS, Offset, Patch
+from mosaicdd.problems.patch import OFFSETS, Offset, Patch, beside
 
 _STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache
 _ROUNDING = 1e-9  # relative, of residuals
@@ -242,15 +242,33 @@ class NonlinearPart:
         """
         partial: dict[Offset, np.ndarray] = {}
         shape = tuple(p.stop - p.start - 2 for p in part)
+        for strip, _, found in self._partials(u, part):
+            for offset, gradient in found:
+                partial.setdefault(offset, np.empty(shape))[strip] = gradient.numpy()
+        return elliptic_conductances(partial, symmetric=self.self_adjoint)
+
+    def product(self, u: np.ndarray, change: np.ndarray) -> np.ndarray:
+        """Return the derivative's product with a change of values, at the nodes inside, as `residual`."""
+        values = np.empty([n - 2 for n in u.shape])
+        for strip, there, found in self._partials(u, self.part):
+            around = torch.from_numpy(change[there])
+            total = torch.zeros(values[strip].shape, dtype=torch.float64)
+            for offset, gradient in found:
+                total.addcmul_(gradient, beside(around, offset))
+            values[strip] = total.numpy()
+        return values
+
+    def _partials(
+        self, u: np.ndarray, part: Part
+    ) -> Iterator[tuple[slice, Slices, list[tuple[Offset, torch.Tensor]]]]:
+        """Yield strips as `_strips`, and the derivatives by the values at offsets from the nodes."""
         for strip, there in self._strips(part):
             patch = Patch.of(torch.from_numpy(u[there]))
             leaves = [one.detach().requires_grad_() for one in patch.values]
             total = self._at(Patch(*leaves), there).sum()
             found = torch.autograd.grad(total, leaves, allow_unused=True)
-            for offset, gradient in zip(OFFSETS, found, strict=True):
-                if gradient is not None:
-                    partial.setdefault(offset, np.zeros(shape))[strip] = gradient.numpy()
-        return elliptic_conductances(partial, symmetric=self.self_adjoint)
+            pairs = zip(OFFSETS, found, strict=True)
+            yield strip, there, [(offset, one) for offset, one in pairs if one is not None]
 
     def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
         """Yield strips of the nodes inside a part, and where in this one these and those around are."""

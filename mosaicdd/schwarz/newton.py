@@ -72,11 +72,22 @@ class Newton:
         self.status: str | None = None
         self.size = 0.0
 
-    def run(self, u: np.ndarray) -> None:
-        """Iterate from values on until the residual is small, or nothing makes it smaller."""
+    def run(self, u: np.ndarray, step: Step | None = None) -> None:
+        """Iterate from values on until the residual is small, or nothing makes it smaller.
+
+        Parameters
+        ----------
+        step
+            By the derivative there, if it has been taken.
+        """
         self._take(u)
-        while self.status is None:
+        self._linear = step
+        while True:
             self._step()
+            if self.status is not None:
+                return
+            if not self._kept:
+                self._linear = None
 
     @property
     def relative(self) -> float:
@@ -130,8 +141,6 @@ class Newton:
 
     def _step(self) -> None:
         """Take a step, and judge it; by the last derivative, if that is enough for the last step."""
-        if not self._kept:
-            self._linear = None
         before = self._norm
         aim = 0.5 * self._rtol / max(self.relative, 1e-300)
         try:

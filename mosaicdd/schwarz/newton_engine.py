@@ -104,7 +104,18 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             If a residual is not finite there, or a derivative that of no elliptic equation.
         """
         for number, boundary in enumerate(boundaries):
-            self._beginning(number, boundary, self._equations(number, boundary))
+            equations = self._equations(number, boundary)
+            known = self._beginning(number, boundary, equations)
+            if isinstance(equations, RectangleEquations):
+                known.step = self._elliptic(equations, known.u)
+
+    def _elliptic(self, equations: RectangleEquations, u: np.ndarray) -> Step | None:
+        """Check the derivative at values; return the step by it, if that is planned already."""
+        way, *others = self._ways(equations)
+        if others:
+            return way(u)
+        self._ranks.agree(lambda: equations.derivative(u, self._place.wide))
+        return None
 
     def _beginning(
         self, number: int, boundary: Boundary, equations: NewtonEquations
@@ -144,6 +155,10 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             begun = time.perf_counter()
             equations = self._equations(i, boundary)
             beginning = self._beginning(i, boundary, equations)
+            begin, first = beginning.u, beginning.step
+            beginning.step = None  # it may be large, and belongs to the first values alone
+            if options.start is not None:
+                begin, first = self._begun(i, options.start, equations), None
             solve = Newton(
                 self._steps,
                 equations,
@@ -153,8 +168,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
                 progress=options.progress,
                 watch=options.watch or Watch(),
             )
-            start = options.start
-            solve.run(beginning.u if start is None else self._begun(i, start, equations))
+            solve.run(begin, first)
             iterated = time.perf_counter()
             solves.append((solve, solve.estimate()))
             fields.append(equations.completed(solve.u, beyond=self.beyond))
@@ -203,7 +217,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         return strips if self._window is None else in_window(strips, self._window)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Beginning:
     """Where a solve for some data begins.
 
@@ -215,11 +229,14 @@ class _Beginning:
         The smooth surface, at the nodes that are held here.
     right
         The right-hand side of the equation linearised there, without sources.
+    step
+        By the derivative there, if it has been taken.
     """
 
     data: "_Data"
     u: np.ndarray
     right: np.ndarray
+    step: Step | None = None
 
 
 _Data = Boundary | tuple[Sides, int]

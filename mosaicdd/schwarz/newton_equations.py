@@ -101,9 +101,9 @@ class RectangleEquations:
 
     def right_hand_side(self, u: np.ndarray) -> np.ndarray:
         """Return that of the equation linearised at values, without the source."""
-        right = -self.residual(u) - self.source
-        derivative = self._operator.derivative(u, self._place.wide)
-        right[1:-1, 1:-1] += derivative.apply(u - self._place.zeros(self._boundary))
+        right = np.zeros_like(u)
+        right[1:-1, 1:-1] = self._operator.product(u, u - self._place.zeros(self._boundary))
+        right[1:-1, 1:-1] -= self._operator.residual(u)
         self._place.clear_edges(right)
         return right
 
