@@ -1,14 +1,15 @@
 """From the values at coarse nodes to the field, band by band, and to what it leaves of the equation.
 
 Along the lines through coarse nodes the one-dimensional equation is solved between each two of them,
-inside each coarse cell the equation itself; then, four times, on the lines again, given what is inside, with
-over-relaxation, and inside the cells. All of it is local: a value depends on coarse nodes at most five
+inside each coarse cell the equation itself; then, five times, on the lines again, given what is inside, with
+over-relaxation, and inside the cells. All of it is local: a value depends on coarse nodes at most six
 cells away.
 
 Values are held in `_Planes`: of all coarse cells those at the same place side by side, so that every step
 runs over memory in order. Shape letters: ``n`` problems; sources are times the squared spacing.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +19,12 @@ from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.problems.conductances import Conductances
 
-_ROUNDS = 4
+_ROUNDS = 5
 _ROWS = 32  # of nodes whose residual is taken at once, for the cache
-_RELAXATION = 1.25  # on the lines: four rounds do what six would without
+_RELAXATION = 1.25  # on the lines: five rounds do more than six would without
 _Node = tuple[int, int]
 Slot = tuple[slice | int, slice | int]
-REACH = 5
+REACH = 6
 """Coarse cells around a fine node that its value depends on."""
 
 
@@ -250,6 +251,7 @@ class _Cells:
     ):
         self._shape = pair((n - 1) // RATIO for n in reaction.shape)
 
+        @functools.cache  # both nodes of a grid edge ask for it
         def cut(values: torch.Tensor, i: int, j: int) -> torch.Tensor:
             return _every(values, (i, j), self._shape).contiguous()
 
@@ -295,7 +297,7 @@ class _Cells:
             for other, k in beside:
                 if other not in self._beside:
                     known = u.at(*other, self._shape)
-                    total = k * known if total is None else torch.addcmul(total, k, known)
+                    total = k * known if total is None else total.addcmul_(k, known)
             f[node] = torch.zeros_like(u.at(*node, self._shape)) if total is None else total
         for black in _BLACK:
             f[black] *= self._inverse[black]
