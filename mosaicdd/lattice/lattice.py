@@ -33,7 +33,10 @@ def period_of(cells: int, spacing: int) -> int:
 
 
 def spacing_between(grid: Grid, spacing: int, periodic: tuple[bool, bool]) -> int:
-    """Return the distance of lattice lines, at most ``spacing``, that leaves no thin cell between periodic sides."""
+    """Return the distance of lattice lines that leaves no thin lattice cell between periodic sides.
+
+    It is more than half of ``spacing``, and at most that; where none of these does, it is that.
+    """
     around = [cells for cells, wraps in zip(grid.shape, periodic, strict=True) if wraps]
 
     def thinnest(s: int) -> float:
@@ -42,7 +45,7 @@ def spacing_between(grid: Grid, spacing: int, periodic: tuple[bool, bool]) -> in
     if not around or min(around) <= spacing:
         return spacing
     choices = range(spacing, spacing // 2, -1)
-    return next((s for s in choices if thinnest(s) >= _THIN), max(choices, key=thinnest))
+    return next((s for s in choices if thinnest(s) >= _THIN), spacing)
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,20 @@ class Lattice:
         """Lattice cells per axis, ``(K_y, K_x)``."""
         sizes = zip(self.grid.shape, self.margins, strict=True)
         return pair((cells + sum(margin)) // self.spacing for cells, margin in sizes)
+
+    @property
+    def periods(self) -> tuple[int | None, int | None]:
+        """After how many nodes of the lattice each axis comes round; None where it does not."""
+        sizes = zip(self.cells, self.periodic, strict=True)
+        rows, columns = (cells * self.spacing if around else None for cells, around in sizes)
+        return rows, columns
+
+    @property
+    def rounds(self) -> tuple[int | None, int | None]:
+        """After how many nodes of the grid each axis comes round; None where it does not."""
+        sizes = zip(self.grid.shape, self.periodic, strict=True)
+        rows, columns = (cells if around else None for cells, around in sizes)
+        return rows, columns
 
     @property
     def subdomains(self) -> tuple[int, int]:

@@ -39,12 +39,12 @@ class Exact:
         subdomain = Subdomain(2 * spacing, 2 * spacing * grid.spacing)
         if not (problem.plain and fits(grid, subdomain)):
             given = Source(problem, grid, subdomain)
+            rounds = problem.conditions.periods(grid)
+            rows, columns = (n and period_of(n, spacing) for n in rounds)
             if isinstance(problem.operator, Nonlinear):
-                flows = NonlinearDiscretisation(problem, grid)
+                flows = NonlinearDiscretisation(problem, grid, (rows, columns))
                 return CondensedSolver(problem.operator, subdomain, given, flows)
             medium = medium_of(problem.operator)
-            periods = problem.conditions.periods(grid)
-            rows, columns = (n and period_of(n, spacing) for n in periods)
             one = Discretisation(problem, medium, grid, (rows, columns))
             return CondensedSolver(medium, subdomain, given, one)
         if isinstance(problem.operator, (Medium, Nonlinear)):

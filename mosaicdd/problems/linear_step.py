@@ -7,9 +7,10 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import OnOutlines
 from mosaicdd.problems.discretisation import NO_TIES, Equations
-from mosaicdd.problems.fields import Part, overlap
+from mosaicdd.problems.fields import Part, Periods, overlap
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.side_values import OutlineValues, collected
+from mosaicdd.problems.stretched import stretch_of
 
 
 class LinearStep:
@@ -21,6 +22,8 @@ class LinearStep:
         The derivative at the nodes of ``part``.
     self_adjoint
         Whether it is symmetric.
+    rounds, periods
+        After how many nodes each axis of the grid, and of the lattice, comes round.
 
     Attributes
     ----------
@@ -31,8 +34,17 @@ class LinearStep:
     floating = False
     reflective = False
 
-    def __init__(self, equations: Equations, part: Part, *, self_adjoint: bool):
+    def __init__(
+        self,
+        equations: Equations,
+        part: Part,
+        *,
+        self_adjoint: bool,
+        rounds: Periods = (None, None),
+        periods: Periods = (None, None),
+    ):
         self._equations, self._part = equations, part
+        self._rounds, self._periods = rounds, periods
         self.self_adjoint = self_adjoint
         self.force = np.zeros(equations.active.shape)
 
@@ -46,6 +58,14 @@ class LinearStep:
 
     def equations(self, part: Part) -> Equations:
         """Return the left-hand sides at the nodes of a part; beyond the grid there are unit rows."""
+        stretch = stretch_of(part, self._rounds, self._periods)
+        return (
+            self._on_grid(part)
+            if stretch is None
+            else self._on_grid(stretch.part).stretched(stretch)
+        )
+
+    def _on_grid(self, part: Part) -> Equations:
         here, there = self._overlap(part)
         inside = self._equations.part(*here)
         shape = [p.stop - p.start for p in part]
@@ -67,10 +87,12 @@ class LinearStep:
         self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
     ) -> np.ndarray:
         """Return the right-hand sides at the nodes of a part, ``(1, rows, columns)``."""
-        here, there = self._overlap(part)
-        b = np.zeros((1, *equations.active.shape))
+        stretch = stretch_of(part, self._rounds, self._periods)
+        on_grid = part if stretch is None else stretch.part
+        here, there = self._overlap(on_grid)
+        b = np.zeros((1, *(p.stop - p.start for p in on_grid)))
         b[0][there] = self.force[here]
-        return b
+        return b if stretch is None else stretch.values(b)
 
     def given(
         self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None

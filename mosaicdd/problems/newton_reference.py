@@ -11,6 +11,7 @@ import scipy.sparse.linalg
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation import Equations
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.medium import MediumSystem
@@ -130,17 +131,24 @@ class _Rectangle:
 
 
 class StepSystem:
-    """The linear system of one of Newton's steps on any domain, with unit rows where there is no unknown."""
+    """The linear system of one of Newton's steps on any domain, with unit rows where there is no unknown.
 
-    def __init__(self, step: LinearStep, grid: Grid):
-        self.operator = step
-        wide = pair(slice(-1, nodes + 1) for nodes in grid.nodes)
-        self.conductances = step.equations(wide).conductances
+    Parameters
+    ----------
+    equations
+        Of the step, with a node more all around.
+    periodic
+        Along which axes the first node comes after the last.
+    """
+
+    def __init__(self, operator: LinearStep, equations: Equations, periodic: tuple[bool, bool]):
+        self.operator, self.conductances = operator, equations.conductances
+        self._periodic = periodic
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
-        """``h^2 J``, of ``(ny + 1) (nx + 1)`` rows, row by row from the bottom."""
-        return self.conductances.matrix()
+        """``h^2 J``, of a row for each node, row by row from the bottom; a pair of sides is one."""
+        return self.conductances.matrix(self._periodic)
 
     def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
         """Solve by a sparse factorisation."""
@@ -148,35 +156,49 @@ class StepSystem:
 
 
 class _Everywhere:
-    """On any domain; unknowns are all nodes, of which those that are not active are zero."""
+    """On any domain; unknowns are all nodes, of which those that are not active are zero.
+
+    Values are held with a node more all around, which along a periodic axis is that of the other end.
+    """
 
     def __init__(self, problem: Problem, grid: Grid, number: int):
-        whole = pair(slice(0, nodes) for nodes in grid.nodes)
         self._problem, self._grid, self._number = problem, grid, number
-        self._equations = NonlinearDiscretisation(problem, grid).on(whole)
+        self._periodic = problem.conditions.periodic
+        ends = zip(grid.nodes, self._periodic, strict=True)
+        self._nodes = pair(nodes - around for nodes, around in ends)
+        wide = pair(slice(-1, nodes + 1) for nodes in self._nodes)
+        self._equations = NonlinearDiscretisation(problem, grid).on(wide)
         self._data = self._equations.data(problem, number)
 
     def begun(self, solve: Solve) -> np.ndarray:
         smooth = smooth_problem(self._problem, self._grid, screening(self._problem, self._grid))
         system = OutlineSystem(smooth, self._grid, self._number)
-        u = solve(system, system.right_hand_side).reshape(self._grid.nodes)
+        u = self._around(solve(system, system.right_hand_side).reshape(self._nodes))
         return np.where(self._equations.active, u, 0.0)
 
     def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
-        return u + length * change.reshape(u.shape)
+        return u + length * self._around(change.reshape(self._nodes))
 
     def residual(self, u: np.ndarray) -> np.ndarray:
-        return self._equations.residual(u, self._data).ravel()
+        return self._equations.residual(u, self._data)[1:-1, 1:-1].ravel()
 
     def step(self, u: np.ndarray) -> StepSystem:
         derivative = self._equations.derivative(u, self._data)
         symmetric = self._equations.operator.self_adjoint
         step = LinearStep(derivative, self._equations.part, self_adjoint=symmetric)
-        return StepSystem(step, self._grid)
+        return StepSystem(step, derivative, self._periodic)
 
     def size(self, u: np.ndarray) -> float:
-        right = self.step(u).conductances.apply(np.pad(u, 1)).ravel() - self.residual(u)
+        right = self.step(u).conductances.apply(u).ravel() - self.residual(u)
         return float(np.linalg.norm(right))
 
     def field(self, u: np.ndarray) -> np.ndarray:
-        return self._equations.completed(u, self._problem, self._number)
+        field = self._equations.completed(u, self._problem, self._number)[1:-1, 1:-1]
+        return np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
+
+    def _around(self, values: np.ndarray) -> np.ndarray:
+        """Return values with a node more all around."""
+        for axis, around in enumerate(self._periodic):
+            beyond = [(int(axis == i), int(axis == i)) for i in (0, 1)]
+            values = np.pad(values, beyond, mode="wrap" if around else "constant")
+        return values

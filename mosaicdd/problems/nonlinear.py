@@ -18,7 +18,7 @@ from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.fields import Field, Part, sample_near
+from mosaicdd.problems.fields import Field, Part, Periods, sample_near
 from mosaicdd.problems.jacobian import elliptic_conductances
 from mosaicdd.problems.medium import Medium, require_sign
 from mosaicdd.problems.patch import OFFSETS, Offset, Patch, beside
@@ -132,7 +132,7 @@ class Nonlinear:
         return samples
 
     def sampled_near(
-        self, grid: Grid, part: Part, inside: np.ndarray | None
+        self, grid: Grid, part: Part, inside: np.ndarray | None, periods: Periods = (None, None)
     ) -> dict[str, torch.Tensor]:
         """Return the fields at the nodes of a part that may reach beyond a domain, as `sample_near` does."""
         shape, samples = tuple(p.stop - p.start for p in part), {}
@@ -141,7 +141,7 @@ class Nonlinear:
                 samples[name] = torch.tensor([[field.number]], dtype=torch.float64).expand(shape)
                 continue
             fill = 1.0 if name in self._signs else 0.0
-            values = sample_near(field, grid, part, inside, fill=fill)[0]
+            values = sample_near(field, grid, part, inside, fill=fill, periods=periods)[0]
             if name in self._signs:
                 values = require_sign(values, field, part, positive=self._signs[name])
             samples[name] = torch.from_numpy(np.ascontiguousarray(values))

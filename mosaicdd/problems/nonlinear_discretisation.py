@@ -21,7 +21,7 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.crossings import LEAST_DAMPING
 from mosaicdd.problems.discretisation import NO_TIES, Discretisation, Equations
-from mosaicdd.problems.fields import Part, sample_near
+from mosaicdd.problems.fields import Part, Periods
 from mosaicdd.problems.jacobian import conductances_of
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.patch import OFFSETS, Patch
@@ -59,9 +59,14 @@ class NonlinearDiscretisation:
     ----------
     problem
         Whose source and values on the outline do not count.
+    periods
+        After how many nodes of a lattice each periodic axis comes round; by default of the grid. Fields
+        have the values of the first of two periodic sides on both.
 
     Attributes
     ----------
+    rounds
+        After how many nodes of the grid.
     faces
         The discretisation of an equation with the conductance 1.
 
@@ -73,12 +78,14 @@ class NonlinearDiscretisation:
         If neighbours do not count one by one.
     """
 
-    def __init__(self, problem: Problem, grid: Grid):
+    def __init__(self, problem: Problem, grid: Grid, periods: Periods | None = None):
         operator = problem.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
         operator.require_flows(problem.equation.name, grid.spacing)
         self.operator, self.grid = operator, grid
+        self.rounds = problem.conditions.periods(grid)
+        self.periods = self.rounds if periods is None else periods
         self.faces = Discretisation(problem, operator.faces, grid)
         self.known = self.faces.values(problem).known
         if self.faces.floating:
@@ -114,6 +121,7 @@ class NonlinearEquations:
 
     def __init__(self, discretisation: NonlinearDiscretisation, part: Part):
         self.grid, self.part = discretisation.grid, part
+        self.rounds, self.periods = discretisation.rounds, discretisation.periods
         self.operator = discretisation.operator
         self._discretisation = discretisation
         shape = pair(p.stop - p.start for p in part)
@@ -154,7 +162,11 @@ class NonlinearEquations:
         self, nodes: np.ndarray, ends: np.ndarray, weights: np.ndarray, places: np.ndarray
     ) -> None:
         """Enter flows to given values, at ``ends`` ``(T, 2)`` from the first node of the part."""
-        rise, across = (ends - np.stack(np.unravel_index(nodes, self.active.shape), axis=1)).T
+        away = ends - np.stack(np.unravel_index(nodes, self.active.shape), axis=1)
+        for axis, period in enumerate(self.rounds):
+            if period is not None:  # the nearest one of all rounds
+                away[:, axis] -= period * np.round(away[:, axis] / period).astype(away.dtype)
+        rise, across = away.T
         beside = np.where(rise > 0, 0, 1)
         beside = np.where(abs(across) > abs(rise), np.where(across < 0, 2, 3), beside)
         at = beside, self._number[nodes]
@@ -179,7 +191,7 @@ class NonlinearEquations:
         inside = None
         if outline is not None:
             inside = outline.level(pair(slice(p.start - 1, p.stop + 1) for p in self._ring)) < 0
-        return self.operator.sampled_near(self.grid, self._ring, inside)
+        return self.operator.sampled_near(self.grid, self._ring, inside, self.rounds)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
         """Evaluate what one of several problems gives.
@@ -195,12 +207,8 @@ class NonlinearEquations:
         inflow = inflow[number % len(inflow)].ravel()[self._nodes]
         source = np.zeros(len(self._nodes))
         if problem.source is not None:
-            inside = None
-            if faces.outline is not None:
-                inside = faces.outline.level(self._ring) < 0
-            f = sample_near(problem.source, self.grid, self.part, inside, fill=0.0)
-            volumes = self._faces.volumes.ravel()[self._nodes]
-            source = h**2 * f[number % len(f)].ravel()[self._nodes] * volumes
+            f = faces.loads(problem.source, self.part, self._faces.volumes)
+            source = h**2 * f[number % len(f)].ravel()[self._nodes]
         beside, fluxes = [values.values[number % len(values.values)]], np.zeros((1, 0))
         if outlines is not None and faces.outline is not None:
             where = problem.conditions, faces.outline.names, self.grid
@@ -285,8 +293,8 @@ class NonlinearEquations:
             )
 
     def _pool(self, u: np.ndarray, data: NonlinearData) -> torch.Tensor:
-        """Return all values that may stand beside a node."""
-        return torch.from_numpy(np.concatenate([np.pad(u, 1).ravel(), data.beside]))
+        """Return all values that may stand beside a node; what is beyond the part like what is next to it."""
+        return torch.from_numpy(np.concatenate([np.pad(u, 1, mode="edge").ravel(), data.beside]))
 
     def _strips(self) -> Iterator[slice]:
         count = len(self._nodes)

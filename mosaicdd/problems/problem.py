@@ -87,11 +87,6 @@ class Problem:
             self.conditions.require_no_periodic_outline()
         if not self.plain:  # checks that natural sides and shapes can be solved for
             if isinstance(self.operator, Nonlinear):
-                if self.conditions.any_periodic:
-                    raise NotImplementedError(
-                        f"a side is periodic, {known.name} is not linear: periodic sides are solved for "
-                        "linear equations only"
-                    )
                 self.operator.require_flows(known.name, self.domain.grid().spacing)
             else:
                 medium_of(self.operator, shape=self.domain.shape is not None)

@@ -29,6 +29,8 @@ class _Axis:
         Which are at a node.
     edges
         Which edge of the part each edge between them lies on.
+    ways
+        How far each node is along the edge that begins there or that it lies on, from 0 to 1.
     factors
         By which their conductances are larger than that edge's.
     middle
@@ -39,6 +41,7 @@ class _Axis:
     nodes: np.ndarray
     there: np.ndarray
     edges: np.ndarray
+    ways: np.ndarray
     factors: np.ndarray
     middle: np.ndarray
 
@@ -49,17 +52,18 @@ class _Axis:
         if cells is None or period is None:
             nodes, edges = at - part.start, at[:-1] - part.start
             one, no = np.ones(len(edges)), np.zeros(len(edges), bool)
-            return cls(part, nodes, np.ones(len(nodes), bool), edges, one, no)
+            return cls(part, nodes, np.ones(len(nodes), bool), edges, np.zeros(len(at)), one, no)
         first, place = at // period * cells, at % period
         edges, high = first + np.minimum(place, cells - 1), first + np.minimum(place, cells)
         source = slice(int(edges[0]), int(high[-1]) + 1)
-        on_last = place[:-1] >= cells - 1
+        on_last, more = place[:-1] >= cells - 1, period - cells + 1.0
         return cls(
             source,
             edges - source.start,
             place < cells,
             edges[:-1] - source.start,
-            np.where(on_last, period - cells + 1.0, 1.0),
+            (place - (cells - 1)).clip(min=0) / more,
+            np.where(on_last, more, 1.0),
             on_last & (place[:-1] < period - 1),
         )
 
@@ -94,10 +98,13 @@ class Stretch:
         return y[:, None] & x
 
     @property
-    def nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where these are in `part`, per axis."""
-        y, x = self._axes
-        return y.nodes[y.there], x.nodes[x.there]
+    def nodes(self) -> Part:
+        """The nodes of the grid that nodes of the lattice are at."""
+        return pair(
+            slice(axis.part.start + int(at[0]), axis.part.start + int(at[-1]) + 1)
+            for axis in self._axes
+            for at in [axis.nodes[axis.there]]
+        )
 
     @property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
@@ -109,6 +116,15 @@ class Stretch:
         """Return values ``(.., rows, columns)`` at the nodes of the lattice; zero between those of the grid."""
         y, x = self._axes
         return given[..., y.nodes[:, None], x.nodes] * self.at_nodes
+
+    def interpolated(self, given: np.ndarray) -> np.ndarray:
+        """Return values at the nodes of the lattice; linear between those of the grid."""
+        for axis, one in enumerate(self._axes):
+            values = np.moveaxis(given, axis, -1)
+            beside = values[..., np.minimum(one.nodes + 1, values.shape[-1] - 1)]
+            values = (1 - one.ways) * values[..., one.nodes] + one.ways * beside
+            given = np.moveaxis(values, -1, axis)
+        return given
 
     def conductances(self, one: Conductances) -> Conductances:
         """Return those of the lattice from those between the nodes of `part`; without reaction between."""

@@ -139,7 +139,7 @@ class FieldStart:
 def _held(lattice: Lattice, owned: Shard) -> Overlapping:
     """Return what ranks along an axis hold: their nodes with those around.
 
-    Along a periodic axis the first and the last hold all, as what is around them is at the other end.
+    Along a periodic axis those at its ends hold all, as what is around them is at the other end.
     """
     axis, halo = owned.axis, FILL_HALO * lattice.spacing
     nodes = lattice.grid.nodes[axis]
@@ -147,7 +147,10 @@ def _held(lattice: Lattice, owned: Shard) -> Overlapping:
     bounds = tuple(itertools.pairwise(ends))
     held = [(max(a - halo, 0), min(b + halo, nodes)) for a, b in bounds]
     if lattice.periodic[axis]:
-        held[0] = held[-1] = (0, nodes)
+        held = [
+            (0, nodes) if a <= halo or b + halo >= nodes else part
+            for part, (a, b) in zip(held, bounds, strict=True)
+        ]
     return Overlapping(axis, bounds, tuple(held))
 
 

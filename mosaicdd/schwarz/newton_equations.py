@@ -179,6 +179,8 @@ class OutlineEquations:
             self._equations.derivative(u, self._data),
             self._equations.part,
             self_adjoint=self.self_adjoint,
+            rounds=self._equations.rounds,
+            periods=self._equations.periods,
         )
         source = Source(_without_source(grid), grid, self._subdomain)
         return CondensedSolver(step, self._subdomain, source, step)

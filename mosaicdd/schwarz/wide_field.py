@@ -1,7 +1,7 @@
 """Values at a rank's nodes and at those around them, as equations between nodes need them.
 
 A rank *owns* a part of the grid's nodes. Of a *wide* array it holds those around its region, too, as far as
-the derivative of an equation there depends on them.
+the derivative of an equation there depends on them. Along a periodic axis it goes on beyond the grid.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,14 @@ import torch
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.fields import overlap
+from mosaicdd.problems.stretched import stretch_of
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.tensors import Tensors
 
@@ -44,19 +46,29 @@ class WideField:
         self.block = block
         self.own = block.owned_nodes()[1]
         halo = block.lattice.spacing + 2  # a region, and what its conductances and diagonal need
-        shards = [one for one in layout.placements if isinstance(one, Shard)]
-        placements = tuple(Halo(one.axis, halo, one.sizes) for one in shards)
-        around = Layout(layout.shape, layout.mesh, placements)
-        self._widen = Redistribution(layout, around, ranks, np.float64)
+        lattice = block.lattice
+        unknowns = block.owned_unknowns()[1]
+        self._unknowns = within(unknowns, self.own)
+        # The last node along a periodic axis, a copy of the first, has that one's values.
+        widths = pair(halo + around for around in lattice.periodic)
+        self._widen = _widening(ranks, lattice, layout, widths)
         self.wide = pair(
-            slice(max(p.start - halo, 0), min(p.stop + halo, nodes))
-            for p, nodes in zip(self.own, grid.nodes, strict=True)
+            slice(p.start - width, p.stop + width)
+            if around
+            else slice(max(p.start - width, 0), min(p.stop + width, nodes))
+            for p, width, nodes, around in zip(
+                unknowns, widths, grid.nodes, lattice.periodic, strict=True
+            )
         )
         # What the region has of the nodes held, there and in itself; in margins it lies beyond the grid.
         self._nodes = pair(n + 1 for n in block.cells)
         region = pair(slice(a, a + n) for a, n in zip(block.origin, self._nodes, strict=True))
-        there, self._inside = overlap(region, grid.nodes)
-        self._region = within(there, self.wide)
+        clipped = zip(overlap(region, grid.nodes)[0], region, lattice.periodic, strict=True)
+        there = pair(p if around else inside for inside, p, around in clipped)
+        self._inside = within(there, region)
+        self._stretch = stretch_of(there, lattice.rounds, lattice.periods)
+        held = there if self._stretch is None else self._stretch.part
+        self._region = within(held, self.wide)
 
     def owned(self, u: np.ndarray) -> np.ndarray:
         """Return a view of the nodes of a wide array that this rank owns."""
@@ -65,7 +77,7 @@ class WideField:
     def widened(self, owned: np.ndarray | torch.Tensor) -> np.ndarray:
         """Return the wide array of values that the ranks own."""
         values = owned.cpu().numpy() if isinstance(owned, torch.Tensor) else owned
-        return self._widen(np.ascontiguousarray(values, dtype=np.float64))
+        return self._widen(np.ascontiguousarray(values[self._unknowns], dtype=np.float64))
 
     def zeros(self, boundary: Boundary | None = None) -> np.ndarray:
         """Return zeros, with boundary data on the edge of the domain."""
@@ -91,8 +103,12 @@ class WideField:
         along = _between(rows.T, t).T  # everywhere, from the lines constant in y
         across = _between(columns.T, t)
         corners = _between(_between(rows[:, ::s], t).T, t).T
-        u = self.zeros()
-        u[self._region] = (along + across - corners)[self._inside]
+        u, values = self.zeros(), (along + across - corners)[self._inside]
+        if self._stretch is None:
+            u[self._region] = values
+        else:
+            rows, columns = self._stretch.there
+            u[within(self._stretch.nodes, self.wide)] = values[rows][:, columns]
         return self.widened(self.owned(u))
 
     def lines(self, fields: Sequence[np.ndarray], tensors: Tensors) -> Interface:
@@ -101,7 +117,8 @@ class WideField:
         s = self.block.lattice.spacing
         values = np.zeros((len(fields), *self._nodes))
         for one, u in zip(values, fields, strict=True):
-            one[self._inside] = u[self._region]
+            held = u[self._region]
+            one[self._inside] = held if self._stretch is None else self._stretch.interpolated(held)
         nodes = torch.from_numpy(values)
         v.lines[0].copy_(nodes[:, ::s])
         v.lines[1].copy_(nodes[:, :, ::s].mT)
@@ -131,6 +148,30 @@ def within(part: Slices, whole: Slices) -> Slices:
     return pair(
         slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
     )
+
+
+def _widening(
+    ranks: Ranks, lattice: Lattice, layout: Layout, widths: tuple[int, int]
+) -> Redistribution:
+    """Plan the way of values, without copies, from the ranks that own them to those that hold them.
+
+    Parameters
+    ----------
+    layout
+        Of the field.
+    widths
+        How many nodes more are held on each side, per axis.
+    """
+    shape = pair(n - around for n, around in zip(layout.shape, lattice.periodic, strict=True))
+    owned, held = [], []
+    for one, period in zip(layout.placements, lattice.rounds, strict=True):
+        if not isinstance(one, Shard) or one.sizes is None:
+            raise TypeError("fields lie in shards of known sizes")
+        sizes = (*one.sizes[:-1], one.sizes[-1] - (period is not None))
+        owned.append(Shard(one.axis, sizes))
+        held.append(Halo(one.axis, widths[one.axis], sizes, period))
+    before, after = (Layout(shape, layout.mesh, tuple(one)) for one in (owned, held))
+    return Redistribution(before, after, ranks, np.float64)
 
 
 def _between(values: np.ndarray, t: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ class BlockCyclic:
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol, TypeGuard
@@ -131,11 +131,14 @@ class Halo:
         Items copied on each side.
     sizes
         Owned items per coordinate, as in `Shard`.
+    period
+        After how many items an axis comes round: copies go on there, and beyond its ends.
     """
 
     axis: int
     width: int
     sizes: tuple[int, ...] | None = None
+    period: int | None = None
 
     merge: ClassVar[Merge] = Merge.OWNER
 
@@ -148,16 +151,23 @@ class Halo:
         """Return copies, owned items, copies per coordinate; empty segments are left out."""
         return [
             [
-                segment
-                for segment in (
-                    Segment(max(0, a - self.width), a, owned=False),
-                    Segment(a, b),
-                    Segment(b, min(length, b + self.width), owned=False),
-                )
-                if a < b and segment.start < segment.stop
+                *self._copies(a - self.width, a, length),
+                Segment(a, b),
+                *self._copies(b, b + self.width, length),
             ]
+            if a < b
+            else []
             for a, b in itertools.pairwise(_bounds(self.sizes, length, parts))
         ]
+
+    def _copies(self, start: int, stop: int, length: int) -> Iterator[Segment]:
+        """Yield the items between two places, which may lie beyond the ends."""
+        period = self.period or length
+        rounds = range(1) if self.period is None else range(start // period, stop // period + 1)
+        for first in (k * period for k in rounds):
+            low, high = max(start - first, 0), min(stop - first, period)
+            if low < high:
+                yield Segment(low, high, owned=False)
 
 
 @dataclass(frozen=True)

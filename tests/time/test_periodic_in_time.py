@@ -1,0 +1,68 @@
+"""Marches between periodic sides: equations that are not linear, and other domains than rectangles."""
+
+import numpy as np
+import pytest
+
+import mosaicdd as m
+
+TIGHT = {"settings": m.SolveSettings(rtol=1e-10), "solver_share": 0}
+P = 2 * np.pi
+PAIR = {"left": m.Periodic(), "right": m.Periodic()}
+
+
+def travelling(n):
+    """Return ``du/dt - lap u / 10 + u^3 = f`` on the unit square, and its solution, a wave that travels."""
+
+    def u(x, y, t):
+        return np.sin(P * (x - t)) * np.exp(y)
+
+    def f(x, y, t):
+        v = u(x, y, t)
+        return -P * np.cos(P * (x - t)) * np.exp(y) - 0.1 * (1 - P**2) * v + v**3
+
+    fields = {"a": 0.1, "r": "u**3", "f": f}
+    sides = PAIR | {"bottom": m.Dirichlet(u), "top": m.Neumann(lambda x, y, t: 0.1 * u(x, y, t))}
+    return m.Problem(m.Domain((n, n), 1 / n), "reaction-diffusion", fields, sides), u
+
+
+def test_a_travelling_wave_is_of_second_order_in_space_and_time():
+    errors = []
+    for n in (20, 40, 80):
+        problem, u = travelling(n)
+        series = m.march(problem, lambda x, y, u=u: u(x, y, 0.0), dt=1 / n, steps=n // 4, **TIGHT)
+        truth = u(series.x, series.y[:, None], series.times[-1])
+        errors.append(abs(series.field - truth).max())
+    assert np.log2(errors[0] / errors[-1]) / 2 > 1.8, errors
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("cells", [(64, 96), (50, 97)], ids=str)
+def test_all_numbers_of_ranks_take_the_same_steps(comm, cells):
+    sides = {
+        "left": m.Periodic(),
+        "right": m.Periodic(),
+        "bottom": m.Periodic(),
+        "top": m.Periodic(),
+    }
+    problem = m.Problem(
+        m.Domain(cells, 1 / 64), "reaction-diffusion", {"r": "5*u**3", "f": "sin(9*x) + t"}, sides
+    )
+    alone, together = (
+        m.march(problem, "cos(3*x) + y", dt=0.02, steps=3, ranks=ranks, **TIGHT)
+        for ranks in (None, comm)
+    )
+    if together.field is not None:
+        assert abs(together.field - alone.field).max() < 1e-9 * abs(alone.field).max()
+
+
+@pytest.mark.ranks(2, 3)
+def test_heat_on_a_domain_between_periodic_sides_on_all_ranks(comm):
+    wave = m.Domain.from_distance("0.3 + 0.1*sin(pi*x) - y", (64, 97), 2 / 97)
+    sides = PAIR | {"outline": m.Robin(1.0, "x*(2 - x) + t"), "top": m.Neumann(0.0)}
+    problem = m.Problem(wave, "heat", {"f": "sin(pi*x)"}, sides)
+    alone, together = (
+        m.march(problem, "y", dt=0.05, steps=3, ranks=ranks, **TIGHT) for ranks in (None, comm)
+    )
+    if together.field is not None:
+        np.testing.assert_allclose(together.field, alone.field, atol=1e-9)
+        np.testing.assert_array_equal(together.field[:, 0], together.field[:, -1])
