@@ -79,4 +79,6 @@ def argument(name: str) -> Iterator[None]:
             kind: type[Exception] = type(error)
         else:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{name}: {error}") from error
+        # What holds on sides is evaluated while other arguments are checked, too.
+        found = "sides" if str(error).startswith("the side ") else name
+        raise kind(f"{found}: {error}") from error

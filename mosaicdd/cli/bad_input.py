@@ -76,4 +76,6 @@ def _options() -> dict[str, str]:
     context = click.get_current_context(silent=True)
     params = [] if context is None else context.command.params
     options = [param.opts[-1] for param in params if isinstance(param, click.Option)]
-    return {option.lstrip("-").replace("-", "_"): option for option in options}
+    names = {option.lstrip("-").replace("-", "_"): option for option in options}
+    # What is given again and again is one argument, as the sides.
+    return {f"{name}s": option for name, option in names.items()} | names

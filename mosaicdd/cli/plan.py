@@ -3,12 +3,18 @@
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.given_problem import given_problem
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.types import SIZE_PAIR
+from mosaicdd.cli.types import SIDE, SIZE_PAIR, once_each
+from mosaicdd.problems.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
-_ITERATIONS, _IN_A_MEDIUM = 9, 16
+_ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 11, 16
+_SIDES = (
+    "natural sides: elements that are alike share operators there, so it takes less time and memory than this, "
+    "of a medium"
+)
 
 
 @click.command()
@@ -38,6 +44,25 @@ _ITERATIONS, _IN_A_MEDIUM = 9, 16
     "--medium",
     is_flag=True,
     help="Coefficients are fields: every element has an operator of its own.",
+)
+@click.option(
+    "--domain",
+    metavar="SPEC",
+    help="Part of these cells that is the domain, as for solve.  [default: all]",
+)
+@click.option(
+    "--side",
+    "given_sides",
+    type=SIDE,
+    callback=once_each,
+    multiple=True,
+    help="What holds on one side, or a part of it, as for solve; values are given elsewhere. Repeat for "
+    "others.",
+)
+@click.option(
+    "--spacing",
+    type=float,
+    help="Side of a grid cell, in domain units.  [default: 1/64]",
 )
 @click.option(
     "--problems",
@@ -70,6 +95,9 @@ def plan(
     dims: tuple[int, int] | None,
     iterations: int | None,
     medium: bool,
+    domain: str | None,
+    given_sides: tuple[tuple[str, Condition], ...],
+    spacing: float | None,
     problems: int,
     rates: str,
     dtype: str,
@@ -77,12 +105,12 @@ def plan(
 ) -> None:
     """Say what a solve will cost: messages, bytes, memory and time.
 
-    Counts are exact; times follow from rates. Needs no MPI library.
+    Counts are exact; times follow from rates. What is solved by condensed elements (media, natural and
+    periodic sides, other domains than rectangles) is planned as a medium. Needs no MPI library.
 
     Example: mosaicdd plan --cells 16384x16384 --ranks 1024 --ranks-per-node 64
     """
-    from mosaicdd.lattice.grid import Grid
-    from mosaicdd.lattice.lattice import Lattice
+    from mosaicdd.lattice.lattice import Lattice, spacing_between
     from mosaicdd.lattice.subdomain import Subdomain
     from mosaicdd.planning.assumed import completed, rates_of_name
     from mosaicdd.planning.medium import plan_medium
@@ -96,30 +124,45 @@ def plan(
 
     with bad_input("--rates"):
         known, assumed_links = completed(rates_of_name(rates, dtype))
-    subdomain = Subdomain()
+    with bad_input():
+        problem = given_problem(cells, spacing, domain, "diffusion", (), "expr:0", given_sides)
+        grid, periodic = problem.domain.grid(), problem.conditions.periodic
+        problem.conditions.require_parts(grid)
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
-        lattice = Lattice(Grid(cells, subdomain.spacing), subdomain)
+        if problem.plain:
+            size = Subdomain().cells
+            lattice = Lattice(grid, Subdomain(size, size * grid.spacing))
+        else:
+            size = 2 * spacing_between(grid, Subdomain().cells // 2, periodic)
+            lattice = Lattice.around(grid, Subdomain(size, size * grid.spacing), periodic)
     with bad_input("--dims"):
         if dims is not None and dims[0] * dims[1] != ranks:
             raise ValueError(
                 f"{dims[1]}x{dims[0]} are {dims[0] * dims[1]} ranks, --ranks says {ranks}"
             )
-    iterations = iterations or (_IN_A_MEDIUM if medium else _ITERATIONS)
+    condensed = medium or not problem.plain
+    usual = _IN_A_MEDIUM if medium else _ITERATIONS if problem.plain else _WITH_SIDES
+    iterations = iterations or usual
     job = Job(lattice, ranks, ranks_per_node, iterations, problems)
     with bad_input():
-        if medium:
+        if condensed:
             report = medium_report(job, plan_medium(job, known, dims))
         else:
             report = plan_report(job, make_plan(job, known, dims))
     report["rates"] = {
         "name": rates,
-        "machine": known.medium.machine if medium and known.medium else known.machine,
+        "machine": known.medium.machine if condensed and known.medium else known.machine,
         "assumed": known.assumed,
         "assumed_links": assumed_links,
         "device": known.device,
         "dtype": known.dtype,
-        "local_solver": "exact" if medium else known.local_solver,
+        "local_solver": "exact" if condensed else known.local_solver,
         "measured_ranks": known.ranks,
     }
-    text = medium_text if medium else plan_text
-    click.echo(json_line(report) if as_json else text(report))
+    text = medium_text if condensed else plan_text
+    if as_json:
+        click.echo(json_line(report))
+        return
+    click.echo(text(report))
+    if condensed and not medium:
+        click.echo(_SIDES)

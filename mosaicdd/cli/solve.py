@@ -1,11 +1,9 @@
 """``mosaicdd solve``: boundary value problems on a large domain, on any number of ranks."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.given_problem import given_field, given_problem
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
@@ -14,15 +12,10 @@ from mosaicdd.cli.summary import interrupted, summary
 from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR, once_each
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.parallel.signals import listening
-from mosaicdd.problems.conditions import Condition, Periodic
-from mosaicdd.problems.conditions import is_file as names_file
+from mosaicdd.problems.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import TimeSettings
-
-if TYPE_CHECKING:
-    from mosaicdd.problems.problem import Problem
-    from mosaicdd.storage.field_file import FieldFile
 
 
 @click.command()
@@ -170,12 +163,12 @@ def solve(
         settings = collected(ctx, SolveSettings, dims=dims)
         file = collected(ctx, Output, path=output)
         problem = ranks.agree(
-            lambda: _problem(cells, spacing, domain, pde, given_fields, boundary, given_sides)
+            lambda: given_problem(cells, spacing, domain, pde, given_fields, boundary, given_sides)
         )
         time = time_settings(ctx, problem)
     if time is not None:
         with bad_input("--initial"):
-            begin = ranks.agree(lambda: _field(initial or "0"))
+            begin = ranks.agree(lambda: given_field(initial or "0"))
         return solve_in_time(ctx, ranks, problem, time, begin, settings, file, as_json=as_json)
     with bad_input("--points"):
         places = None if points is None else ranks.on_root(lambda: read_points(points))
@@ -205,57 +198,3 @@ def solve(
     if ranks.is_root:
         click.echo(json_line(solution.report) if as_json else summary(solution, output))
     return 0 if solution.converged else 1
-
-
-def _problem(
-    cells: tuple[int, int],
-    spacing: float | None,
-    spec: str | None,
-    pde: str,
-    given_fields: tuple[tuple[str, str], ...],
-    boundary: str,
-    given_sides: tuple[tuple[str, Condition], ...],
-) -> "Problem":
-    """Say what is to be solved; nothing large is evaluated or read yet."""
-    from mosaicdd.problems.boundary_spec import BoundarySpec, is_file
-    from mosaicdd.problems.conditions import Dirichlet
-    from mosaicdd.problems.domain import Domain
-    from mosaicdd.problems.outline import SIDES
-    from mosaicdd.problems.parts import is_outline
-    from mosaicdd.problems.problem import Problem
-    from mosaicdd.problems.sides import Data, Sides
-    from mosaicdd.settings import argument
-    from mosaicdd.storage.domain_file import read_domain
-    from mosaicdd.storage.field_file import FieldFile
-    from mosaicdd.storage.inputs import BoundaryFile, read_values_at_points
-
-    def read(name: str, condition: Condition) -> Condition:
-        if isinstance(condition, Periodic) or not names_file(condition.values):
-            return condition
-        reader = read_values_at_points if is_outline(name) else FieldFile
-        return replace(condition, values=reader(str(condition.values)))
-
-    with argument("field"):
-        fields = {name: _field(spec) for name, spec in given_fields}
-    with argument("boundary"):
-        data: Data | None = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
-    with argument("side"):
-        given = {name: read(name, condition) for name, condition in given_sides}
-        if spec is not None and boundary.startswith("expr:"):
-            # At the nodes of the domain and on its outline only, wherever that is.
-            given = {name: Dirichlet(boundary) for name in (*SIDES, "outline")} | given
-            data = None
-        sides = Sides(given, data)
-    with argument("domain"):
-        domain = Domain(cells, spacing) if spec is None else read_domain(spec, cells, spacing)
-    return Problem(domain, pde, fields, sides)
-
-
-def _field(spec: str) -> "float | str | FieldFile":
-    """Say what a field is; a file is looked at, no more."""
-    from mosaicdd.storage.field_file import FieldFile
-
-    try:
-        return float(spec)
-    except ValueError:
-        return spec if spec.startswith(("expr:", "lognormal:")) else FieldFile(spec)

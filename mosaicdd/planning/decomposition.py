@@ -48,8 +48,9 @@ class Decomposition:
         axes = [_kinds(*axis) for axis in zip(lattice.subdomains, dims, strict=True)]
         self._kind = np.ix_(*(kind for _, kind in axes))
         (shares_y, _), (shares_x, _) = axes
+        a, b = lattice.first_centre
         self._blocks = [
-            [Block(lattice, (y[0] + 1, x[0] + 1), (y[1] + 1, x[1] + 1)) for x in shares_x]
+            [Block(lattice, (y[0] + a, x[0] + b), (y[1] + a, x[1] + b)) for x in shares_x]
             for y in shares_y
         ]
 
@@ -89,8 +90,10 @@ class Decomposition:
         Parameters
         ----------
         halo
-            Depth in lattice cells. Zero words where there is no neighbour.
+            Depth in lattice cells. Zero words where there is no neighbour, or a rank is its own.
         """
+        if all(d == 0 or ranks == 1 for d, ranks in zip(direction, self.dims, strict=True)):
+            return np.zeros(self.dims, int)
         return self._of_ranks(
             lambda block: _words(dataclasses.replace(block, halo=halo), direction)
         )
@@ -205,10 +208,10 @@ def _kinds(count: int, ranks: int) -> tuple[list[tuple[int, int]], np.ndarray]:
 
 def _words(block: Block, direction: Direction) -> int:
     """Count the values of the message of a block to its neighbour in a direction."""
-    for d, start, stop, cells in zip(
-        direction, block.start, block.stop, block.lattice.cells, strict=True
-    ):
-        if (d < 0 and start == 1) or (d > 0 and stop == cells):
+    lattice = block.lattice
+    for axis, d in enumerate(direction):
+        first, last = block.start[axis] == 1, block.stop[axis] == lattice.cells[axis]
+        if not lattice.periodic[axis] and ((d < 0 and first) or (d > 0 and last)):
             return 0
     return sum(
         math.prod(
@@ -220,11 +223,5 @@ def _words(block: Block, direction: Direction) -> int:
 
 
 def _leaves(node: np.ndarray, direction: Dims) -> np.ndarray:
-    """Say of every rank whether its neighbour in a direction is on another node."""
-    here, there = [], []
-    for d, n in zip(direction, node.shape, strict=True):
-        here.append(slice(max(0, -d), n - max(0, d)))
-        there.append(slice(max(0, d), n - max(0, -d)))
-    result = np.zeros(node.shape, dtype=bool)
-    result[tuple(here)] = node[tuple(here)] != node[tuple(there)]
-    return result
+    """Say of every rank whether its neighbour in a direction, beyond an edge around, is on another node."""
+    return node != np.roll(node, (-direction[0], -direction[1]), (0, 1))

@@ -175,7 +175,10 @@ def peers() -> Finding:
     """Say by what ``compare`` asks CHOLMOD and hypre."""
     described = petsc_described()
     if described is None:
-        advice = "pip install petsc4py, or name a Python that has it in PETSC_PYTHON, to compare with them"
+        advice = (
+            "to compare with them, install petsc4py by pip, or python3-petsc4py by apt, or name a Python "
+            "that has it in PETSC_PYTHON"
+        )
         return Finding("peers", "no petsc4py: SuperLU and pyAMG for cholmod and hypre", advice)
     return Finding("peers", f"cholmod and hypre by {described} of {petsc_python()}")
 

@@ -266,6 +266,8 @@ def test_an_output_that_is_a_pipe(mosaicdd, common_path, comm):
             "'--side': left is given 2 times",
         ),
         (("--side", "left=dirichlet:nan"), "'--side': 'left=dirichlet:nan' is not of the form"),
+        (("--side", "left=dirichlet:expr:1/y"), "--side: the side left has 1 of"),
+        (("--side", "left=neumann:expr:1/y"), "--side: the side left has 1 of"),
         (("--no-such-option",), "No such option"),
         (("surplus",), "unexpected extra argument"),
     ],

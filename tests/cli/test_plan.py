@@ -46,6 +46,35 @@ def test_a_plan_in_a_medium_in_json_is_complete(mosaicdd, strict_json):
     assert report["seconds_again"] < sum(report["seconds"].values())
 
 
+@pytest.mark.parametrize(
+    ("given", "subdomains"),
+    [
+        (("--side", "left=periodic", "--side", "right=periodic"), 128 * 64),
+        (("--side", "left=neumann:1"), 128 * 64),
+        (("--domain", "expr:hypot(x-4,y-4)-3"), 128 * 64),
+    ],
+)
+def test_a_plan_knows_sides_and_domains(mosaicdd, strict_json, given, subdomains):
+    arguments = ("plan", "--cells", "2048x1024", "--ranks", "4", "--dims", "2x2", *given)
+    ended = mosaicdd(*arguments, "--json")
+    assert ended.code == 0, ended.err
+    report = strict_json(ended.out)
+    assert (report["iterations"], report["rates"]["local_solver"]) == (11, "exact")
+    assert report["coarse_unknowns"] == 3 * subdomains
+    around = "left=periodic" in given
+    assert report["per_iteration"]["messages"] == (20 if around else 12)
+    assert "takes less time and memory than this" in mosaicdd(*arguments).out
+
+
+def test_a_plan_refuses_what_a_solve_would(mosaicdd):
+    arguments = ("plan", "--cells", "2048x1024", "--ranks", "4")
+    one = mosaicdd(*arguments, "--side", "left=periodic")
+    assert one.code == 2
+    assert "--side: the side left is periodic, the side right is not" in one.err
+    beyond = mosaicdd(*arguments, "--side", "left[0:99]=neumann:1")
+    assert "left[0:99] reaches beyond the side" in beyond.err
+
+
 def test_a_plan_in_a_medium_for_people_says_what_it_does_not_know(mosaicdd):
     arguments = ("plan", "--cells", "1024x1024", "--ranks", "2", "--medium")
     planned = mosaicdd(*arguments, "--problems", "4").out

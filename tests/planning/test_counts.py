@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import DIRECTIONS, interface_received, interface_sent
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.planning.decomposition import Decomposition, best_bricks, bricks, row_wise, traffic
 from mosaicdd.schwarz.layouts import block_of
@@ -47,6 +51,25 @@ def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
         ]
         assert exchange.words == sum(words)
         assert exchange.messages == np.count_nonzero(words)
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize("periodic", [(False, True), (True, False), (True, True)])
+def test_messages_come_round_between_periodic_sides(periodic, all_dims, make_ranks):
+    for dims in all_dims:
+        ranks, grid = make_ranks(dims), Grid(pair(8 * (2 * d + 1) for d in dims), 1.0)
+        lattice = Lattice.around(grid, Subdomain(16, 16.0), periodic)
+        block = block_of(ranks, lattice, ranks.rank)
+        like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
+        exchange = HaloExchange(
+            ranks,
+            like.lines,
+            lambda direction, block=block: interface_sent(block, direction),
+            lambda direction, block=block: interface_received(block, direction),
+            periodic=periodic,
+        )
+        words = [Decomposition(lattice, dims).words(d)[ranks.coords] for d in DIRECTIONS]
+        assert (exchange.words, exchange.messages) == (sum(words), np.count_nonzero(words))
 
 
 @pytest.mark.ranks(*SIZES)
