@@ -1,18 +1,23 @@
 """Shapes: iterations and seconds beside the square's, and SNI's three domains against finite elements.
 
-Usage: bench_shapes.py [--cells 256,512,1024] [--sni 256]. One thread, float64, ``exact``. The first table
-has Poisson's equation with a random source, zero outlines or insulated ones (then the sides of the
-rectangle have the value zero), to the default tolerance. The second has, on domains like those of SNI
+Usage: bench_shapes.py [--cells 256,512,1024] [--sides 256,512,1024,2048] [--sni 256]. One thread, float64,
+``exact``. The first table has Poisson's equation with a random source, zero outlines or insulated ones (then
+the sides of the rectangle have the value zero), to the default tolerance. The second has the square with the
+same on all four sides: a value, an exchange of 1, nothing that flows, or periods (for these two the little that the
+source does not balance is taken off); also a cell more than a multiple of 16, and up to 1024 in a random medium of
+contrast 1000. The third has, on domains like those of SNI
 (ICLR 2026): Laplace's equation, mixed conditions (a flux through the holes; without a hole, exchange
 all round), Darcy's with a varying coefficient and a source, and ``-div((1 + u^2) grad u) = 10`` with a
 flux through the holes; the reference are quadratic finite elements on triangles of about half a cell
 (scikit-fem, which must be installed: ``pip install scikit-fem``), of the nonlinear equation for
-Kirchhoff's transform ``u + u^3 / 3``, which is harmonic but for the source. Written to ``benchmarks/shapes.md`` and ``benchmarks/shapes_elements.md``.
+Kirchhoff's transform ``u + u^3 / 3``, which is harmonic but for the source. Written to ``benchmarks/shapes.md``,
+``benchmarks/sides.md`` and ``benchmarks/shapes_elements.md``.
 """
 
 import argparse
 import itertools
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -22,6 +27,8 @@ from tables import publish, table
 import mosaicdd as m
 
 _TRIANGLES = 1 / 200  # length of their sides
+_MEDIUM = "lognormal:seed=0,length=0.05,contrast=1000"
+_LARGEST = 1024  # cells a side that it is solved on
 _SIZE = 4.0  # of the squares of the first table, in units of domain length
 
 
@@ -33,6 +40,9 @@ def main(arguments: argparse.Namespace) -> None:
     said = "By `python scripts/bench_shapes.py`; its head says what is measured.\n\n"
     if cells:
         publish("shapes", "Iterations on shapes", said + _iterations(cells))
+    if arguments.sides:
+        several = map(int, arguments.sides.split(","))
+        publish("sides", "Iterations with natural and periodic sides", said + _all_round(several))
     if arguments.sni:
         publish("shapes_elements", "Shapes beside finite elements", said + _sni(arguments.sni))
 
@@ -87,6 +97,33 @@ def _iterations(cells: list[int]) -> str:
             rows.append(row)
     header = ["cells", "domain", "iterations, zero", "seconds", "iterations, insulated", "seconds"]
     return table(header, rows)
+
+
+def _all_round(cells: Iterable[int]) -> str:
+    conditions = {
+        "a value": m.Dirichlet(),
+        "exchange": m.Robin(1.0),
+        "insulated": m.Neumann(),
+        "periodic": m.Periodic(),
+    }
+    rows = []
+    for n, (name, sides) in itertools.product(cells, conditions.items()):
+        row = [f"{n} x {n}", name]
+        for count, medium in ((n, None), (n + 1, None), (n, _MEDIUM)):
+            if medium and n > _LARGEST:
+                row += ["", ""]
+                continue
+            fields: dict = {"f": np.random.default_rng(0).standard_normal((count + 1, count + 1))}
+            if medium:
+                fields["a"] = medium
+            domain = m.Domain((count, count), _SIZE / n)
+            begun = time.perf_counter()
+            solution = m.solve(m.Problem(domain, "diffusion", fields, sides), "exact")
+            row += [str(solution.iterations), f"{time.perf_counter() - begun:.2f}"]
+        rows.append(row)
+    counted = "iterations", "seconds"
+    others = "one cell more", "seconds", "in a medium", "seconds"
+    return table(["cells", "on all sides", *counted, *others], rows)
 
 
 # Domains like SNI's, in the unit square: their levels, and their outlines, the outer one first.
@@ -259,5 +296,6 @@ def _by_elements(name: str, kind: str, points: np.ndarray, size: float) -> np.nd
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", default="256,512,1024")
+    parser.add_argument("--sides", default="256,512,1024,2048")
     parser.add_argument("--sni", type=int, default=256)
     main(parser.parse_args())

@@ -10,7 +10,7 @@ from mosaicdd.problems.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
-_ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 11, 16
+_ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 10, 16
 _SIDES = (
     "natural sides: elements that are alike share operators there, so it takes less time and memory than this, "
     "of a medium"
@@ -37,8 +37,8 @@ _SIDES = (
 @click.option(
     "--iterations",
     type=click.IntRange(1),
-    help="Iterations of a solve; with two levels they do not grow with the domain.  [default: 9; in a "
-    "medium 16]",
+    help="Iterations of a solve; with two levels they do not grow with the domain.  [default: 9; with "
+    "sides or a domain 10, in a medium 16]",
 )
 @click.option(
     "--medium",

@@ -59,7 +59,7 @@ def test_a_plan_knows_sides_and_domains(mosaicdd, strict_json, given, subdomains
     ended = mosaicdd(*arguments, "--json")
     assert ended.code == 0, ended.err
     report = strict_json(ended.out)
-    assert (report["iterations"], report["rates"]["local_solver"]) == (11, "exact")
+    assert (report["iterations"], report["rates"]["local_solver"]) == (10, "exact")
     assert report["coarse_unknowns"] == 3 * subdomains
     around = "left=periodic" in given
     assert report["per_iteration"]["messages"] == (20 if around else 12)
