@@ -24,10 +24,11 @@ def given_problem(
     from mosaicdd.problems.boundary_spec import BoundarySpec, is_file
     from mosaicdd.problems.conditions import Dirichlet
     from mosaicdd.problems.domain import Domain
+    from mosaicdd.problems.edge_data import Data
     from mosaicdd.problems.outline import SIDES
     from mosaicdd.problems.parts import is_outline
     from mosaicdd.problems.problem import Problem
-    from mosaicdd.problems.sides import Data, Sides
+    from mosaicdd.problems.sides import Sides
     from mosaicdd.settings import argument
     from mosaicdd.storage.domain_file import read_domain
     from mosaicdd.storage.field_file import FieldFile

@@ -13,13 +13,14 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.conditions import Condition, Dirichlet
 from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.edge_data import Data
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
 from mosaicdd.problems.fields import Field, Part, Some
 from mosaicdd.problems.medium import Medium, medium_of
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.outline import Piece, rectangle_outline
-from mosaicdd.problems.sides import Data, Sides
+from mosaicdd.problems.sides import Sides
 
 _SAMPLES = 2**18  # values of a source that are checked at a time: few, for the cache
 

@@ -7,15 +7,22 @@ to another. Where nothing is said a value is given: zero, or that of boundary da
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.conditions import Condition, Dirichlet, Periodic
+from mosaicdd.problems.edge_data import (
+    Data,
+    EdgeData,
+    boundaries_of,
+    problems_of,
+    require_boundaries,
+    some_of,
+)
 from mosaicdd.problems.fields import Periods, evaluate, real_array, require_finite
 from mosaicdd.problems.outline import SIDES, Piece, rectangle_outline
 from mosaicdd.problems.parts import Part, is_outline, part_of_name
@@ -30,24 +37,6 @@ from mosaicdd.problems.side_values import (
 )
 
 _PAIRS = ("bottom", "top"), ("left", "right")  # of sides, by the axis (y, x) from one to the other
-
-
-@runtime_checkable
-class Data(Protocol):
-    """Values on all edges that are made when the grid is known.
-
-    Attributes
-    ----------
-    problems
-        Of how many problems.
-    """
-
-    @property
-    def problems(self) -> int: ...  # noqa: D102 - said above
-
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values of each problem on the edges of a grid."""
-        ...
 
 
 class Sides:
@@ -67,7 +56,7 @@ class Sides:
         pair, or a part of a side.
     """
 
-    def __init__(self, given: Any, data: Boundary | Sequence[Boundary] | Data | None = None):
+    def __init__(self, given: Any, data: EdgeData | None = None):
         self.parts: tuple[Part, ...] = ()
         self.data = data
         if isinstance(given, Mapping):
@@ -94,10 +83,7 @@ class Sides:
                 alike = part.name == before.name and part.whole == before.whole
                 if alike and max(part.low, before.low) < min(part.high, before.high):
                     raise ValueError(f"the sides {before} and {part} overlap; give every part once")
-        if isinstance(self.data, Sequence) and (
-            not self.data or not all(isinstance(one, Boundary) for one in self.data)
-        ):
-            raise TypeError("sides must be conditions, or Boundary values of all edges")
+        require_boundaries(self.data)
 
     def _check_pairs(self) -> None:
         periodic = [part for part in self.parts if isinstance(part.condition, Periodic)]
@@ -214,12 +200,8 @@ class Sides:
     def counts(self) -> dict[str, int]:
         """Of how many problems the values of each part are, by its name."""
         counts = {}
-        if isinstance(self.data, Boundary):
-            counts["the boundary"] = 1
-        elif isinstance(self.data, Sequence):
-            counts["the boundary"] = len(self.data)
-        elif self.data is not None:
-            counts["the boundary"] = self.data.problems
+        if self.data is not None:
+            counts["the boundary"] = problems_of(self.data)
         for part in self.parts:
             counts[f"the side {part}"] = _problems(part.values)
         return counts
@@ -233,8 +215,7 @@ class Sides:
             If they belong to another grid.
         """
         if isinstance(self.data, (Boundary, Sequence)):
-            for one in [self.data] if isinstance(self.data, Boundary) else self.data:
-                one.require_shape(grid)
+            boundaries_of(self.data, grid)
 
     def require_parts(self, grid: Grid) -> None:
         """Check that every part lies on its side.
@@ -261,11 +242,7 @@ class Sides:
                 values = real_array(part.values, f"the side {part}")[which.start : which.stop]
                 condition = dataclasses.replace(condition, values=values)
             given[str(part)] = condition
-        data = self.data
-        if data is not None and not isinstance(data, Boundary):
-            data = (
-                data[which.start : which.stop] if isinstance(data, Sequence) else _Some(data, which)
-            )
+        data = None if self.data is None else some_of(self.data, which)
         return Sides(given, data)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
@@ -302,14 +279,7 @@ class Sides:
         ValueError
             If they are of another shape than the grid, or not finite.
         """
-        given: Sequence[Boundary] = []
-        if isinstance(self.data, Boundary):
-            given = [self.data]
-        elif self.data is not None:
-            given = self.data if isinstance(self.data, Sequence) else self.data.boundaries(grid)
-        for one in given:
-            one.require_shape(grid)
-        return list(given)
+        return [] if self.data is None else boundaries_of(self.data, grid)
 
     def values(self, grid: Grid, pieces: Mapping[str, Piece]) -> OutlineValues:
         """Evaluate all conditions at the nodes of an outline.
@@ -373,21 +343,6 @@ class Sides:
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
         given = self.edge_values(grid)
         return {name: np.stack([getattr(one, name) for one in given]) for name in SIDES}
-
-
-@dataclass(frozen=True)
-class _Some:
-    """Boundary data of some of the problems of others."""
-
-    data: Data
-    which: range
-
-    @property
-    def problems(self) -> int:
-        return len(self.which)
-
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        return self.data.boundaries(grid)[self.which.start : self.which.stop]
 
 
 def _problems(values: Any) -> int:
