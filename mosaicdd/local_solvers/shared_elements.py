@@ -340,7 +340,8 @@ class _Members:
     """
 
     def __init__(self, there: np.ndarray, device: torch.device):
-        self._there, self._at = there, [torch.from_numpy(i).to(device) for i in np.nonzero(there)]
+        self._there = there
+        self._at = pair(torch.from_numpy(one).to(device) for one in np.nonzero(there))
         self._all = bool(there.all())
 
     def any(self, there: np.ndarray) -> bool:

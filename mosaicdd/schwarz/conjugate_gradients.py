@@ -40,7 +40,7 @@ class ConjugateGradients(InterfaceKrylov):
         energies = np.sqrt(_SAFETY / self.least * np.maximum(products, 0.0))
         return z.abs().div_(torch.from_numpy(self.least).to(z)[:, None]), energies
 
-    def _iterate(self, x: torch.Tensor, r: torch.Tensor) -> None:
+    def _iterate(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> None:
         n = len(x)
         p, swept = torch.zeros_like(x), torch.zeros_like(x)
         before, alpha = np.ones(n), np.zeros(n)
@@ -65,7 +65,7 @@ class ConjugateGradients(InterfaceKrylov):
                 products += self.products(part, (p, p), (x, x), (r, r))
             for i in np.flatnonzero(running).tolist():
                 steps[i].append((float(alpha[i]), float(beta[i])))
-            if self._judge(x, products, alpha):
+            if self._judge(x, products, alpha) and self._settled(x, b, r):
                 break
         for i, taken in enumerate(steps):
             if taken:

@@ -43,14 +43,14 @@ class ConjugateResiduals(InterfaceKrylov):
         factors = _SAFETY / (1 - np.minimum(share, _SLOWEST))
         return z.abs_().mul_(torch.from_numpy(factors).to(z)[:, None]), None
 
-    def _iterate(self, x: torch.Tensor, r: torch.Tensor) -> None:
+    def _iterate(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> None:
         self._count, ended = 0, False
         while not ended:
             p, alpha = self._step(r)
             alpha = np.where(self._running, alpha, 0.0)
             x.addcmul_(p, torch.from_numpy(alpha).to(x)[:, None])
-            pairs = (p, p), (x, x), (r, r)
-            ended = self._judge(x, sum(self.products(part, *pairs) for part in self._parts), alpha)
+            products = self.all_products((p, p), (x, x), (r, r))
+            ended = self._judge(x, products, alpha) and self._settled(x, b, r)
 
     def _step(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
         """Take the best step from ``r`` along a new direction; return that, and how far, ``(n,)``."""

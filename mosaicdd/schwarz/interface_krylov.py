@@ -3,8 +3,8 @@
 With ``M`` the stars and ``Q`` the coarse solve, the start is ``x + Q (b - S x)`` and the preconditioner
 ``z = M r + Q (r - S M r)`` (A-DEF2: Tang, Nabben, Vuik, Erlangga, 2009). ``P^T S`` is
 kept, so an iteration applies ``S`` once, to ``z``. Rounding makes recurrences drift, so the end is
-decided by a residual that is computed anew, and where that is too large the iteration begins again
-from there.
+decided by a residual that is computed anew; where that is too large the iteration goes on, or begins
+again from there.
 
 Vectors are ``(n, L)``, one row per problem; ranks hold them complete in their regions.
 """
@@ -27,8 +27,10 @@ from mosaicdd.schwarz.interface_operator import by_node
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 
-_ROUNDS = 3  # of the iteration, begun again where the residual had drifted
-_PATIENCE = 50  # iterations without a smaller residual before an iteration counts as stagnated
+_DRIFT = 0.5  # share of the tolerance that it may have drifted by, for the recurrence to go on
+# Iterations without a smaller residual before one counts as stagnated: of the first round, and of those
+# that begin again where the residual had drifted, often as there is little but rounding left.
+_PATIENCE = (50, 10, 10)
 _BLOW_UP = 1e6
 # Of a row of S times x, that elements lose: measured in media of contrast 1e6, where they lose most.
 _ROUNDING = 12
@@ -77,6 +79,7 @@ class InterfaceKrylov(abc.ABC):
         self.histories = [History() for _ in range(v.problems)]
         self.statuses: list[str | None] = [None] * v.problems
         self.sizes = np.zeros(v.problems)
+        self._aims, self._patience = np.full(v.problems, rule.rtol), 0  # of the recurrences
 
     @property
     def ends(self) -> list[str]:
@@ -94,23 +97,46 @@ class InterfaceKrylov(abc.ABC):
         self._norms = np.where(norms > 0, norms, 1.0)
         coarse, given = self._system.coarse, x
         x, b = by_node(x), by_node(b)
-        r = torch.empty_like(x)
-        for last in (False,) * (_ROUNDS - 1) + (True,):
+        r, begun = torch.empty_like(x), None
+        for self._patience in _PATIENCE:
             self._residual(b, x, out=r)
             coarse.prolong(coarse.solve(r), out=x)
             self._residual(b, x, out=r)
-            self._iterate(x, r)
-            self._residual(b, x, out=r)
-            (squares,) = self.sums((r, r))
-            drifted = False
-            for i, residual in enumerate(np.sqrt(squares) / self._norms):
-                self.histories[i].residual[-1] = float(residual)
-                if self.statuses[i] == "converged_rtol" and not residual <= self._rule.rtol:
-                    self.statuses[i], drifted = "stagnated" if last else None, True
-            if not drifted:
+            self._iterate(x, b, r)
+            left = np.array([history.residual[-1] for history in self.histories])
+            if begun is not None:
+                for i in np.flatnonzero(~(left <= begun[2])):  # of rounding: as it was
+                    x[i], r[i] = begun[0][i], begun[1][i]
+                    self.histories[i].residual[-1] = float(begun[2][i])
+            if all(self.statuses):
                 break
+            begun = x.clone(), r.clone(), left
+        self.statuses = [status or "stagnated" for status in self.statuses]
         given.copy_(x)
         return r
+
+    def _settled(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> bool:
+        """Compare recurrences with residuals, when all problems have ended; say whether to leave.
+
+        Where a residual has drifted by less than is allowed for, its recurrence goes on to a smaller
+        one; by more, the iteration begins again.
+        """
+        true, rtol, drifted = self._z, self._rule.rtol, False
+        self._residual(b, x, out=true)
+        r -= true
+        residuals, drifts = np.sqrt(self.sums((true, true), (r, r))) / self._norms
+        for i, (residual, drift) in enumerate(zip(residuals, drifts, strict=True)):
+            self.histories[i].residual[-1] = float(residual)
+            if self.statuses[i] == "converged_rtol" and not residual <= rtol:
+                self.statuses[i], self._aims[i] = None, rtol - drift
+                drifted |= drift > _DRIFT * rtol
+        if drifted:
+            self._aims[:] = rtol
+        elif not all(self.statuses):
+            r += true
+            return False
+        r.copy_(true)
+        return True
 
     def _residual(self, b: torch.Tensor, x: torch.Tensor, out: torch.Tensor) -> None:
         """Write ``b - S x``; a solve mostly begins at zero."""
@@ -149,8 +175,11 @@ class InterfaceKrylov(abc.ABC):
         also
             Numbers that are added up by the way; whether they are positive is noted in ``called``.
         """
-        products = sum(self.products(part, *pairs) for part in self._parts)
-        return self._over_ranks(products, also)
+        return self._over_ranks(self.all_products(*pairs), also)
+
+    def all_products(self, *pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Return products over all owned nodes, ``(len(pairs), n)``."""
+        return torch.stack([self.products(part, *pairs) for part in self._parts]).sum(0)
 
     def products(self, part: slice, *pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return products over the owned nodes of a part, ``(len(pairs), n)``."""
@@ -196,8 +225,8 @@ class InterfaceKrylov(abc.ABC):
         """Estimate the errors that residuals leave, as `errors`."""
 
     @abc.abstractmethod
-    def _iterate(self, x: torch.Tensor, r: torch.Tensor) -> None:
-        """Iterate until all problems have ended; ``x`` and ``r`` are overwritten."""
+    def _iterate(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> None:
+        """Iterate until all problems have ended and are `_settled`; ``x`` and ``r`` are overwritten."""
 
     @property
     def _running(self) -> np.ndarray:
@@ -234,7 +263,7 @@ class InterfaceKrylov(abc.ABC):
         status = None
         if not math.isfinite(residual):
             status = "diverged_nan"
-        elif residual <= rule.rtol:
+        elif residual <= self._aims[i]:
             status = "converged_rtol"
         elif update <= rule.atol:
             status = "converged_atol"
@@ -242,7 +271,7 @@ class InterfaceKrylov(abc.ABC):
             status = "diverged_tolerance"
         elif count >= rule.max_iterations:
             status = "diverged_max_iterations"
-        elif count - history.residual.index(smallest) > _PATIENCE:
+        elif count - history.residual.index(smallest) > self._patience:
             status = "stagnated"
         self.statuses[i] = status
 
