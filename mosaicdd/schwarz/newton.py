@@ -25,6 +25,7 @@ _LOOSEST, _FORCING = 1e-2, 0.1
 _SHORTEST = 2.0**-30  # of a step: the first one may be far too long
 _SLOWEST = 0.67  # part of its last update that a step may leave, for an error estimate
 _MARGIN = 10.0  # of the residual that a derivative taken before is expected to leave
+_FAST = 0.1  # part of its last update below which the last derivative shows the next one
 _SAFETY = 2.0  # of error estimates, which are linear
 _ESTIMATE = 0.1  # linear residual that is enough for an error estimate
 
@@ -103,18 +104,21 @@ class Newton:
         return Certificate(certify, len(self.history.update), 0.0, 0.0)
 
     def estimate(self) -> ErrorEstimate:
-        r"""Estimate the error by what one more step would change, with the last derivative.
+        r"""Estimate the error by what one more step would change, with the last derivative if steps fall fast.
 
         What the steps after that would change is the geometric series of what these two leave. The energy
         of the change $\delta$ is $-\delta \cdot F$. The derivative is forgotten.
         """
+        last = self.history.update[-1]
         try:
             found = self._solved(_ESTIMATE)
+            if found.size > _FAST * last:
+                self._linear = None
+                found = self._solved(_ESTIMATE)
         except ValueError:
             return self._unknown()
         finally:
             self._linear = None
-        last = self.history.update[-1]
         share = min(found.size / last, _SLOWEST) if last > 0 else 0.0
         scale = _SAFETY * (1.0 + found.error / found.size) / (1.0 - share) if found.size else 1.0
         energy = None

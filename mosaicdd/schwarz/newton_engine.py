@@ -1,6 +1,7 @@
 """The engine for nonlinear equations: Newton's method on the whole grid.
 
-It begins with the harmonic surface over the boundary data, which lies between their values.
+It begins with the solution on a coarser grid, where there is one; else with the harmonic surface over the boundary
+data, which lies between their values, and to which residuals are measured.
 """
 
 import math
@@ -25,6 +26,7 @@ from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.harmonic_start import HarmonicStart
 from mosaicdd.schwarz.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nested_start import NestedStart, nested_start
 from mosaicdd.schwarz.newton import Newton
 from mosaicdd.schwarz.newton_equations import NewtonEquations, OutlineEquations, RectangleEquations
 from mosaicdd.schwarz.newton_steps import CondensedStep, Step, Steps
@@ -106,7 +108,9 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         for number, boundary in enumerate(boundaries):
             equations = self._equations(number, boundary)
             known = self._beginning(number, boundary, equations)
-            if isinstance(equations, RectangleEquations):
+            if known.nested is not None:
+                self._ranks.agree(known.nested.check)
+            elif isinstance(equations, RectangleEquations):
                 known.step = self._elliptic(equations, known.u)
 
     def _elliptic(self, equations: RectangleEquations, u: np.ndarray) -> Step | None:
@@ -126,7 +130,13 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         if self._known is None or not _same(self._known.data, data):
             u = equations.begun(self._place.widened(self._harmonic(number, boundary)))
             right = self._ranks.agree(lambda: self._linearised(u, equations))
-            self._known = _Beginning(data, u, right)
+            nested = None
+            if isinstance(equations, RectangleEquations):
+                given = self._solver.source.problem, self.block.lattice, boundary, number
+                nested = self._ranks.agree(
+                    lambda: nested_start(*given, NewtonEngine, self.settings)
+                )
+            self._known = _Beginning(data, u, right, nested)
         return self._known
 
     def _linearised(self, u: np.ndarray, equations: NewtonEquations) -> np.ndarray:
@@ -155,10 +165,11 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             begun = time.perf_counter()
             equations = self._equations(i, boundary)
             beginning = self._beginning(i, boundary, equations)
-            begin, first = beginning.u, beginning.step
-            beginning.step = None  # it may be large, and belongs to the first values alone
+            first, beginning.step = beginning.step, None  # it may be large
             if options.start is not None:
                 begin, first = self._begun(i, options.start, equations), None
+            else:
+                begin = self._nearer(beginning, equations)
             solve = Newton(
                 self._steps,
                 equations,
@@ -203,6 +214,19 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             for i, (solve, estimate) in enumerate(solves)
         ]
 
+    def _nearer(self, beginning: "_Beginning", equations: NewtonEquations) -> np.ndarray:
+        """Return values to begin with: those of a coarser grid, if they leave less of a residual."""
+        if beginning.nested is None:
+            return beginning.u
+        with self.clock.part("start"):
+            values = beginning.nested(self._place.wide)
+        if values is None:
+            return beginning.u
+        starts = equations.begun(values), beginning.u
+        residuals = [self._place.owned(equations.residual(one)) for one in starts]
+        norms = self._ranks.sum(np.array([np.square(one).sum() for one in residuals]))
+        return starts[0] if norms[0] < norms[1] else starts[1]
+
     def _begun(self, i: int, start: Interface, equations: NewtonEquations) -> np.ndarray:
         """Return the values from which a problem's solve begins that has a start."""
         if self._fields is not None:
@@ -229,13 +253,16 @@ class _Beginning:
         The smooth surface, at the nodes that are held here.
     right
         The right-hand side of the equation linearised there, without sources.
+    nested
+        What finds the solution on a coarser grid.
     step
-        By the derivative there, if it has been taken.
+        By the derivative at ``u``, if it has been taken.
     """
 
     data: "_Data"
     u: np.ndarray
     right: np.ndarray
+    nested: NestedStart | None = None
     step: Step | None = None
 
 

@@ -18,7 +18,8 @@ from mosaicdd.schwarz.inner_nodes import InnerNodes
 from mosaicdd.schwarz.newton_equations import RectangleEquations
 from mosaicdd.schwarz.newton_steps import Change, Steps
 
-_MOST = 40  # iterations, from which on condensed elements are faster
+_MOST = 30  # iterations, from which on condensed elements are faster
+_TRIAL = 8  # of them, which show how many it will take
 _STRIP = 2**15  # nodes that are handled at once: they stay in the cache
 
 
@@ -63,9 +64,11 @@ class SineStep:
         direction = p[1:-1, 1:-1]
         (first,) = self._sums((r, r))
         left, before, last = first, 0.0, 0.0
-        for _ in range(_MOST):
+        for number in range(_MOST):
             if not left > rtol**2 * first:
                 break
+            if number == _TRIAL and left > first * rtol ** (2 * _TRIAL / _MOST):
+                return None
             z = self._solve(self._roots[inner.mine] * r)
             z *= self._roots
             (gamma,) = self._sums((r, z[inner.mine]))

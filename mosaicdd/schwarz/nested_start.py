@@ -1,0 +1,87 @@
+"""Nested iteration: Newton's method begins with the solution on a coarser grid, which begins with that on another.
+
+From there it takes as many steps on any grid, two or three, however many the harmonic surface would take. Every
+rank solves the whole of a coarser problem alone: of few nodes, that takes less than to tell each other.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.coarser import coarser, refined
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.base_engine import BaseEngine
+from mosaicdd.schwarz.settings import SolveSettings
+
+_MOST = 2**18  # nodes of the coarser grid
+_LEAST = 32  # cells along its sides
+_RTOL = 1e-6  # of its solution
+
+Make = Callable[[Ranks, Lattice, CondensedSolver, SolveSettings], BaseEngine]
+"""Makes what solves a coarser problem, alone."""
+
+
+class NestedStart:
+    """The solution of one of several problems on a coarser grid.
+
+    Parameters
+    ----------
+    one
+        The problem there.
+    apart
+        Distance of its nodes, in cells of the grid.
+    """
+
+    def __init__(self, one: Problem, apart: int, make: Make, settings: SolveSettings):
+        grid = one.domain.grid()
+        solver = Exact().bind(one, grid)
+        if not isinstance(solver, CondensedSolver):
+            raise TypeError(f"{one.equation.name} is linear: there is nothing to begin with")
+        loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0)
+        lattice = Lattice(grid, solver.subdomain)
+        self._engine = make(Ranks.alone(), lattice, solver, loose)
+        self._boundaries, self._apart = one.boundaries(grid), apart
+
+    def check(self) -> None:
+        """Check that it can be solved for; as `BaseEngine.check`."""
+        self._engine.check(self._boundaries)
+
+    def __call__(self, part: Slices) -> np.ndarray | None:
+        """Return the values at some nodes of the grid; None if the equation breaks down on the way."""
+        try:
+            (outcome,) = self._engine.solve_many(self._boundaries)
+        except ValueError:
+            return None
+        if outcome.field is None or not torch.isfinite(outcome.field).all():
+            return None
+        rows, columns = part
+        values = refined(outcome.field.double().cpu().numpy(), self._apart)[:, columns]
+        return refined(values.T, self._apart)[:, rows].T
+
+
+def nested_start(
+    problem: Problem,
+    lattice: Lattice,
+    boundary: Boundary,
+    number: int,
+    make: Make,
+    settings: SolveSettings,
+) -> NestedStart | None:
+    """Return it for one of several problems; None where there is no coarser grid for it."""
+    grid, s = lattice.grid, lattice.spacing
+    apart = 2
+    while math.prod(grid.shape) > _MOST * apart**2:
+        apart *= 2
+    fits = all(
+        cells % (apart * s) == 0 and cells >= apart * max(_LEAST, 2 * s) for cells in grid.shape
+    )
+    one = coarser(problem, grid, boundary, number, apart) if fits else None
+    return None if one is None else NestedStart(one, apart, make, settings)
