@@ -78,9 +78,12 @@ def star_parts(spacing: int) -> list[np.ndarray]:
 
 def _placed(block: Block, corners: list[np.ndarray], nodes: np.ndarray) -> np.ndarray:
     """Return the places of nodes around each of a grid of lattice nodes of the region."""
-    y, x = (
-        (block.lattice.spacing * corner[:, None] + nodes[:, axis])
-        for axis, corner in enumerate(corners)
+    s, (y, x) = block.lattice.spacing, nodes.T
+    # What a step of one lattice node adds to the place of a node on a line constant in y, or in x.
+    in_row, (along, across) = y % s == 0, (block.line_shape(axis)[1] for axis in (0, 1))
+    up, right = np.where(in_row, along, s), np.where(in_row, s, across)
+    rows, columns = (
+        corner[:, None] * step for corner, step in zip(corners, (up, right), strict=True)
     )
-    y, x = np.broadcast_arrays(y[:, None], x[None])
-    return places(block, y, x).reshape(-1, len(nodes))
+    first = places(block, y, x)
+    return (rows[:, None] + (columns + first)[None]).reshape(-1, len(nodes))

@@ -41,10 +41,28 @@ class NodeSource:
         ``(n, rows, columns)``.
     scale
         The squared spacing, where they are values of ``f``.
+    nodes
+        Those, flat and ascending, where alone it may not be zero; None if it may be anywhere.
     """
 
     values: torch.Tensor
     scale: float = 1.0
+    nodes: np.ndarray | None = None
+
+    def elements(self, spacing: int) -> np.ndarray:
+        """Say inside of which elements there is anything, ``(K_y, K_x)``."""
+        rows, columns = pair((count - 1) // spacing for count in self.values.shape[1:])
+        there = np.zeros((rows, columns), bool)
+        if self.nodes is not None:
+            y, x = np.divmod(self.nodes, self.values.shape[2])
+            inside = (y % spacing > 0) & (x % spacing > 0)
+            there[y[inside] // spacing, x[inside] // spacing] = True
+            return there
+        for row in range(rows):
+            strip = self.values[:, row * spacing + 1 : (row + 1) * spacing, :-1] != 0
+            cells = strip.any(1).any(0).view(columns, spacing)
+            there[row] = cells[:, 1:].any(1).cpu().numpy()
+        return there
 
     def part(self, *place: slice) -> torch.Tensor:
         """Return a copy at some nodes."""

@@ -7,7 +7,7 @@ applied by one matrix product to all of them; the rest by one product each.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +57,8 @@ class Kinds:
         ``(E,)``, the number of each member's operator: of kinds first, then of `own` in their order.
     examples
         ``(operators,)``, a member that has the operator.
+    idle
+        The numbers of shared operators that nothing is done with: their members have no unknowns.
     """
 
     def __init__(self, keys: np.ndarray):
@@ -76,14 +78,25 @@ class Kinds:
         self.operator[alone] = len(common) + np.arange(len(alone))
         self.examples = np.concatenate([first[common], alone])
         self._kinds = np.concatenate([common, kind[alone]])  # of the operators
+        self.idle: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.order)
 
+    def leave_out(self, empty: Callable[[int], bool]) -> None:
+        """Let those be idle whose examples are empty."""
+        shared = enumerate(self.examples[: len(self.shared)].tolist())
+        self.idle = frozenset(number for number, member in shared if empty(member))
+
     def pieces(self, shared: int, own: int) -> list[Piece]:
-        """Cut the order into pieces of at most so many members with one operator, or with one each."""
+        """Cut the order into pieces of at most so many members with one operator, or with one each.
+
+        Without those that are idle.
+        """
         found = []
         for number, kind in enumerate(self.shared):
+            if number in self.idle:
+                continue
             for part in even(kind.stop - kind.start, shared):
                 members = slice(kind.start + part.start, kind.start + part.stop)
                 found.append(Piece(members, slice(number, number + 1), shared=True))

@@ -28,7 +28,7 @@ from mosaicdd.tensors import Tensors
 # Elements that are eliminated, solved inside of, and filled at once: on a CPU few, for the cache.
 _PIECE = {"cpu": 128, "cuda": 8192}
 _SOLVED = {"cpu": 512, "cuda": 8192}
-_FILLED = {"cpu": 256, "cuda": 2**20}
+_FILLED = {"cpu": 512, "cuda": 2**20}
 _FILLED_OF_ALL = {"cpu": 512, "cuda": 2**20}  # of several problems
 
 _At = tuple[torch.Tensor, torch.Tensor]
@@ -98,6 +98,7 @@ class SharedElements:
             at = np.unravel_index(numbers, self.shape)
             return windows.each(lambda values: values[at])
 
+        kinds.leave_out(lambda member: _is_empty(those(np.array([member]))))
         examples = those(kinds.examples[:common])
         inside = [_dense(examples.each(operator.itemgetter(i))) for i in range(common)]
         # Of each shared kind: inner values from those on the sides and from sources, (S + I, I); and what
@@ -128,6 +129,8 @@ class SharedElements:
         for number, places in enumerate(kinds.shared):
             shared[kinds.order[places]] = number
         self._kind = shared.reshape(self.shape)  # the shared kind of each element, or -1
+        counts = [0 if k in kinds.idle else p.stop - p.start for k, p in enumerate(kinds.shared)]
+        self._most = int(np.argmax(counts))
 
     def loads(self, source: NodeSource) -> list[torch.Tensor]:
         """Return what sources inside the elements add on the lattice lines.
@@ -146,10 +149,12 @@ class SharedElements:
                 solved = self._inside(part, f)
                 added = _driven(self._edges(part), torch.zeros_like(f), solved)
                 self._add(total, at, _sides(added))
+        driven = source.elements(s)
         for strip, rows in self._strips():
-            for some in self._problems(n, strip):
+            for some in self._problems(n, strip) if driven[strip].any() else ():
                 beside = total[0][some, strip.start : strip.stop + 1], total[1][some, :, rows]
-                self._add_shared(beside, strip, NodeSource(source.values[some, rows], source.scale))
+                here = NodeSource(source.values[some, rows], source.scale)
+                self._add_shared(beside, strip, here, driven[strip])
         return total
 
     def fill(
@@ -161,6 +166,7 @@ class SharedElements:
         """
         s, n = self._s, len(lines[0])
         own = self._solved_inside(lines, source)
+        driven = np.zeros(self.shape, bool) if source is None else source.elements(s)
         for strip, rows in self._strips():
             nodes = lines[0].new_empty(n, rows.stop - rows.start, lines[0].shape[2])
             nodes[:, ::s] = lines[0][:, strip.start : strip.stop + 1]
@@ -173,10 +179,10 @@ class SharedElements:
                 driving = None
                 if source is not None:
                     driving = NodeSource(source.values[some, rows], source.scale)
-                self._fill_shared(inner[some], strip, beside, driving)
-            last = strip.stop * self.shape[1]
-            for at, values in own(last):
-                inner[:, at[0] - strip.start, at[1]] = values
+                self._fill_shared(inner[some], strip, beside, driving, driven[strip])
+            for numbers, values in own(strip.stop * self.shape[1]):
+                y, x = self._at(numbers)
+                inner[:, y - strip.start, x] = values
             yield strip, nodes
 
     def _strips(self) -> list[tuple[slice, slice]]:
@@ -195,15 +201,23 @@ class SharedElements:
         numbers = [int(one) for one in np.unique(kinds) if one >= 0]
         return [(number, _Members(kinds == number, self.device)) for number in numbers]
 
-    def _add_shared(self, lines: Sequence[torch.Tensor], strip: slice, source: NodeSource) -> None:
+    def _add_shared(
+        self,
+        lines: Sequence[torch.Tensor],
+        strip: slice,
+        source: NodeSource,
+        driven: np.ndarray,
+    ) -> None:
         """Add what sources inside elements that share operators add on the lattice lines.
 
         Parameters
         ----------
         lines, source
             At the nodes of these rows.
+        driven
+            In which elements there is a source.
         """
-        s, driven = self._s, _nonzero(source.values, self._s)
+        s = self._s
         f = _squares(source.values, s)[..., 1:-1, 1:-1]
         added = f.new_zeros(*f.shape[:3], 4 * (s + 1))
         for number, members in self._shared_in(strip):
@@ -222,23 +236,32 @@ class SharedElements:
         strip: slice,
         lines: Sequence[torch.Tensor],
         source: NodeSource | None,
+        driven: np.ndarray,
     ) -> None:
         """Write the inner values ``(n, rows, columns, s - 1, s - 1)`` of elements that share operators.
 
+        Those of others are anything; of the idle, zero.
+
         Parameters
         ----------
-        lines, source
-            At the nodes of these rows.
+        lines, source, driven
+            As those of `_add_shared`.
         """
         s = self._s
         rows, columns = (one.unfold(2, s + 1, s) for one in lines)
         columns = columns.transpose(1, 2)
         sides = rows[:, :-1], rows[:, 1:], columns[:, :, :-1], columns[:, :, 1:]
-        driven = None if source is None else _nonzero(source.values, s)
-        for number, members in self._shared_in(strip):
+        # As if all were of the most common kind; then the others, but for the idle, who have zeros.
+        every = _Members(self._kind[strip] == self._most, self.device, whole=True)
+        others = [
+            (number, members)
+            for number, members in self._shared_in(strip)
+            if number != self._most and number not in self.kinds.idle
+        ]
+        for number, members in [(self._most, every), *others]:
             beside = torch.cat([members(one) for one in sides], dim=2)
             values = beside @ self._fills[number, : beside.shape[2]]
-            if source is not None and driven is not None and members.any(driven):
+            if source is not None and members.any(driven):
                 f = members(_squares(source.values, s)[..., 1:-1, 1:-1]).flatten(2)
                 matrix = self._fills[number, beside.shape[2] :]
                 first, second = (one.flatten(0, 1) for one in (values, f))
@@ -247,13 +270,13 @@ class SharedElements:
 
     def _solved_inside(
         self, lines: Sequence[torch.Tensor], source: NodeSource | None
-    ) -> Callable[[int], Iterator[tuple[_At, torch.Tensor]]]:
+    ) -> Callable[[int], Iterator[tuple[np.ndarray, torch.Tensor]]]:
         """Return what yields inner values of the elements with an operator each, up to a number."""
         s, n = self._s, len(lines[0])
         parts = iter(self._own_parts(n))
         numbers, values = self._own[:0], lines[0].new_empty(n, 0, s - 1, s - 1)
 
-        def before(last: int) -> Iterator[tuple[_At, torch.Tensor]]:
+        def before(last: int) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
             nonlocal numbers, values
             while True:
                 if not len(numbers):
@@ -268,7 +291,7 @@ class SharedElements:
                     u = self._inside(part, _driven(self._edges(part), f, u))
                     values = u[..., 1:-1, 1:-1]
                 count = int(np.searchsorted(numbers, last))
-                yield self._at(numbers[:count]), values[:, :count]
+                yield numbers[:count], values[:, :count]
                 numbers, values = numbers[count:], values[:, count:]
                 if len(numbers):
                     return
@@ -337,12 +360,14 @@ class _Members:
     ----------
     there
         ``(rows, columns)``.
+    whole
+        Whether values are read and written of all.
     """
 
-    def __init__(self, there: np.ndarray, device: torch.device):
+    def __init__(self, there: np.ndarray, device: torch.device, *, whole: bool = False):
         self._there = there
         self._at = pair(torch.from_numpy(one).to(device) for one in np.nonzero(there))
-        self._all = bool(there.all())
+        self._all = whole or bool(there.all())
 
     def any(self, there: np.ndarray) -> bool:
         """Say whether any of them is there."""
@@ -378,15 +403,6 @@ def _squares(values: torch.Tensor, s: int) -> torch.Tensor:
     return values.unfold(1, s + 1, s).unfold(2, s + 1, s)
 
 
-def _nonzero(values: torch.Tensor, s: int) -> np.ndarray:
-    """Say inside of which elements there is anything, ``(rows, columns)``."""
-    rows, columns = ((count - 1) // s for count in values.shape[1:])
-    if not values.any():
-        return np.zeros((rows, columns), bool)
-    there = (values[:, :-1, :-1] != 0).any(0).view(rows, s, columns, s)
-    return there[:, 1:, :, 1:].any(3).any(1).cpu().numpy()
-
-
 def _sides(values: torch.Tensor) -> torch.Tensor:
     """Return what stands on the sides of elements ``(.., s + 1, s + 1)``: ``S = 4 (s + 1)`` values.
 
@@ -394,6 +410,14 @@ def _sides(values: torch.Tensor) -> torch.Tensor:
     """
     sides = values[..., 0, :], values[..., -1, :], values[..., :, 0], values[..., :, -1]
     return torch.cat(sides, dim=-1)
+
+
+def _is_empty(conductances: Conductances) -> bool:
+    """Say whether there are no unknowns between which anything could flow."""
+    up, right, reaction, *others = conductances.arrays()
+    return not any(np.any(values) for values in (up, right, *others)) and bool(
+        (reaction == 1).all()
+    )
 
 
 def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray]:

@@ -111,6 +111,30 @@ class Conductances:
 
         return self.each(row)
 
+    def transposed(self) -> "Conductances":
+        """Return them with x and y exchanged."""
+        across = None if self.across is None else self.across.swapaxes(1, 2)
+        up, right, reaction = self.right.T, self.up.T, self.reaction.T
+        if self.symmetric:
+            return Conductances(up, right, reaction, across=across)
+        return Conductances(up, right, reaction, self.left.T, self.down.T, across)
+
+    def diagonal_of_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return `diagonal` in some rows."""
+        total = self.reaction[rows]
+        total[:, :-1] += self.right[rows]
+        total[:, 1:] += self.left[rows]
+        rising, falling = (None, None) if self.across is None else self.across
+        for there, values, beside, low, high in (
+            (rows < len(self.up), self.up, rows, rising, falling),
+            (rows > 0, self.down, rows - 1, falling, rising),
+        ):
+            total[there] += values[beside[there]]
+            if low is not None and high is not None:
+                total[there, :-1] += low[beside[there]]
+                total[there, 1:] += high[beside[there]]
+        return total
+
     def diagonal(self) -> np.ndarray:
         """Return the sum of a node's conductances and its reaction, ``(rows, columns)``."""
         total = self.reaction.copy()
@@ -124,6 +148,20 @@ class Conductances:
             total[1:, 1:] += rising
             total[1:, :-1] += falling
             total[:-1, 1:] += falling
+        return total
+
+    def around(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the sums of the conductances of flat nodes to their neighbours, ``(T,)``."""
+        y, x = np.divmod(nodes, self.reaction.shape[1])
+        total = np.zeros(len(nodes))
+        for values, place, last in (
+            (self.up, (y, x), y == len(self.up)),
+            (self.down, (y - 1, x), y == 0),
+            (self.right, (y, x), x == self.right.shape[1]),
+            (self.left, (y, x - 1), x == 0),
+        ):
+            there = ~last
+            total[there] += values[place[0][there], place[1][there]]
         return total
 
     def apply(self, u: np.ndarray) -> np.ndarray:

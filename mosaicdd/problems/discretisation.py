@@ -117,19 +117,27 @@ class Equations:
         return Equations(conductances, active, by.values(self.volumes), ties, outlines)
 
     def row_weights(self) -> np.ndarray | None:
-        """Return what the nodes' right-hand sides count in norms, ``(rows, columns)``; None if all do.
+        """Return what the nodes' right-hand sides count in norms, ``(rows, columns)``; None if all do."""
+        if self.outlines is None:
+            return None
+        weights, (nodes, less) = np.ones(self.active.shape), self.less_weights()
+        weights.reshape(-1)[nodes] = less
+        return weights
+
+    def less_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the flat nodes whose right-hand sides do not fully count in norms, and what they do.
 
         An outline just beside a node ties it by a conductance that grows without bound, and its
         right-hand side with it: beside that, the residuals of all others would be small whatever they
         are. So ties count no more than the conductances to other unknowns.
         """
         if self.outlines is None:
-            return None
-        one, ties = self.conductances, self.outlines.ties
-        tied = np.bincount(ties.nodes, ties.weights, minlength=self.active.size)
-        tied = tied.reshape(self.active.shape)
-        others = np.where(self.active, one.diagonal() - one.reaction, 0.0)
-        return np.where(tied > others, others / np.where(tied > 0, tied, 1.0), 1.0)
+            return np.empty(0, int), np.empty(0)
+        nodes, which = np.unique(self.outlines.ties.nodes, return_inverse=True)
+        tied = np.bincount(which, self.outlines.ties.weights)
+        others = self.conductances.around(nodes)
+        less = tied > others
+        return nodes[less], others[less] / tied[less]
 
 
 class Discretisation:
@@ -284,8 +292,24 @@ class Discretisation:
             for one, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
                 values = one.values(problem.conditions, self.outline.names, self.grid)
                 _add_at(b, one.nodes, scale * one.weights * values)
-        b *= equations.active | self._pinned(part)
+        counts = (equations.active | self._pinned(part)).ravel()
+        some = self.driven(problem, part, equations)
+        at = slice(None) if some is None else some
+        b.reshape(len(b), -1)[:, at] *= counts[at]
         return b
+
+    def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
+        """Return the flat nodes of a part, ascending, where alone the right-hand sides may not be zero.
+
+        None if it may be anywhere: with sources, or periodic axes.
+        """
+        if problem.source is not None or any(self.periods):
+            return None
+        _, y, x = places_of(self._natural, part, self.periods)
+        nodes = [y * equations.active.shape[1] + x, equations.ties.nodes]
+        if equations.outlines is not None:
+            nodes += [equations.outlines.ties.nodes, equations.outlines.flows.nodes]
+        return np.unique(np.concatenate(nodes))
 
     def given(
         self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None

@@ -1,5 +1,7 @@
 """Values over the domain in whatever form the user has them, sampled at the nodes of a part of it."""
 
+import functools
+import math
 import numbers
 from collections.abc import Iterator
 from typing import Any
@@ -52,7 +54,7 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
     """
     shape = np.broadcast_shapes(np.shape(y), np.shape(x))
     if isinstance(values, str):
-        values = Expression(values.removeprefix("expr:"))
+        values = _expression(values.removeprefix("expr:"))
     if isinstance(values, Expression):
         return values(y=y, x=x)
     if callable(values):
@@ -69,6 +71,12 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
         f"{what} must be a number, a function of (x, y), an expression or an array, got "
         f"{type(values).__name__}"
     )
+
+
+@functools.lru_cache
+def _expression(text: str) -> Expression:
+    """Return an expression, read once for all parts of a grid."""
+    return Expression(text)
 
 
 def is_number(values: Any) -> bool:
@@ -237,7 +245,7 @@ class Field:
         else:
             y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
             values = evaluate(self.values, y[:, None], x, what)
-        return values.reshape(-1, *values.shape[-2:])
+        return values.reshape(math.prod(values.shape[:-2]), *values.shape[-2:])
 
 
 def overlap(part: Part, counts: tuple[int, int]) -> tuple[Part, Part]:

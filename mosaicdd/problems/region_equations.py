@@ -2,21 +2,30 @@
 
 With constant coefficients most nodes have the same equation: those inside the domain with all nodes
 around them, away from the sides of the rectangle. Most others lie outside, and have none. What is left,
-along outlines and sides, is evaluated in strips, which stay in the cache.
+along outlines and sides, is evaluated in squares, many at a time.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from mosaicdd.lattice.axes import even, pair
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import Crossings, NaturalPieces, OnOutlines
+from mosaicdd.problems.cut_outline import CutOutline
 from mosaicdd.problems.discretisation import Discretisation, Equations, Ties
 from mosaicdd.problems.fields import Part
 from mosaicdd.problems.linear_step import LinearStep
+from mosaicdd.problems.squares_of_nodes import MARGIN, EquationsInSquares, Squares
 
-_STRIP = 32  # rows at a time
-_GAP = 512  # columns between two pieces of a strip that are cheaper to evaluate than to leave out
-_REACH = 2  # nodes from a node to all that its equation depends on
+_STRIP = 64  # rows whose level is evaluated at a time
+_SIDE = 16  # nodes along the side of a square
+_AT_ONCE = 128  # squares, for the cache
+_GAP = 32  # squares of a row between two that are cheaper to evaluate than to leave out
+
+_Moved = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def region_equations(discretisation: Discretisation | LinearStep, part: Part) -> Equations:
@@ -33,14 +42,12 @@ def region_equations(discretisation: Discretisation | LinearStep, part: Part) ->
     varies = any(field.number is None for field in medium.fields.values())
     if varies or (discretisation.outline is not None and any(discretisation.periods)):
         return discretisation.equations(part)
-    whole = _Whole(medium.conductances(grid, (slice(0, 3), slice(0, 3))), discretisation, part)
-    for rows in even(part[0].stop - part[0].start, _STRIP):
-        whole.add_strip(rows)
-    return whole.equations()
+    common = medium.conductances(grid, (slice(0, 3), slice(0, 3)))
+    return _Whole(common, discretisation, part).equations()
 
 
 class _Whole:
-    """Equations that are put together strip by strip.
+    """Equations that are put together.
 
     Parameters
     ----------
@@ -50,100 +57,187 @@ class _Whole:
 
     def __init__(self, common: Conductances, discretisation: Discretisation, part: Part):
         self._discretisation, self._part = discretisation, part
-        self._common = [values[1, 1] for values in common.arrays()]
+        self._origin = part[0].start, part[1].start
+        self._shape = pair(p.stop - p.start for p in part)
+        # In whole squares, of which the last reach beyond the part.
+        self._squares = pair(-(-count // _SIDE) for count in self._shape)
         self._pins = discretisation.known[: int(discretisation.floating)]
-        rows, columns = pair(p.stop - p.start for p in part)
-        shapes = (rows - 1, columns), (rows, columns - 1)
-        kinds = (*shapes, (rows, columns), *(() if common.symmetric else shapes))
-        self._arrays = [np.empty(shape) for shape in kinds]
-        self._active = np.empty((rows, columns), bool)
-        self._reported = np.zeros((rows, columns), bool)
-        self._volumes = np.empty((rows, columns))
+        size = pair(count * _SIDE for count in self._squares)
+        self._arrays = [np.full(size, values[1, 1]) for values in common.arrays()]
+        self._active, self._reported = np.ones((2, *size), bool)
+        self._volumes = np.ones(size)
         self._ties = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         self._crossings = {name: [Crossings.none()] for name in ("ties", "flows", "on")}
         self._natural = [NaturalPieces.none()]
+        near, level = self._near()
+        if discretisation.periods != (None, None):
+            for row in np.unique(near[:, 0]).tolist():
+                self._put_row(row, near[near[:, 0] == row, 1])
+            return
+        for some in even(len(near), _AT_ONCE) if len(near) else []:
+            self._put(near[some], None if level is None else level[some])
 
-    def add_strip(self, rows: slice) -> None:
-        """Enter the equations of some rows."""
-        inside, outside = self._far(rows)
-        for number, (values, common) in enumerate(zip(self._arrays, self._common, strict=True)):
-            there = inside[: values.shape[1]]
-            values[rows] = np.where(there, common, 1.0 if number == 2 else 0.0)
-        self._active[rows] = self._volumes[rows] = inside
-        self._reported[rows] = inside
-        near = np.flatnonzero(~(inside | outside))
-        if len(near):
-            ends = np.flatnonzero(np.diff(near) > _GAP)
-            for first, last in zip([0, *(ends + 1)], [*ends, len(near) - 1], strict=True):
-                self._put(rows, slice(int(near[first]), int(near[last]) + 1))
+    def _near(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Enter the squares that are far outside; return those near anything, and the level there.
 
-    def _far(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        """Say which columns of a strip are far inside of all outlines and sides, and far outside."""
-        grid, outline = self._discretisation.grid, self._discretisation.outline
-        first, last = (self._part[0].start + end for end in (rows.start, rows.stop - 1))
-        columns = np.arange(self._part[1].start, self._part[1].stop)
-        inside = (columns >= _REACH) & (columns <= grid.shape[1] - _REACH)
-        inside &= first >= _REACH and last <= grid.shape[0] - _REACH
-        outside = np.zeros_like(inside)
-        if outline is not None:
-            ring = slice(first - _REACH, last + 1 + _REACH)
-            wide = slice(self._part[1].start - _REACH, self._part[1].stop + _REACH)
-            there = outline.level((ring, wide)) < 0
-            inside &= _all_around(np.logical_and.reduce(there))
-            outside = _all_around(~np.logical_or.reduce(there))
-        for y, x in self._pins:
-            if first - _REACH <= y <= last + _REACH:
-                inside &= abs(columns - x) > _REACH
-        return inside, outside
+        Their rows and columns, ``(T, 2)``, and the level with margins, ``(T, P, P)``.
+        """
+        outline = self._discretisation.outline
+        found, levels = [np.empty((0, 2), int)], []
+        for row in range(self._squares[0]):
+            inside = self._inside_sides(row)
+            if outline is not None:
+                level = self._level(outline, row)
+                there = level < 0
+                inside &= _all_around(np.logical_and.reduce(there))
+                outside = _all_around(~np.logical_or.reduce(there))
+                self._enter_outside(row, np.flatnonzero(outside))
+                inside |= outside
+            across = np.flatnonzero(~inside)
+            found.append(np.stack([np.full(len(across), row), across], axis=1))
+            if outline is not None:
+                windows = sliding_window_view(level, _SIDE + 2 * MARGIN, axis=1)[:, ::_SIDE]
+                levels.append(windows[:, across].swapaxes(0, 1))
+        return np.concatenate(found), np.concatenate(levels) if levels else None
 
-    def _put(self, rows: slice, columns: slice) -> None:
-        """Evaluate the equations of a piece of a strip, with a node more all around."""
-        place = rows, columns
-        ring = pair(
-            slice(p.start + one.start - 1, p.start + one.stop + 1)
-            for p, one in zip(self._part, place, strict=True)
-        )
-        wide = self._discretisation.equations(ring)
-        own = wide.part(*pair(slice(1, one.stop - one.start + 1) for one in place))
-        along = (0, 1, None, 0, 1)  # the axis of an edge; of up, right, reaction, down, left
-        for values, piece, axis in zip(
-            self._arrays, wide.conductances.arrays(), along, strict=False
+    def _level(self, outline: CutOutline, row: int) -> np.ndarray:
+        """Return the level in a row of squares with margins."""
+        y, x = self._origin
+        across = slice(x - MARGIN, x + self._squares[1] * _SIDE + MARGIN)
+        first = y + row * _SIDE
+        if row % (_STRIP // _SIDE) == 0:  # what is evaluated is kept for the next rows
+            outline.level((slice(first - MARGIN, first + _STRIP + MARGIN), across))
+        return outline.level((slice(first - MARGIN, first + _SIDE + MARGIN), across))
+
+    def _inside_sides(self, row: int) -> np.ndarray:
+        """Say which squares of a row are far from the sides of the rectangle, and from a pin."""
+        far = []
+        for first, cells in zip(
+            (self._origin[0] + row * _SIDE, self._origin[1] + _SIDE * np.arange(self._squares[1])),
+            self._discretisation.grid.shape,
+            strict=True,
         ):
-            target, source = list(place), [slice(1, -1), slice(1, -1)]
-            if axis is not None:  # all edges of the nodes, to those around them, too
-                low, high = place[axis].start - 1, place[axis].stop
-                target[axis] = slice(max(low, 0), min(high, values.shape[axis]))
-                source[axis] = slice(target[axis].start - low, target[axis].stop - low)
-            values[*target] = piece[*source]
-        self._active[place], self._volumes[place] = own.active, own.volumes
-        nodes = self._numbers(own.ties.nodes, place)
-        self._ties.append((nodes, own.ties.known, own.ties.conductances))
-        if own.outlines is not None:
-            self._reported[place] = own.outlines.reported
-            every = slice(None)
-            for name, known in self._crossings.items():
-                one = getattr(own.outlines, name)
-                known.append(one.chosen(every, self._numbers(one.nodes, place)))
-            natural = own.outlines.natural
-            self._natural.append(natural.chosen(every, self._numbers(natural.nodes, place)))
+            far.append((first >= MARGIN) & (first + _SIDE - 1 <= cells - MARGIN))
+        inside = far[0] & far[1]
+        for pin in self._pins - self._origin:
+            low, high = (pin - MARGIN) // _SIDE, (pin + MARGIN) // _SIDE
+            if low[0] <= row <= high[0]:
+                inside[max(low[1], 0) : max(high[1] + 1, 0)] = False
+        return inside
 
-    def _numbers(self, nodes: np.ndarray, place: tuple[slice, slice]) -> np.ndarray:
-        """Return the numbers of a piece's nodes in the whole."""
-        y, x = np.divmod(nodes, place[1].stop - place[1].start)
-        return (y + place[0].start) * self._active.shape[1] + x + place[1].start
+    def _enter_outside(self, row: int, columns: np.ndarray) -> None:
+        """Enter that there is nothing in some squares of a row."""
+        for number, values in enumerate(self._arrays):
+            _by_squares(values)[row, :, columns] = 1.0 if number == 2 else 0.0
+        for nodes in (self._active, self._reported, self._volumes):
+            _by_squares(nodes)[row, :, columns] = 0
+
+    def _put(self, numbers: np.ndarray, level: np.ndarray | None) -> None:
+        """Evaluate the equations in some squares."""
+        squares = Squares(numbers, self._origin, _SIDE)
+        plane = None if level is None else level.reshape(squares.shape)
+        some = EquationsInSquares(self._discretisation, squares, plane).all()
+        for values, piece in self._pairs(some):
+            _by_squares(values)[numbers[:, 0], :, numbers[:, 1]] = squares.own(piece)
+
+        def moved(places: np.ndarray) -> _Moved:
+            y, x = np.divmod(places, squares.pitch - 2)
+            return squares.moved(y + 1, x + 1)
+
+        self._enter_lists(some, moved)
+
+    def _put_row(self, row: int, columns: np.ndarray) -> None:
+        """Evaluate the equations in squares of a row, those between some that are close, too."""
+        ends = np.flatnonzero(np.diff(columns) > _GAP)
+        for a, b in zip([0, *(ends + 1)], [*ends, len(columns) - 1], strict=True):
+            place = pair(
+                slice(low * _SIDE, (high + 1) * _SIDE)
+                for low, high in ((row, row), (columns[a], columns[b]))
+            )
+            ring = pair(
+                slice(p.start + first - 1, p.stop + first + 1)
+                for p, first in zip(place, self._origin, strict=True)
+            )
+            some = self._discretisation.equations(ring)
+            inner = pair(slice(1, p.stop - p.start + 1) for p in place)
+            for values, piece in self._pairs(some):
+                values[place] = piece[inner]
+
+            def moved(places: np.ndarray, place: Part = place) -> _Moved:
+                y, x = np.divmod(places, place[1].stop - place[1].start + 2)
+                nodes = np.stack([y + place[0].start - 1, x + place[1].start - 1], axis=1)
+                own = [(n >= p.start) & (n < p.stop) for n, p in zip(nodes.T, place, strict=True)]
+                which = np.flatnonzero(own[0] & own[1])
+                return which, nodes[which], np.zeros((len(which), 2), int)
+
+            self._enter_lists(some, moved)
+
+    def _pairs(self, some: Equations) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the arrays of all nodes with those of some."""
+        found = [
+            *zip(self._arrays, some.conductances.arrays(), strict=True),
+            (self._active, some.active),
+            (self._volumes, some.volumes),
+        ]
+        return (
+            found if some.outlines is None else [*found, (self._reported, some.outlines.reported)]
+        )
+
+    def _enter_lists(self, some: Equations, moved: Callable[[np.ndarray], _Moved]) -> None:
+        """Enter what acts on some nodes.
+
+        Parameters
+        ----------
+        moved
+            Returns which flat nodes count, what nodes of the part these are, ``(.., 2)``, and how far
+            the points are off.
+        """
+
+        def within(flat: np.ndarray) -> _Moved:
+            which, nodes, shift = moved(flat)
+            inside = (nodes < self._shape).all(axis=1)
+            return which[inside], nodes[inside] @ (self._shape[1], 1), shift[inside]
+
+        which, nodes, _ = within(some.ties.nodes)
+        self._ties.append((nodes, some.ties.known[which], some.ties.conductances[which]))
+        if some.outlines is None:
+            return
+        for name, known in self._crossings.items():
+            one = getattr(some.outlines, name)
+            which, nodes, shift = within(one.nodes)
+            one = one.chosen(which, nodes)
+            known.append(replace(one, points=one.points + shift))
+        which, nodes, shift = within(some.outlines.natural.nodes)
+        natural = some.outlines.natural.chosen(which, nodes)
+        self._natural.append(replace(natural, points=natural.points + shift))
 
     def equations(self) -> Equations:
         """Return all."""
+        rows, columns = self._shape
+        ends = ((-1, 0), (0, -1), (0, 0), (-1, 0), (0, -1))  # of up, right, reaction, down, left
+        arrays = [
+            values[: rows + end[0], : columns + end[1]]
+            for values, end in zip(self._arrays, ends, strict=False)
+        ]
+        active, reported, volumes = (
+            values[:rows, :columns] for values in (self._active, self._reported, self._volumes)
+        )
         ties = Ties(*(np.concatenate(one) for one in zip(*self._ties, strict=True)))
         outlines = None
         if self._discretisation.outline is not None:
             found = {name: Crossings.joined(every) for name, every in self._crossings.items()}
             natural = NaturalPieces.joined(self._natural)
-            outlines = OnOutlines(**found, reported=self._reported, natural=natural)
-        return Equations(Conductances(*self._arrays), self._active, self._volumes, ties, outlines)
+            outlines = OnOutlines(**found, reported=reported, natural=natural)
+        return Equations(Conductances(*arrays), active, volumes, ties, outlines)
+
+
+def _by_squares(values: np.ndarray) -> np.ndarray:
+    """Return a view of whole squares by their row and column, ``(rows, side, columns, side)``."""
+    rows, columns = values.shape
+    return values.reshape(rows // _SIDE, _SIDE, columns // _SIDE, _SIDE)
 
 
 def _all_around(there: np.ndarray) -> np.ndarray:
-    """Say where something holds for all columns within reach, of which there are more at both ends."""
-    count = len(there) - 2 * _REACH
-    return np.logical_and.reduce([there[d : d + count] for d in range(2 * _REACH + 1)])
+    """Say of which squares something holds in all columns, with margins."""
+    windows = sliding_window_view(there, _SIDE + 2 * MARGIN)[::_SIDE]
+    return np.asarray(windows.all(axis=1))

@@ -24,7 +24,7 @@ import torch
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.elements import element_places, element_shape
+from mosaicdd.lattice.elements import element_shape
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.kinds import Kinds, alike, combined
 from mosaicdd.parallel.node_gather import NodeGather
@@ -105,7 +105,8 @@ class BalancedCoarse:
         along, across = (_alike_edges(basis) for basis in bases)
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.operator, *beside))
-        self._parts = Parts(kinds, element_places(block), device)
+        kinds.leave_out(lambda element: int(schur.kinds.operator[element]) in schur.kinds.idle)
+        self._parts = Parts(kinds, operator.places)
         # P^T S and P^T S P of each operator, (.., 4 + 4 M, P) and (.., 4 + 4 M, 4 + 4 M)
         values = 4 + 4 * most
         products = new(kinds.operators, values, values)

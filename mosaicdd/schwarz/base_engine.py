@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
@@ -18,6 +19,7 @@ from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.given_conditions import Points
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.outcome import Outcome
@@ -205,6 +207,20 @@ class BaseEngine(abc.ABC, Generic[S]):
     @abc.abstractmethod
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         """Solve for the boundary data of each problem."""
+
+    def inside_shape(self, nodes: Slices) -> int | None:
+        """Count the nodes inside a domain that is no rectangle, or on its outline, of some of the grid.
+
+        None where that is not known without its level.
+        """
+        return None
+
+    def outline_points(self) -> Points | None:
+        """Return where conditions on outlines act on this rank's nodes, if it is known.
+
+        The same on all ranks: known or not.
+        """
+        return None
 
     def _require_number(self, boundaries: Sequence[Boundary]) -> None:
         if len(boundaries) != self.problems:

@@ -59,7 +59,6 @@ class Checkpoints:
             "levels": settings.levels,
             "sweep": settings.sweep,
             "dtype": settings.dtype,
-            "boundary": _digest(problem, engine.block.lattice.grid),
         } | ({"parameters": problem.described} if problem.described else {})
 
     @cached_property
@@ -68,9 +67,11 @@ class Checkpoints:
 
         That is the same for any process grid. All ranks must ask for it together.
         """
+        grid = self._engine.block.lattice.grid
+        told = self._told | {"boundary": self._ranks.on_root(lambda: _digest(self._problem, grid))}
         sums = self._ranks.agree(self._checksums)
         total = sum((Counter(one) for one in self._ranks.allgather(sums)), Counter())
-        return self._told | {f"field {name}": f"{total[name] % 2**64:016x}" for name in sums}
+        return told | {f"field {name}": f"{total[name] % 2**64:016x}" for name in sums}
 
     def _checksums(self) -> dict[str, int]:
         """Add up the values of fields at this rank's nodes, their bits scrambled with their places."""

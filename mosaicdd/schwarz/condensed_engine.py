@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.discretisation import Discretisation, Equations
+from mosaicdd.problems.given_conditions import Points, points_on
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
@@ -86,14 +87,15 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             with self.clock.part("sample"):
                 data = self._embedded(equations)
             v.flat.view(self.problems, -1).mul_(self._system.active)
-            source = NodeSource(torch.from_numpy(data.right_hand_side).to(**self._tensors))
+            b = torch.from_numpy(data.right_hand_side).to(**self._tensors)
+            source = NodeSource(b, nodes=data.driven)
         else:
             v.impose(boundaries)
             source = self._source()
         v = self._from_owners(v)
         x = v.flat.view(self.problems, -1)
-        weights = None if equations is None else equations.row_weights()
-        field_residual = FieldResidual(self._ranks, v, self._system.conductances, source, weights)
+        less = None if equations is None else equations.less_weights()
+        field_residual = FieldResidual(self._ranks, v, self._system.conductances, source, less)
         rule = self._rule
         solve = _METHODS[self.acceleration](
             self._ranks,
@@ -151,6 +153,28 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             )
             for i in range(self.problems)
         ]
+
+    def inside_shape(self, nodes: Slices) -> int | None:
+        """Count the nodes inside a domain that is no rectangle; see `BaseEngine`."""
+        equations = self._system.equations
+        around = any(self.block.lattice.periodic)  # then the last nodes are copies
+        if equations is None or equations.outlines is None or around:
+            return None
+        place = pair(
+            slice(p.start - first, p.stop - first)
+            for p, first in zip(nodes, self.block.origin, strict=True)
+        )
+        return int(equations.outlines.reported[place].sum())
+
+    def outline_points(self) -> Points | None:
+        """Return where conditions on outlines act on this rank's nodes; see `BaseEngine`."""
+        equations, one = self._system.equations, self._solver.discretisation
+        outline = one.outline if isinstance(one, Discretisation) else None
+        around = any(self.block.lattice.periodic)  # then some nodes are copies
+        if equations is None or equations.outlines is None or outline is None or around:
+            return None
+        own = self.block.owned_unknowns()[0]
+        return points_on(equations.outlines.part(*own), outline.names)
 
     def _from_owners(self, v: Interface) -> Interface:
         """Let values that stand at several places along periodic axes be the same to the bit."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import even
+from mosaicdd.lattice.axes import Slices, even, pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
@@ -62,8 +62,8 @@ class FieldResidual:
         Between the nodes of the region.
     source
         At the nodes of the region; None for zero.
-    weights
-        What its nodes' right-hand sides count in the norms; by default 1.
+    less
+        Flat nodes whose right-hand sides do not fully count in the norms, and what they count.
     """
 
     def __init__(
@@ -72,13 +72,14 @@ class FieldResidual:
         v: Interface,
         conductances: Conductances | Resampled,
         source: NodeSource | None,
-        weights: np.ndarray | None = None,
+        less: tuple[np.ndarray, np.ndarray] | None = None,
     ):
         self._ranks = ranks
         self._block = block = v.block
         self._conductances = conductances
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
+        self._driven = None if source is None else source.nodes
         self._squares = np.zeros(v.problems)
         # The nodes of the region that this rank owns and that are not on the edge of the lattice.
         self._ends = [
@@ -96,16 +97,13 @@ class FieldResidual:
                 block.owned_unknowns()[0], block.origin, self._ends, strict=True
             )
         )
-        self.norms = self._norms(v, weights)
+        self.norms = self._norms(v, less)
 
-    def _norms(self, v: Interface, weights: np.ndarray | None) -> np.ndarray:
+    def _norms(self, v: Interface, less: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
         """Return the 2-norm of each ``b``, ``(n,)``: sources, and edge values times conductances."""
         squares = np.zeros(v.problems)
         if self._source is not None:
-            inner = self._source[:, *self._inner]
-            if weights is not None:
-                inner = inner * weights[self._inner]
-            squares += self._scale**2 * np.einsum("nyx,nyx->n", inner, inner)
+            squares += self._scale**2 * self._squares_of(self._source, less)
         beside: list[list[tuple[int, np.ndarray]]] = [
             [],
             [],
@@ -127,6 +125,27 @@ class FieldResidual:
                 squares += 2 * rows[:, other] * columns[:, end]
         return np.sqrt(self._ranks.sum(squares))
 
+    def _squares_of(
+        self, source: np.ndarray, less: tuple[np.ndarray, np.ndarray] | None
+    ) -> np.ndarray:
+        """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``."""
+        columns = source.shape[2]
+        if self._driven is not None:
+            y, x = np.divmod(self._driven, columns)
+            rows, across = self._inner
+            inside = (y >= rows.start) & (y < rows.stop) & (x >= across.start) & (x < across.stop)
+            nodes = self._driven[inside]
+            values = source.reshape(len(source), -1)[:, nodes]
+            if less is not None:
+                _, at, these = np.intersect1d(nodes, less[0], return_indices=True)
+                values[:, at] *= less[1][these]
+            return np.einsum("nt,nt->n", values, values)
+        if less is not None and len(less[0]):
+            source = source.copy()
+            source.reshape(len(source), -1)[:, less[0]] *= less[1]
+        inner = source[:, *self._inner]
+        return np.einsum("nyx,nyx->n", inner, inner)
+
     def _beside_edge(self, axis: int, end: int) -> np.ndarray:
         """Return the conductances of the nodes on an edge in the equations of those beside them."""
         place = [slice(0, cells + 1) for cells in self._block.cells]
@@ -147,7 +166,7 @@ class FieldResidual:
         values = strip.values[
             :, rows.start - 1 : rows.stop + 1, columns.start - 1 : columns.stop + 1
         ]
-        here = tuple(  # in the region
+        here = pair(  # in the region
             slice(low, low + len(range(part.start, part.stop)))
             for low, part in (
                 (place.start - inner.start + part.start - first, part)
@@ -166,8 +185,20 @@ class FieldResidual:
                 residual = between.apply(values[i, low:high].double().cpu().numpy())
                 if self._source is not None:
                     rows = slice(first + some.start, first + some.stop)
-                    residual -= self._scale * self._source[i, rows, here[1]]
+                    self._subtract(self._source[i], residual, (rows, here[1]))
                 self._squares[i] += np.vdot(residual, residual)
+
+    def _subtract(self, source: np.ndarray, residual: np.ndarray, here: Slices) -> None:
+        """Take a problem's source off at some nodes of the region."""
+        if self._driven is None:
+            residual -= self._scale * source[here]
+            return
+        width, (rows, columns) = source.shape[1], here
+        some = slice(*np.searchsorted(self._driven, [rows.start * width, rows.stop * width]))
+        y, x = np.divmod(self._driven[some], width)
+        there = (x >= columns.start) & (x < columns.stop)
+        y, x = y[there], x[there]
+        residual[y - rows.start, x - columns.start] -= self._scale * source[y, x]
 
     def relative(self) -> np.ndarray:
         """Return ``|b - A u| / |b|`` of each problem; for ``b = 0`` it is ``|A u|``."""

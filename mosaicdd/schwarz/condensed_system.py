@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.shared_elements import condensed
@@ -134,7 +134,7 @@ class CondensedSystem:
         self.conductances = again or conductances
         if discretisation is not None:
             self.equations = everywhere.part(*own)
-        lines = _along_lines(conductances, wide.diagonal()[own], s)
+        lines = _along_lines(conductances, s), _diagonals_along_lines(wide, own, s)
         try:
             with clock.part("condense"):
                 self.elements = condensed(
@@ -179,10 +179,17 @@ def _on_lines(nodes: np.ndarray, block: Block) -> torch.Tensor:
     return torch.cat([torch.from_numpy(one.ravel()) for one in (nodes[::s], nodes[:, ::s].T)])
 
 
-def _along_lines(
-    conductances: Conductances, diagonal: np.ndarray, s: int
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return conductances and diagonals per axis, ``(lines, cells, s)`` and ``(.., s - 1)``.
+def _diagonals_along_lines(wide: Conductances, own: Slices, s: int) -> list[np.ndarray]:
+    """Return the diagonal between the lattice nodes of a region, per axis ``(lines, cells, s - 1)``."""
+    found = []
+    for one, (across, along) in ((wide, own), (wide.transposed(), own[::-1])):
+        values = one.diagonal_of_rows(np.arange(across.start, across.stop, s))[:, along]
+        found.append(np.ascontiguousarray(values[:, :-1].reshape(len(values), -1, s)[..., 1:]))
+    return found
+
+
+def _along_lines(conductances: Conductances, s: int) -> list[np.ndarray]:
+    """Return conductances per axis, ``(lines, cells, s)``.
 
     Where an edge has two conductances, their geometric mean: that is the one-dimensional operator
     between scaled values, which is symmetric. Beside conductances across cells one along an edge may be
@@ -195,7 +202,7 @@ def _along_lines(
     edges = [np.ascontiguousarray(k).reshape(len(k), -1, s) for k in along]
     if conductances.across is not None:
         edges = [np.maximum(k, _LEAST * abs(k).max(axis=-1, keepdims=True)) for k in edges]
-    return edges, _between(diagonal, s)
+    return edges
 
 
 def _signs(block: Block) -> np.ndarray:

@@ -60,9 +60,12 @@ def small_eigenvalues(
     bound = _SMALL_IN_FLOW if flow else _SMALL
     k, d = (one.flatten(0, 1).t() for one in (conductances, diagonal))
     more = torch.zeros_like(d) if cut is None else cut.more.flatten(0, 1).t()
-    counts = _eigenvalues_below(bound, k, d, more).clamp(min=min(len(d), 1))
+    counts = torch.zeros(k.shape[1], dtype=torch.long, device=k.device)
+    uniform = (k == k[0]).all(0) & ((d - 4 * k[0]).abs() <= _EQUAL * d).all(0)
+    some = torch.nonzero(~uniform)[:, 0]
     if len(d):
-        counts *= ~((k == k[0]).all(0) & ((d - 4 * k[0]).abs() <= _EQUAL * d).all(0))
+        below = _eigenvalues_below(bound, k[:, some], d[:, some], more[:, some])
+        counts[some] = below.clamp(min=1)
     counts = counts.unflatten(0, conductances.shape[:2])
     return counts if cut is None else counts.minimum(cut.active.sum(-1))
 
@@ -79,21 +82,30 @@ def edge_basis(
     chosen = torch.arange(modes.shape[-1], device=modes.device) < counts[..., None]
     hats = torch.stack([1.0 - high, high], dim=-1)
     if cut is not None:
-        hats[cut.edges] = _cut_hats(conductances[cut.edges], cut.more[cut.edges])
+        hats[cut.edges] = 0.0
+        some = cut.edges & cut.active.any(-1)
+        hats[some] = _cut_hats(conductances[some], cut.more[some])
     return torch.cat([hats, modes * chosen[..., None, :]], dim=-1)
 
 
 def _cut_hats(conductances: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
     """Return both hats on lattice edges that the outline cuts, ``(edges, s - 1, 2)``."""
-    diagonal = conductances[:, :-1] + conductances[:, 1:] + more
+    k, more = conductances.t().contiguous(), more.t()
+    count = len(more)
     # What lies between two cuts hangs on neither end, a single node on nothing: it must not be singular.
-    matrix = torch.diag_embed(torch.where(diagonal > 0, diagonal * (1 + 1e-10), 1.0))
-    coupling = -conductances[:, 1:-1]
-    matrix.diagonal(-1, -2, -1).copy_(coupling)
-    matrix.diagonal(1, -2, -1).copy_(coupling)
-    given = conductances.new_zeros(*diagonal.shape, 2)
-    given[:, 0, 0], given[:, -1, 1] = conductances[:, 0], conductances[:, -1]
-    return torch.linalg.solve(matrix, given)
+    diagonal = (k[:-1] + k[1:] + more) * (1 + 1e-10)
+    diagonal = torch.where(diagonal > 0, diagonal, 1.0)
+    hats = k.new_zeros(count, k.shape[1], 2)
+    hats[0, :, 0], hats[-1, :, 1] = k[0], k[-1]
+    pivots = [diagonal[0]]
+    for j in range(1, count):
+        factor = k[j] / pivots[-1]
+        pivots.append(diagonal[j] - factor * k[j])
+        hats[j] += factor[:, None] * hats[j - 1]
+    hats[-1] /= pivots[-1][:, None]
+    for j in reversed(range(count - 1)):
+        hats[j] = (hats[j] + k[j + 1, :, None] * hats[j + 1]) / pivots[j][:, None]
+    return hats.transpose(0, 1)
 
 
 def edge_modes(
@@ -108,17 +120,19 @@ def edge_modes(
     Most edges have one, which three inverse iterations find as vectors over all edges; the others'
     are eigenvectors.
     """
-    k, d = (one.flatten(0, 1).t().contiguous() for one in (conductances, diagonal))
-    modes = k.new_zeros(k.shape[1], len(d), most)
-    if len(d) and most:
-        modes[..., 0] = _lowest(k, d).t()
-        several = counts.flatten() > 1
-        several = torch.nonzero(several if cut is None else several | cut.edges.flatten())[:, 0]
+    modes = diagonal.new_zeros(*diagonal.shape, most)
+    some = counts > 0  # of which several have more than one, or are cut
+    k, d = (one[some].t().contiguous() for one in (conductances, diagonal))
+    if k.numel() and most:
+        found = k.new_zeros(k.shape[1], len(d), most)
+        found[..., 0] = _lowest(k, d).t()
+        several = counts[some] > 1
+        several = torch.nonzero(several if cut is None else several | cut.edges[some])[:, 0]
         along = (k[:-1, several] + k[1:, several]).t()
         if cut is not None:
-            along += cut.more.flatten(0, 1)[several]
-        modes[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), along, most)
-    modes = modes.unflatten(0, counts.shape)
+            along += cut.more[some][several]
+        found[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), along, most)
+        modes[some] = found
     return modes if cut is None else modes * cut.active[..., None]
 
 

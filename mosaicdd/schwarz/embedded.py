@@ -45,6 +45,8 @@ class Embedded:
     ----------
     right_hand_side
         ``(n, rows, columns)`` at the nodes of the region.
+    driven
+        The flat nodes, ascending, where alone it may not be zero; None where there are sources.
     imbalance
         Where no value is given anywhere, the net inflow of each problem, ``(n,)``, relative to all that
         flows in and out; it has been taken from the sources, evenly. Else None.
@@ -75,6 +77,12 @@ class Embedded:
             for first, cells in zip(block.origin, block.cells, strict=True)
         )
         self.right_hand_side = ranks.agree(self._evaluated)
+        self.driven: np.ndarray | None = None
+        if isinstance(discretisation, Discretisation):
+            nodes = discretisation.driven(problem, self._part, equations)
+            if nodes is not None:
+                values = self.right_hand_side.reshape(len(self.right_hand_side), -1)[:, nodes]
+                self.driven = nodes[values.any(axis=0)]
         self.imbalance: np.ndarray | None = None
         self._means = np.zeros(len(self.right_hand_side))
         if discretisation.floating:
@@ -99,6 +107,7 @@ class Embedded:
                 f"sources and fluxes are left over (at most {INCOMPATIBLE:.0%}): correct them, or give "
                 "a value somewhere"
             )
+        self.driven = None
         b -= (net / size)[:, None, None] * volumes
         b *= self._equations.active
 

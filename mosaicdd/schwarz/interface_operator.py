@@ -44,6 +44,11 @@ class InterfaceOperator:
         Of the region.
     inside
         ``(L,)``, 1 at the interface nodes inside the region, 0 on its edge.
+
+    Attributes
+    ----------
+    places
+        Of the elements' perimeters in the interface, ``(E, 4 s)``.
     """
 
     def __init__(
@@ -53,7 +58,8 @@ class InterfaceOperator:
         self._edge = (inside == 0).nonzero().flatten()
         kinds = elements.schur.kinds
         self._order = torch.from_numpy(kinds.order).to(inside.device)
-        self._parts = Parts(kinds, element_places(block), inside.device)
+        self.places = torch.from_numpy(element_places(block)).to(inside.device)
+        self._parts = Parts(kinds, self.places)
 
     def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
@@ -94,10 +100,11 @@ class Parts:
         ``(E, P)``, in the order of their numbers.
     """
 
-    def __init__(self, kinds: Kinds, places: np.ndarray, device: torch.device):
+    def __init__(self, kinds: Kinds, places: torch.Tensor):
         self.kinds = kinds
-        self._places = torch.from_numpy(places[kinds.order]).to(device)
-        self._pieces = kinds.pieces(_SHARED[device.type], _PIECE[device.type])
+        self._places = places[torch.from_numpy(kinds.order).to(places.device)]
+        device = places.device.type
+        self._pieces = kinds.pieces(_SHARED[device], _PIECE[device])
 
     def __iter__(self) -> Iterator[tuple[Piece, torch.Tensor]]:
         """Yield what is handled at once."""
@@ -159,7 +166,9 @@ class Stars:
         schur, device = elements.schur, elements.device
         quarters = quarter_numbers(block)
         kinds = Kinds(combined(*schur.kinds.operator[quarters].T))
-        self._parts = Parts(kinds, star_places(block), device)
+        idle = schur.kinds.idle
+        kinds.leave_out(lambda star: idle.issuperset(schur.kinds.operator[quarters[star]].tolist()))
+        self._parts = Parts(kinds, torch.from_numpy(star_places(block)).to(device))
         nodes = [torch.from_numpy(one).to(device) for one in star_parts(block.lattice.spacing)]
         count, width = kinds.operators, len(nodes[0])
         self._down = self._up = _room(count, width, device)

@@ -23,7 +23,7 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.given_conditions import conditions_of
+from mosaicdd.problems.given_conditions import Points, conditions_of, joined_points
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
@@ -70,6 +70,8 @@ class SolutionOutput:
         Measures the writing.
     shards
         Whether each rank writes its part of the field to a file of its own; one problem only.
+    outline_points
+        Tells where conditions on outlines act on a rank's nodes, if it knows.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class SolutionOutput:
         clock: Stopwatch,
         *,
         shards: bool = False,
+        outline_points: Callable[[], Points | None] | None = None,
     ):
         self._path = path
         self._ranks = ranks
@@ -97,6 +100,7 @@ class SolutionOutput:
         self._open = ExitStack()
         self._opened: SolutionWriter | None = None
         self._maps: set[str] = set()
+        self._tell_points = outline_points
 
     def __enter__(self) -> Self:
         return self
@@ -261,6 +265,11 @@ class SolutionOutput:
 
     def _begin(self, **what: Any) -> None:
         """Open the file on the root, if it is not open; an error is raised on all ranks."""
+        tell, points = self._tell_points, None
+        if tell is not None and self._problem.domain.shape is not None:
+            parts = [part for part in self._ranks.gather(tell()) or () if part is not None]
+            points = joined_points(parts) if parts else None
+        self._tell_points = None
 
         def on_root() -> None:
             if self._opened is None:
@@ -268,7 +277,7 @@ class SolutionOutput:
                 inputs = grid, self._boundaries, self._dtype
                 sides, edges = None, []
                 if not problem.plain:
-                    sides = conditions_of(problem, grid)
+                    sides = conditions_of(problem, grid, points)
                 if problem.domain.shape is not None:
                     edges = problem.conditions.edge_values(grid)
                 new = writing_solutions(

@@ -334,6 +334,7 @@ class Solver:
             self._setup.window,
             self._clock,
             shards=self._output.shards,
+            outline_points=self._work.first_engine.outline_points,
         )
 
 

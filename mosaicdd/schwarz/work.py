@@ -228,8 +228,11 @@ class Work:
         shape, grid = self.problem.domain.shape, self._setup.grid
         if shape is None:
             return None
-        level = shape.level(grid, self._own_nodes())
-        count = int(self._world.sum(np.array([float((level < 0).sum())]))[0])
+        own = self._own_nodes()
+        inside = self.first_engine.inside_shape(own)
+        if inside is None:
+            inside = int((shape.level(grid, own) < 0).sum())
+        count = int(self._world.sum(np.array([float(inside)]))[0])
         order = "staircase, first order" if shape.staircase else "second order"
         return f"{shape}: {count} of {math.prod(grid.nodes)} nodes inside; {order} at the outline"
 
