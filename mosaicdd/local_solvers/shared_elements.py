@@ -18,9 +18,10 @@ import torch
 from mosaicdd.lattice.axes import even, pair
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
+from mosaicdd.local_solvers.element_windows import Windows
 from mosaicdd.local_solvers.elimination import eliminate, halved
 from mosaicdd.local_solvers.interior import Interior, Roots, ties_of
-from mosaicdd.local_solvers.kinds import Kinds, alike
+from mosaicdd.local_solvers.kinds import Kinds
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
 from mosaicdd.tensors import Tensors
@@ -44,12 +45,13 @@ def condensed(
     **tensors: Unpack[Tensors],
 ) -> "CondensedElements | SharedElements":
     """Return the elements of a rectangle of lattice cells; parameters as `CondensedElements`."""
-    kinds = None
+    kinds, windows = None, Windows(conductances, spacing)
     if spacing > 1:
-        kinds = Kinds(alike(conductances.windows(spacing).arrays(), axes=2))
+        kinds = Kinds(windows.keys())
     if kinds is None or kinds.all_own:
+        conductances = conductances.each(np.asarray)
         return CondensedElements(conductances, spacing, keep=keep, again=again, **tensors)
-    return SharedElements(conductances, spacing, kinds, keep=keep, **tensors)
+    return SharedElements(windows, spacing, kinds, keep=keep, **tensors)
 
 
 class SharedElements:
@@ -57,8 +59,8 @@ class SharedElements:
 
     Parameters
     ----------
-    conductances
-        Between the nodes of the rectangle.
+    windows
+        The conductances of the elements.
     spacing
         ``s``, cells along the side of an element.
     kinds
@@ -78,7 +80,7 @@ class SharedElements:
 
     def __init__(
         self,
-        conductances: Conductances,
+        windows: Windows,
         spacing: int,
         kinds: Kinds,
         *,
@@ -86,18 +88,11 @@ class SharedElements:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        self.shape = conductances.elements(spacing)
+        self.shape = windows.shape
         self._s, self.device, self.kinds = spacing, device, kinds
         self._tensors: Tensors = {"device": device, "dtype": dtype}
-        symmetric = conductances.symmetric
-        self.schur = Complements(kinds, spacing, symmetric=symmetric, **self._tensors)
-        common = len(kinds.shared)
-        windows = conductances.windows(spacing)
-
-        def those(numbers: np.ndarray) -> Conductances:
-            at = np.unravel_index(numbers, self.shape)
-            return windows.each(lambda values: values[at])
-
+        self.schur = Complements(kinds, spacing, symmetric=windows.symmetric, **self._tensors)
+        common, those = len(kinds.shared), windows.those
         kinds.leave_out(lambda member: _is_empty(those(np.array([member]))))
         examples = those(kinds.examples[:common])
         inside = [_dense(examples.each(operator.itemgetter(i))) for i in range(common)]

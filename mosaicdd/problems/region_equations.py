@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mosaicdd.lattice.axes import even, pair
+from mosaicdd.problems.array_in_squares import SIDE, ArrayInSquares
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import Crossings, NaturalPieces, OnOutlines
 from mosaicdd.problems.cut_outline import CutOutline
@@ -21,7 +22,6 @@ from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.squares_of_nodes import MARGIN, EquationsInSquares, Squares
 
 _STRIP = 64  # rows whose level is evaluated at a time
-_SIDE = 16  # nodes along the side of a square
 _AT_ONCE = 128  # squares, for the cache
 _GAP = 32  # squares of a row between two that are cheaper to evaluate than to leave out
 
@@ -60,12 +60,19 @@ class _Whole:
         self._origin = part[0].start, part[1].start
         self._shape = pair(p.stop - p.start for p in part)
         # In whole squares, of which the last reach beyond the part.
-        self._squares = pair(-(-count // _SIDE) for count in self._shape)
+        self._squares = pair(-(-count // SIDE) for count in self._shape)
         self._pins = discretisation.known[: int(discretisation.floating)]
-        size = pair(count * _SIDE for count in self._squares)
-        self._arrays = [np.full(size, values[1, 1]) for values in common.arrays()]
+        size = pair(count * SIDE for count in self._squares)
         self._active, self._reported = np.ones((2, *size), bool)
-        self._volumes = np.ones(size)
+        # Conductances and volumes are kept of squares near anything: far outside, inside, and theirs.
+        self._plain = [
+            np.array([1.0 if number == 2 else 0.0, values[1, 1]])
+            for number, values in enumerate(common.arrays())
+        ]
+        self._plain.append(np.array([0.0, 1.0]))
+        self._kinds = np.full(self._squares, -1)
+        self._values: list[list[np.ndarray]] = [[] for _ in self._plain]
+        self._count = 0
         self._ties = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         self._crossings = {name: [Crossings.none()] for name in ("ties", "flows", "on")}
         self._natural = [NaturalPieces.none()]
@@ -96,49 +103,47 @@ class _Whole:
             across = np.flatnonzero(~inside)
             found.append(np.stack([np.full(len(across), row), across], axis=1))
             if outline is not None:
-                windows = sliding_window_view(level, _SIDE + 2 * MARGIN, axis=1)[:, ::_SIDE]
+                windows = sliding_window_view(level, SIDE + 2 * MARGIN, axis=1)[:, ::SIDE]
                 levels.append(windows[:, across].swapaxes(0, 1))
         return np.concatenate(found), np.concatenate(levels) if levels else None
 
     def _level(self, outline: CutOutline, row: int) -> np.ndarray:
         """Return the level in a row of squares with margins."""
         y, x = self._origin
-        across = slice(x - MARGIN, x + self._squares[1] * _SIDE + MARGIN)
-        first = y + row * _SIDE
-        if row % (_STRIP // _SIDE) == 0:  # what is evaluated is kept for the next rows
+        across = slice(x - MARGIN, x + self._squares[1] * SIDE + MARGIN)
+        first = y + row * SIDE
+        if row % (_STRIP // SIDE) == 0:  # what is evaluated is kept for the next rows
             outline.level((slice(first - MARGIN, first + _STRIP + MARGIN), across))
-        return outline.level((slice(first - MARGIN, first + _SIDE + MARGIN), across))
+        return outline.level((slice(first - MARGIN, first + SIDE + MARGIN), across))
 
     def _inside_sides(self, row: int) -> np.ndarray:
         """Say which squares of a row are far from the sides of the rectangle, and from a pin."""
         far = []
         for first, cells in zip(
-            (self._origin[0] + row * _SIDE, self._origin[1] + _SIDE * np.arange(self._squares[1])),
+            (self._origin[0] + row * SIDE, self._origin[1] + SIDE * np.arange(self._squares[1])),
             self._discretisation.grid.shape,
             strict=True,
         ):
-            far.append((first >= MARGIN) & (first + _SIDE - 1 <= cells - MARGIN))
+            far.append((first >= MARGIN) & (first + SIDE - 1 <= cells - MARGIN))
         inside = far[0] & far[1]
         for pin in self._pins - self._origin:
-            low, high = (pin - MARGIN) // _SIDE, (pin + MARGIN) // _SIDE
+            low, high = (pin - MARGIN) // SIDE, (pin + MARGIN) // SIDE
             if low[0] <= row <= high[0]:
                 inside[max(low[1], 0) : max(high[1] + 1, 0)] = False
         return inside
 
     def _enter_outside(self, row: int, columns: np.ndarray) -> None:
         """Enter that there is nothing in some squares of a row."""
-        for number, values in enumerate(self._arrays):
-            _by_squares(values)[row, :, columns] = 1.0 if number == 2 else 0.0
-        for nodes in (self._active, self._reported, self._volumes):
-            _by_squares(nodes)[row, :, columns] = 0
+        self._kinds[row, columns] = -2
+        for nodes in (self._active, self._reported):
+            _by_squares(nodes)[row, :, columns] = False
 
     def _put(self, numbers: np.ndarray, level: np.ndarray | None) -> None:
         """Evaluate the equations in some squares."""
-        squares = Squares(numbers, self._origin, _SIDE)
+        squares = Squares(numbers, self._origin, SIDE)
         plane = None if level is None else level.reshape(squares.shape)
         some = EquationsInSquares(self._discretisation, squares, plane).all()
-        for values, piece in self._pairs(some):
-            _by_squares(values)[numbers[:, 0], :, numbers[:, 1]] = squares.own(piece)
+        self._keep(numbers, some, squares.own)
 
         def moved(places: np.ndarray) -> _Moved:
             y, x = np.divmod(places, squares.pitch - 2)
@@ -151,7 +156,7 @@ class _Whole:
         ends = np.flatnonzero(np.diff(columns) > _GAP)
         for a, b in zip([0, *(ends + 1)], [*ends, len(columns) - 1], strict=True):
             place = pair(
-                slice(low * _SIDE, (high + 1) * _SIDE)
+                slice(low * SIDE, (high + 1) * SIDE)
                 for low, high in ((row, row), (columns[a], columns[b]))
             )
             ring = pair(
@@ -159,9 +164,14 @@ class _Whole:
                 for p, first in zip(place, self._origin, strict=True)
             )
             some = self._discretisation.equations(ring)
-            inner = pair(slice(1, p.stop - p.start + 1) for p in place)
-            for values, piece in self._pairs(some):
-                values[place] = piece[inner]
+            numbers = np.arange(columns[a], columns[b] + 1)
+            numbers = np.stack([np.full(len(numbers), row), numbers], axis=1)
+
+            def own(values: np.ndarray, count: int = len(numbers)) -> np.ndarray:
+                inner = values[1 : SIDE + 1, 1 : count * SIDE + 1]
+                return inner.reshape(SIDE, count, SIDE).swapaxes(0, 1)
+
+            self._keep(numbers, some, own)
 
             def moved(places: np.ndarray, place: Part = place) -> _Moved:
                 y, x = np.divmod(places, place[1].stop - place[1].start + 2)
@@ -172,16 +182,19 @@ class _Whole:
 
             self._enter_lists(some, moved)
 
-    def _pairs(self, some: Equations) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the arrays of all nodes with those of some."""
-        found = [
-            *zip(self._arrays, some.conductances.arrays(), strict=True),
-            (self._active, some.active),
-            (self._volumes, some.volumes),
-        ]
-        return (
-            found if some.outlines is None else [*found, (self._reported, some.outlines.reported)]
-        )
+    def _keep(
+        self, numbers: np.ndarray, some: Equations, own: Callable[[np.ndarray], np.ndarray]
+    ) -> None:
+        """Keep what the equations are in some squares, of which ``own`` returns those of an array."""
+        y, x = numbers.T
+        self._kinds[y, x] = self._count + np.arange(len(numbers))
+        self._count += len(numbers)
+        given = [*some.conductances.arrays(), some.volumes]
+        for values, piece in zip(self._values, given, strict=True):
+            values.append(own(piece))
+        _by_squares(self._active)[y, :, x] = own(some.active)
+        if some.outlines is not None:
+            _by_squares(self._reported)[y, :, x] = own(some.outlines.reported)
 
     def _enter_lists(self, some: Equations, moved: Callable[[np.ndarray], _Moved]) -> None:
         """Enter what acts on some nodes.
@@ -214,14 +227,17 @@ class _Whole:
     def equations(self) -> Equations:
         """Return all."""
         rows, columns = self._shape
+        none = np.empty((0, SIDE, SIDE))
+        *arrays, volumes = [
+            ArrayInSquares(self._kinds, plain, np.concatenate([none, *values]))[:rows, :columns]
+            for plain, values in zip(self._plain, self._values, strict=True)
+        ]
         ends = ((-1, 0), (0, -1), (0, 0), (-1, 0), (0, -1))  # of up, right, reaction, down, left
         arrays = [
             values[: rows + end[0], : columns + end[1]]
-            for values, end in zip(self._arrays, ends, strict=False)
+            for values, end in zip(arrays, ends, strict=False)
         ]
-        active, reported, volumes = (
-            values[:rows, :columns] for values in (self._active, self._reported, self._volumes)
-        )
+        active, reported = (nodes[:rows, :columns] for nodes in (self._active, self._reported))
         ties = Ties(*(np.concatenate(one) for one in zip(*self._ties, strict=True)))
         outlines = None
         if self._discretisation.outline is not None:
@@ -234,10 +250,10 @@ class _Whole:
 def _by_squares(values: np.ndarray) -> np.ndarray:
     """Return a view of whole squares by their row and column, ``(rows, side, columns, side)``."""
     rows, columns = values.shape
-    return values.reshape(rows // _SIDE, _SIDE, columns // _SIDE, _SIDE)
+    return values.reshape(rows // SIDE, SIDE, columns // SIDE, SIDE)
 
 
 def _all_around(there: np.ndarray) -> np.ndarray:
     """Say of which squares something holds in all columns, with margins."""
-    windows = sliding_window_view(there, _SIDE + 2 * MARGIN)[::_SIDE]
+    windows = sliding_window_view(there, SIDE + 2 * MARGIN)[::SIDE]
     return np.asarray(windows.all(axis=1))

@@ -97,7 +97,7 @@ class Embedded:
     def _balance(self) -> None:
         """Make the right-hand sides compatible, or refuse them."""
         b, (own, _) = self.right_hand_side, self._block.owned_unknowns()
-        volumes = self._equations.volumes
+        volumes = np.asarray(self._equations.volumes)
         mine = b[:, *own].sum(axis=(1, 2)), np.abs(b[:, *own]).sum(axis=(1, 2))
         net, gross, size = self._ranks.sum(np.stack([*mine, np.full(len(b), volumes[own].sum())]))
         self.imbalance = np.abs(net) / np.where(gross > 0, gross, 1.0)
@@ -115,7 +115,7 @@ class Embedded:
         """Find the means of the fields, which `completed` subtracts; all ranks together."""
         sums = np.zeros(2 * len(self._means))
         for strip in strips:
-            volumes = self._equations.volumes[self._within(strip)]
+            volumes = np.asarray(self._equations.volumes[self._within(strip)])
             sums[::2] += (strip.owned.cpu().numpy() * volumes).sum(axis=(1, 2))
             sums[1::2] += volumes.sum()
         totals = self._ranks.sum(sums)
