@@ -1,0 +1,71 @@
+"""Arrays that store few squares answer as the arrays that they stand for."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.local_solvers.element_windows import Windows
+from mosaicdd.local_solvers.kinds import Kinds
+from mosaicdd.problems.array_in_squares import SIDE, ArrayInSquares
+from mosaicdd.problems.conductances import Conductances
+
+SQUARES = 4, 5
+
+
+def stored(rng, count=6):
+    """Return an array in squares, and the array; 6 squares hold values, others 7 or, outside, 3."""
+    kinds = rng.choice([-1, -2], SQUARES)
+    kinds.flat[rng.choice(kinds.size, count, replace=False)] = np.arange(count)
+    plain, values = np.array([3.0, 7.0]), rng.random((count, SIDE, SIDE))
+    whole = np.where(kinds < 0, plain[np.minimum(kinds, -1)], 0.0).repeat(SIDE, 0).repeat(SIDE, 1)
+    for number, one in enumerate(values):
+        y, x = SIDE * np.argwhere(kinds == number)[0]
+        whole[y : y + SIDE, x : x + SIDE] = one
+    return ArrayInSquares(kinds, plain, values), whole
+
+
+KEYS = (
+    (slice(3, 40), slice(5, 77)),
+    (slice(None, -1), slice(1, None)),
+    (slice(None, None, 16), slice(None, -1)),
+    (slice(2, None), slice(8, None, 16)),
+    slice(5, None, 7),
+    np.array([0, 9, 63]),
+    (np.array([4, 60, 17]), np.array([79, 0, 33])),
+    20,
+)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_all_that_is_asked_for_is_that_of_the_array(key):
+    one, whole = stored(np.random.default_rng(0))
+    assert one.shape == whole.shape
+    np.testing.assert_array_equal(one, whole)
+    np.testing.assert_array_equal(one[key], whole[key])
+    np.testing.assert_array_equal(one[3:60, 17:79].T[1:50, 4:], whole[3:60, 17:79].T[1:50, 4:])
+    part, same = one[3:60, 17:79], whole[3:60, 17:79]
+    np.testing.assert_array_equal(part[::8], same[::8])
+    np.testing.assert_array_equal(part[:, ::8], same[:, ::8])
+
+
+@pytest.mark.parametrize(("start", "spacing"), [(0, 16), (3, 16), (5, 8), (2, 20)])
+def test_elements_that_are_known_to_be_alike_are_so_and_keys_are_those_of_the_array(start, spacing):
+    one, whole = stored(np.random.default_rng(1), count=3)
+    rows, columns = ((count - start - 1) // spacing * spacing + 1 for count in one.shape)
+    part = slice(start, start + rows), slice(start, start + columns)
+    common = one[part].uniform(spacing)
+    for y, x in np.argwhere(common < 0):
+        nodes = whole[part][y * spacing :, x * spacing :][: spacing + 1, : spacing + 1]
+        assert (nodes == {-1: 7.0, -2: 3.0}[common[y, x]]).all()
+
+    def windows(values):
+        up, right = values[part][:-1], values[part][:, :-1]
+        return Windows(Conductances(up, right, values[part]), spacing)
+
+    found, expected = windows(one), windows(whole)
+    pairs = [Kinds(some.keys()).operator for some in (found, expected)]
+    np.testing.assert_array_equal(*pairs)
+    numbers = np.arange(len(pairs[0]))
+    for some, others in zip(
+        found.those(numbers).arrays(), expected.those(numbers).arrays(), strict=True
+    ):
+        np.testing.assert_array_equal(some, others)
