@@ -176,7 +176,8 @@ class FieldResidual:
             )
         )
         around = (slice(part.start - 1, part.stop + 1) for part in here)
-        conductances, (count, *_) = self._conductances.part(*around), values.shape
+        conductances = self._conductances.part(*around).each(np.asarray)
+        count = len(values)
         across, first = slice(0, values.shape[2]), here[0].start
         for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
             low, high = some.start, some.stop + 2
