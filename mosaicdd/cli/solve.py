@@ -27,8 +27,8 @@ from mosaicdd.time.settings import TimeSettings
     "--domain",
     metavar="SPEC",
     help="Part of these cells that is the domain: 'expr:...', a signed distance, negative inside, or "
-    "polygons with holes, FILE.json (second order at the outline); a mask of nodes or cells, FILE.npy or FILE.png, true or light inside (a "
-    "staircase, first order). [default: all]",
+    "polygons with holes, FILE.json; a mask, FILE.npy or FILE.png, true or light inside: of cells, or of "
+    "nodes (then first order at the outline, else second). [default: all]",
 )
 @click.option(
     "--pde",

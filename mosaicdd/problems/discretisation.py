@@ -230,6 +230,8 @@ class Discretisation:
         else:
             whole, volumes = glued(part, self._rounds, self._natural_sides)
         number = self._numbers(part)
+        if cut is not None:
+            number[cut.given] = -1  # an outline's own values count there
         active = (volumes > 0) & (number < 0)
         if cut is not None:
             active &= ~cut.given
@@ -325,6 +327,8 @@ class Discretisation:
         values = outline.values[:, at]
         if outlines is None or self.outline is None:
             return y, x, values
+        known = self.outline.reported(self.outline.level(part)[y, x])
+        y, x, values = y[known], x[known], values[:, known]
         on = outlines.on
         rows, columns = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
         more = on.values(problem.conditions, self.outline.names, self.grid)

@@ -11,7 +11,7 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields import real_array
 from mosaicdd.problems.polygons import Polygons
-from mosaicdd.problems.shape import Level, Shape, level_of_mask, mask_of_cells
+from mosaicdd.problems.shape import Level, Shape, level_of_cells, level_of_mask
 
 DEFAULT_SPACING = 0.5 / 32
 """Side of a cell, in units of domain length, where neither domain nor local solver gives one."""
@@ -58,15 +58,14 @@ class Domain:
     def from_mask(
         cls, mask: Any, spacing: float | None = None, *, per_cell: bool = False
     ) -> "Domain":
-        """Return the nodes where a mask is true; the outline is a staircase, of first order.
-
-        Where values are given on the outline, they stand at the first nodes outside.
+        """Return where a mask is true.
 
         Parameters
         ----------
         mask
-            ``(ny + 1, nx + 1)`` at the nodes; or per cell, ``(ny, nx)``: then the outline runs along
-            grid lines.
+            ``(ny + 1, nx + 1)`` at the nodes: the outline is a staircase, of first order, and where values
+            are given on it, they stand at the first nodes outside. Or per cell, ``(ny, nx)``: then the
+            outline runs along grid lines, and is of second order.
 
         Raises
         ------
@@ -79,9 +78,10 @@ class Domain:
                 f"a mask has two axes, (y, x), and is true or false, got {values.ndim} axes and values "
                 f"from {values.min(initial=0.0):g} to {values.max(initial=0.0):g}"
             )
-        nodes = mask_of_cells(values > 0) if per_cell else values > 0
-        cells = pair(count - 1 for count in nodes.shape)
-        return cls(cells, spacing, level_of_mask(nodes))
+        if per_cell:
+            return cls(pair(values.shape), spacing, level_of_cells(values > 0))
+        cells = pair(count - 1 for count in values.shape)
+        return cls(cells, spacing, level_of_mask(values > 0))
 
     @classmethod
     def from_distance(

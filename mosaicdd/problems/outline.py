@@ -31,7 +31,7 @@ class Piece:
         The axis that it runs along, if it is a side of the rectangle: then its nodes are in order, with
         one more than cells.
     inside
-        Which nodes are in the domain, ``(M,)``; None for all.
+        Which nodes are in the domain, or at its ends on the side, ``(M,)``; None for all.
     """
 
     nodes: np.ndarray
@@ -45,7 +45,11 @@ class Piece:
         mean = (level[1:] + level[:-1]) / 2
         lengths[1:] += 0.5 * share_inside(level[1:], mean)
         lengths[:-1] += 0.5 * share_inside(level[:-1], mean)
-        return dataclasses.replace(self, lengths=lengths, inside=level < 0)
+        # Where the outline ends in a node of the side, this belongs to both.
+        beside = np.convolve(level < 0, [1, 0, 1], "same") > 0
+        return dataclasses.replace(
+            self, lengths=lengths, inside=(level < 0) | (level == 0) & beside
+        )
 
 
 def rectangle_outline(grid: Grid) -> Mapping[str, Piece]:

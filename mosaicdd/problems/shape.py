@@ -1,8 +1,8 @@
 """What part of a rectangle a domain is: a level at the nodes of the grid, negative inside.
 
 The outline is where the level, linear along grid edges, is zero. Of a signed distance, or anything
-like it, that is right to second order. A mask has the level -1 at its nodes and 0 at all others: its
-outline is the staircase of the first nodes outside.
+like it, that is right to second order. A mask of nodes has the level -1 at these and 0 at all others: its
+outline is the staircase of the first nodes outside. One of cells has 0 on its outline, along grid lines.
 
 The outside falls into connected pieces, whose outlines have names: ``outer`` what reaches the edge of
 the rectangle, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of these the leftmost.
@@ -136,6 +136,23 @@ def level_of_mask(mask: np.ndarray) -> Level:
     return Level(-mask.astype(np.int8), staircase=True)
 
 
+def level_of_cells(cells: np.ndarray) -> Level:
+    """Return the shape of a mask of cells ``(ny, nx)``, true inside: its outline runs along grid lines.
+
+    The level is 0 on the outline; so what the cells beside it have of volumes and faces is exact.
+
+    Raises
+    ------
+    ValueError
+        If it is empty, falls apart where it is one cell wide, or has a hole thinner than a cell.
+    """
+    nodes = mask_of_cells(cells)
+    level_of_mask(nodes)  # checks it
+    inside = np.pad(_of_corners(nodes, np.logical_or), 1)
+    on = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
+    return Level(np.where(nodes, -1, np.where(on, 0, 1)).astype(np.int8))
+
+
 def mask_of_cells(cells: np.ndarray) -> np.ndarray:
     """Return the nodes inside a domain of whole cells ``(ny, nx)``: those with no other cell around.
 
@@ -152,7 +169,7 @@ def mask_of_cells(cells: np.ndarray) -> np.ndarray:
     of_node = whole[np.minimum(y, len(cells) - 1), np.minimum(x, cells.shape[1] - 1)]
     apart = np.bincount(np.unique([of_node, parts[y, x]], axis=1)[0], minlength=count + 1) > 1
     if apart.any():
-        corners = nodes[:-1, :-1] | nodes[1:, :-1] | nodes[:-1, 1:] | nodes[1:, 1:]
+        corners = _of_corners(nodes, np.logical_or)
         split = cells & apart[whole]
         thin = split & ~corners  # or none: then it is two cells wide, but not side by side
         row, column = np.argwhere(thin if thin.any() else split)[0]
@@ -163,9 +180,14 @@ def mask_of_cells(cells: np.ndarray) -> np.ndarray:
     return nodes
 
 
+def _of_corners(nodes: np.ndarray, both: np.ufunc) -> np.ndarray:
+    """Return what the four corners of cells have together."""
+    return both(both(nodes[:-1, :-1], nodes[1:, :-1]), both(nodes[:-1, 1:], nodes[1:, 1:]))
+
+
 def _two_by_two(mask: np.ndarray) -> np.ndarray:
     """Return the nodes that are in a square of 2 x 2 nodes of a mask."""
-    corners = mask[:-1, :-1] & mask[1:, :-1] & mask[:-1, 1:] & mask[1:, 1:]
+    corners = _of_corners(mask, np.logical_and)
     found = np.zeros_like(mask)
     for y in (slice(None, -1), slice(1, None)):
         for x in (slice(None, -1), slice(1, None)):

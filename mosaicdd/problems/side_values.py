@@ -107,10 +107,18 @@ def evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
         y, x = (piece.nodes * grid.spacing).T
         given = evaluate(values, y, x, what)[None]
     if piece.inside is not None:
-        given = np.where(piece.inside, given, 0.0)  # elsewhere there may be anything
+        given = _near(given, piece.inside)  # elsewhere there may be anything
     if part.whole:
         require_finite(given[0] if len(given) == 1 else given, what)
     return given
+
+
+def _near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Return values ``(n, M)`` of nodes inside; beside these their means, zero further out."""
+    known = np.pad(np.where(inside, values, 0.0), [(0, 0), (1, 1)])
+    counts = np.pad(inside.astype(int), 1)
+    around = np.maximum(counts[:-2] + counts[2:], 1)
+    return np.where(inside, values, (known[:, :-2] + known[:, 2:]) / around)
 
 
 def covered(part: Part, piece: Piece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:

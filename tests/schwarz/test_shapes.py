@@ -117,6 +117,18 @@ def test_a_mask_is_the_staircase_of_its_nodes():
     np.testing.assert_allclose(solution.field, by_hand(mask, 1 / n, g, f), rtol=0, atol=1e-9)
 
 
+def test_a_mask_of_nodes_has_values_at_these_only():
+    problem = Problem(
+        Domain.from_mask(corner(64)),
+        "laplace",
+        sides={"left": Dirichlet("y"), "outline": Neumann()},
+    )
+    np.testing.assert_array_equal(np.isfinite(solve(problem).field), corner(64))
+    sides = {"bottom": Dirichlet("x"), "outline": Neumann()}
+    problem = Problem(Domain.from_mask(corner(64)), "laplace", sides=sides)
+    np.testing.assert_array_equal(np.isfinite(solve(problem).field), corner(64))
+
+
 def ring(n):
     return abs(np.hypot(*np.mgrid[-1 : 1 : (n + 1) * 1j, -1 : 1 : (n + 1) * 1j]) - 0.7) < 0.25
 
@@ -176,6 +188,55 @@ def test_the_error_of_a_singular_corner_falls_as_the_four_thirds_power_of_the_sp
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
     # The 5-point difference near such a corner: 2 * 2/3; in the mean square it is reached from below.
     np.testing.assert_allclose(orders, 4 / 3, atol=0.1)
+
+
+@pytest.mark.parametrize("kind", ["insulated", "flux", "exchange"])
+def test_outlines_of_cells_are_of_second_order(kind):
+    def u(x, y):
+        if kind == "insulated":
+            return np.cos(2 * np.pi * x) * np.sin(2 * np.pi * y)
+        return np.exp(x) * np.cos(y)
+
+    def flux(x, y):  # of a square within the unit square
+        across = abs(x - 0.5) > abs(y - 0.5)
+        along = np.where(across, np.exp(x) * np.cos(y), -np.exp(x) * np.sin(y))
+        return np.where(np.where(across, x, y) > 0.5, along, -along)
+
+    outline = {
+        "insulated": Neumann(),
+        "flux": Neumann(flux),
+        "exchange": Robin(2.0, lambda x, y: flux(x, y) + 2 * u(x, y)),
+    }[kind]
+    factor = 8 * np.pi**2 + 1 if kind == "insulated" else 1.0
+    errors = []
+    for n in (32, 64, 128):
+        cells = np.zeros((n, n), bool)
+        # Without slope at 0 and 1/2 along x, at 1/4 and 3/4 along y; or in the middle.
+        first = 0 if kind == "insulated" else n // 4
+        cells[n // 4 : 3 * n // 4, first : first + n // 2] = True
+        domain = Domain.from_mask(cells, 1 / n, per_cell=True)
+        sides = {"outline": outline, "left": Neumann()}
+        fields = {"c": 1.0, "f": lambda x, y: factor * u(x, y)}
+        solution = solve(Problem(domain, "screened-poisson", fields, sides), settings=TIGHT)
+        assert np.isfinite(solution.field).sum() == (n // 2 + 1) ** 2
+        errors.append(np.nanmax(abs(solution.field - u(solution.x, solution.y[:, None]))))
+    # At corners sources are of the first order, as beside every outline: h^2 log(1/h) in the largest error.
+    least = 1.9 if kind == "insulated" else 1.7
+    assert (np.log2(np.array(errors[:-1]) / errors[1:]) > least).all(), errors
+
+
+def test_a_corridor_of_cells_conducts_by_its_whole_width():
+    # Two cells wide, insulated: as much flows through a side as through one of a rectangle of that width.
+    cells = np.zeros((48, 64), bool)
+    cells[20:22] = True
+    problem = Problem(
+        Domain.from_mask(cells, 1.0, per_cell=True),
+        "laplace",
+        sides={"left": Neumann(1.0), "right": Dirichlet(0.0), "outline": Neumann()},
+    )
+    field = solve(problem, settings=TIGHT).field
+    np.testing.assert_allclose(field[20:23], np.tile(64.0 - np.arange(65), (3, 1)), atol=1e-8)
+    assert np.isnan(np.delete(field, [20, 21, 22], axis=0)).all()
 
 
 def varied(n=120):
