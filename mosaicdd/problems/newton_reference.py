@@ -10,6 +10,7 @@ import scipy.sparse.linalg
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.coarser import coarser, refined
 from mosaicdd.problems.discrete import DirichletSystem
 from mosaicdd.problems.discretisation import Equations
 from mosaicdd.problems.elliptic import EllipticOperator
@@ -23,6 +24,7 @@ from mosaicdd.problems.smooth_start import screening, smooth_problem
 
 _STEPS = 50  # of Newton's method
 _RTOL = 1e-11  # of the residual, relative to the right-hand side of the first linear equation
+_LOOSE, _LEAST = 1e-6, 64  # the same on coarser grids, and cells that a side has to have for one
 _SHORTEST = 2.0**-30  # part of a step
 
 Solve = Callable[[Any, np.ndarray], np.ndarray]
@@ -57,8 +59,12 @@ class _Equations(Protocol):
         ...
 
 
-def solve_by_newton(problem: Problem, grid: Grid, number: int, solve: Solve) -> np.ndarray:
-    """Solve a nonlinear problem with a line search, from the harmonic surface on.
+def solve_by_newton(
+    problem: Problem, grid: Grid, number: int, solve: Solve, rtol: float = _RTOL
+) -> np.ndarray:
+    """Solve a nonlinear problem with a line search, from the solution on a grid twice as coarse on.
+
+    That begins with the solution on another; the last, and where there is none, with the harmonic surface.
 
     Raises
     ------
@@ -70,9 +76,13 @@ def solve_by_newton(problem: Problem, grid: Grid, number: int, solve: Solve) -> 
         one = _Everywhere(problem, grid, number)
     u = one.begun(solve)
     r, size = one.residual(u), one.size(u)
+    if problem.plain:
+        nested = _nested(problem, grid, number, solve)
+        if nested is not None and np.linalg.norm(one.residual(nested)) < np.linalg.norm(r):
+            u, r = nested, one.residual(nested)
     for _ in range(_STEPS):
         norm = np.linalg.norm(r)
-        if norm <= _RTOL * size:
+        if norm <= rtol * size:
             return one.field(u)
         change, length = solve(one.step(u), -r), 1.0
         while True:
@@ -82,13 +92,28 @@ def solve_by_newton(problem: Problem, grid: Grid, number: int, solve: Solve) -> 
                 break
             length /= 2
             if length < _SHORTEST:  # rounding is all that is left, or there is no way down
-                if norm <= 1e3 * _RTOL * size:
+                if norm <= 1e3 * rtol * size:
                     return one.field(u)
                 raise RuntimeError(
                     f"Newton's method does not converge: relative residual {norm / size:.1e}"
                 )
         u = tried
     raise RuntimeError(f"Newton's method does not converge in {_STEPS} steps")
+
+
+def _nested(problem: Problem, grid: Grid, number: int, solve: Solve) -> np.ndarray | None:
+    """Return the solution on a grid twice as coarse, interpolated; None if there is none."""
+    if any(cells % 2 or cells < _LEAST for cells in grid.shape):
+        return None
+    boundary = problem.boundaries(grid)[number]
+    one = coarser(problem, grid, boundary, number, 2)
+    if one is None:
+        return None
+    try:
+        values = solve_by_newton(one, one.domain.grid(), 0, solve, _LOOSE)
+    except (RuntimeError, ValueError):  # it may be too coarse for this equation
+        return None
+    return boundary.impose(refined(refined(values, 2).T, 2).T)
 
 
 class _Rectangle:
