@@ -12,7 +12,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 class Conductances:
     """The discrete operator between the nodes ``(rows, columns)`` of a part of the grid.
 
-    Or of several parts of the same size, one after another on a first axis (`windows`).
+    Or of several parts of the same size, one after another on a first axis (`windows`). The arrays of a
+    region may be `ArrayInSquares`, of which what is computed with becomes an array.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class Equations:
     active
         ``(rows, columns)``.
     volumes
-        ``V``, ``(rows, columns)``.
+        ``V``, ``(rows, columns)``; maybe an `ArrayInSquares`, as the conductances.
     ties
         Of the part's active nodes; right but for the nodes on its edge.
     outlines

@@ -56,7 +56,7 @@ class _Whole:
     """
 
     def __init__(self, common: Conductances, discretisation: Discretisation, part: Part):
-        self._discretisation, self._part = discretisation, part
+        self._discretisation = discretisation
         self._origin = part[0].start, part[1].start
         self._shape = pair(p.stop - p.start for p in part)
         # In whole squares, of which the last reach beyond the part.
