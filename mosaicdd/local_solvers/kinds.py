@@ -47,6 +47,8 @@ class Kinds:
 
     Attributes
     ----------
+    keys
+        ``(E,)``, as they were given, counted from 0.
     order
         ``(E,)``, the numbers of the members in that order; of those with an operator each, ascending.
     shared
@@ -65,6 +67,7 @@ class Kinds:
         _, first, kind, counts = np.unique(
             keys, return_index=True, return_inverse=True, return_counts=True
         )
+        self.keys = kind
         common = np.flatnonzero(counts >= _MANY)
         common = common[np.argsort(first[common])]
         shared = np.full(len(counts), len(common))

@@ -104,7 +104,7 @@ class BalancedCoarse:
         y, x = np.divmod(np.arange(len(schur)), element_shape(block)[1])
         along, across = (_alike_edges(basis) for basis in bases)
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
-        kinds = Kinds(combined(schur.kinds.operator, *beside))
+        kinds = Kinds(combined(schur.kinds.keys, *beside))
         kinds.leave_out(lambda element: int(schur.kinds.operator[element]) in schur.kinds.idle)
         self._parts = Parts(kinds, operator.places)
         # P^T S and P^T S P of each operator, (.., 4 + 4 M, P) and (.., 4 + 4 M, 4 + 4 M)

@@ -165,7 +165,7 @@ class Stars:
     def __init__(self, block: Block, elements: CondensedElements | SharedElements):
         schur, device = elements.schur, elements.device
         quarters = quarter_numbers(block)
-        kinds = Kinds(combined(*schur.kinds.operator[quarters].T))
+        kinds = Kinds(combined(*schur.kinds.keys[quarters].T))
         idle = schur.kinds.idle
         kinds.leave_out(lambda star: idle.issuperset(schur.kinds.operator[quarters[star]].tolist()))
         self._parts = Parts(kinds, torch.from_numpy(star_places(block)).to(device))
