@@ -100,6 +100,10 @@ class BalancedCoarse:
             edge_basis(k, edge_modes(k, d, one, count.clamp(max=most), most), count, one)
             for (k, d, one), count in zip(edges, counts, strict=True)
         ]
+        self._places = [numbering.owned(one) for one in blocks]
+        own = numbering.placed(block, self._places[ranks.rank])
+        parts = numbering.between(block.first, block.last)
+        self._transfer = CoarseTransfer(bases, parts, own, numbering.size)
         # Elements are alike if they are to the equation, and their edges are to the basis.
         y, x = np.divmod(np.arange(len(schur)), element_shape(block)[1])
         along, across = (_alike_edges(basis) for basis in bases)
@@ -123,12 +127,8 @@ class BalancedCoarse:
         matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)
         del products
         self._solve = _factorised(matrix)
-        region = block.first, block.last
         self._unknowns = torch.from_numpy(numbering.unknowns).to(device)
         self._size = numbering.size
-        self._places = [numbering.owned(one) for one in blocks]
-        own, parts = numbering.placed(block, self._places[ranks.rank]), numbering.between(*region)
-        self._transfer = CoarseTransfer(bases, parts, own, numbering.size)
         # Where each element has its coarse values among those of the region, part after part.
         columns = of_elements(placed_parts(parts))[kinds.order]
         self._columns, self._own = (torch.from_numpy(one).to(device) for one in (columns, own))
@@ -282,15 +282,25 @@ def _assembled(
     mine = blocks[ranks.rank]
     here_owned = mine.owned_cells(0), mine.owned_cells(1)
     own = products.unflatten(0, element_shape(mine))[here_owned].flatten(0, 1)
-    gather = NodeGather(ranks, places, numbers.size, problems=own[0].numel())
-    values, _ = gather(own.flatten(1).t().cpu(), np.empty(0))
+    # Row by row of all elements' matrices: together they would take more than all that is kept here.
+    gather = NodeGather(ranks, places, numbers.size, problems=own.shape[2])
+    rows = (gather(row.t().cpu(), np.empty(0))[0] for row in own.unbind(1))
     if not here:
+        for _ in rows:
+            pass
         return None
     order = numbering.order[of_elements(numbering.between((0, 0), cells))].astype(np.int32)
-    entries = values.numpy().T.reshape(-1, *own.shape[1:])
-    rows, columns = np.broadcast_arrays(order[:, :, None], order[:, None])
-    inner = (rows >= 0) & (columns >= 0)
-    triplets = entries[inner], (rows[inner], columns[inner])
+    known = order >= 0
+    count, first = int(np.square(known.sum(axis=1)).sum()), 0
+    entries, places_of = np.empty(count), np.empty((2, count), np.int32)
+    for row, values in enumerate(rows):
+        inner = known[:, row, None] & known
+        some = slice(first, first + int(inner.sum()))
+        entries[some] = values.numpy().T[inner]
+        places_of[0, some] = np.broadcast_to(order[:, row, None], order.shape)[inner]
+        places_of[1, some] = order[inner]
+        first = some.stop
+    triplets = entries, (places_of[0], places_of[1])
     return scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()
 
 
