@@ -8,6 +8,7 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
+from mosaicdd.local_solvers.element_windows import Windows
 from mosaicdd.local_solvers.kinds import Kinds, alike, combined
 from mosaicdd.local_solvers.shared_elements import SharedElements, condensed
 from mosaicdd.problems.fields import Field
@@ -80,7 +81,7 @@ def test_the_products_are_those_of_each_element(case, many):
 def test_loads_and_fill_are_those_of_each_element(case, where, keep):
     s, conductances, _, own = case
     kinds = Kinds(alike(conductances.windows(s).arrays(), axes=2))
-    shared = SharedElements(conductances, s, kinds, keep=keep, **TENSORS)
+    shared = SharedElements(Windows(conductances, s), s, kinds, keep=keep, **TENSORS)
     rng = np.random.default_rng(2)
     nodes = (PROBLEMS, SHAPE[0] * s + 1, SHAPE[1] * s + 1)
     f, u = rng.standard_normal((2, *nodes))
