@@ -1,14 +1,13 @@
 """Condensed elements most of which are alike: one elimination for each kind, one product for its elements.
 
 Inside of the elements of a kind that many share, values are a product with one matrix, from the
-perimeter and from the source. All others, as those that an outline cuts, are eliminated each by itself
-and solved as `CondensedElements` does: side by side, as if they were one row.
+perimeter and from the source. All others, as those that an outline cuts, are `OwnElements`.
 
 Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes, ``I = (s - 1)^2`` inner ones, ``n`` problems.
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Unpack
 
@@ -19,21 +18,15 @@ from mosaicdd.lattice.axes import even, pair
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
 from mosaicdd.local_solvers.element_windows import Windows
-from mosaicdd.local_solvers.elimination import eliminate, halved
-from mosaicdd.local_solvers.interior import Interior, Roots, ties_of
 from mosaicdd.local_solvers.kinds import Kinds
+from mosaicdd.local_solvers.own_elements import OwnElements, in_squares, on_sides
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
 from mosaicdd.tensors import Tensors
 
-# Elements that are eliminated, solved inside of, and filled at once: on a CPU few, for the cache.
-_PIECE = {"cpu": 128, "cuda": 8192}
-_SOLVED = {"cpu": 512, "cuda": 8192}
+# Elements that are filled at once: on a CPU few, for the cache.
 _FILLED = {"cpu": 512, "cuda": 2**20}
 _FILLED_OF_ALL = {"cpu": 512, "cuda": 2**20}  # of several problems
-
-_At = tuple[torch.Tensor, torch.Tensor]
-"""Rows and columns of some elements."""
 
 
 def condensed(
@@ -102,24 +95,7 @@ class SharedElements:
             torch.from_numpy(np.stack(some)).to(**self._tensors)
             for some in zip(*inside, strict=True)
         )
-        self._own = kinds.order[kinds.own]
-        self._conductances = those(self._own)
-        # What is left of the inner nodes, of all that differ, and which of these operators have.
-        self._roots: Roots | None = None
-        self._rooted = np.empty(kinds.operators, int)
-        made = kinds.made(_PIECE[device.type])
-        first, whole = 0, (1, sum(len(members) for members, _, _ in made))
-        for members, numbers, like in made:
-            schur, roots = eliminate(those(members), spacing, **self._tensors)
-            self.schur.put(numbers, schur[like])
-            part = slice(first, first + len(members))
-            self._rooted[numbers] = np.arange(part.start, part.stop)[like]
-            first = part.stop
-            if keep:
-                if self._roots is None:
-                    self._roots = roots.room((1, len(members)), whole)
-                self._roots.part(whole, (slice(0, 1), part)).copy_(roots)
-        self._solved = (_SOLVED if keep else _PIECE)[device.type]
+        self._own = OwnElements(windows, spacing, kinds, self.schur, keep=keep, **self._tensors)
         shared = np.full(len(kinds), -1)
         for number, places in enumerate(kinds.shared):
             shared[kinds.order[places]] = number
@@ -137,13 +113,7 @@ class SharedElements:
             torch.zeros(n, count + 1, along, **self._tensors)
             for count, along in zip(self.shape, reversed(nodes), strict=True)
         ]
-        for part in self._own_parts(n):
-            at = self._at(self._own[part])
-            f = _squares(source.values, s)[:, *at] * source.scale
-            if f[..., 1:-1, 1:-1].any():
-                solved = self._inside(part, f)
-                added = _driven(self._edges(part), torch.zeros_like(f), solved)
-                self._add(total, at, _sides(added))
+        self._own.add_loads(total, source)
         driven = source.elements(s)
         for strip, rows in self._strips():
             for some in self._problems(n, strip) if driven[strip].any() else ():
@@ -160,7 +130,7 @@ class SharedElements:
         Parameters and results are those of `CondensedElements.fill`.
         """
         s, n = self._s, len(lines[0])
-        own = self._solved_inside(lines, source)
+        own = self._own.inside(lines, source)
         driven = np.zeros(self.shape, bool) if source is None else source.elements(s)
         for strip, rows in self._strips():
             nodes = lines[0].new_empty(n, rows.stop - rows.start, lines[0].shape[2])
@@ -175,8 +145,7 @@ class SharedElements:
                 if source is not None:
                     driving = NodeSource(source.values[some, rows], source.scale)
                 self._fill_shared(inner[some], strip, beside, driving, driven[strip])
-            for numbers, values in own(strip.stop * self.shape[1]):
-                y, x = self._at(numbers)
+            for (y, x), values in own(strip.stop * self.shape[1]):
                 inner[:, y - strip.start, x] = values
             yield strip, nodes
 
@@ -213,7 +182,7 @@ class SharedElements:
             In which elements there is a source.
         """
         s = self._s
-        f = _squares(source.values, s)[..., 1:-1, 1:-1]
+        f = in_squares(source.values, s)[..., 1:-1, 1:-1]
         added = f.new_zeros(*f.shape[:3], 4 * (s + 1))
         for number, members in self._shared_in(strip):
             if members.any(driven):
@@ -257,95 +226,11 @@ class SharedElements:
             beside = torch.cat([members(one) for one in sides], dim=2)
             values = beside @ self._fills[number, : beside.shape[2]]
             if source is not None and members.any(driven):
-                f = members(_squares(source.values, s)[..., 1:-1, 1:-1]).flatten(2)
+                f = members(in_squares(source.values, s)[..., 1:-1, 1:-1]).flatten(2)
                 matrix = self._fills[number, beside.shape[2] :]
                 first, second = (one.flatten(0, 1) for one in (values, f))
                 torch.addmm(first, second, matrix, alpha=source.scale, out=first)
             members.put(inner, values.unflatten(2, (s - 1, s - 1)))
-
-    def _solved_inside(
-        self, lines: Sequence[torch.Tensor], source: NodeSource | None
-    ) -> Callable[[int], Iterator[tuple[np.ndarray, torch.Tensor]]]:
-        """Return what yields inner values of the elements with an operator each, up to a number."""
-        s, n = self._s, len(lines[0])
-        parts = iter(self._own_parts(n))
-        numbers, values = self._own[:0], lines[0].new_empty(n, 0, s - 1, s - 1)
-
-        def before(last: int) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
-            nonlocal numbers, values
-            while True:
-                if not len(numbers):
-                    part = next(parts, None)
-                    if part is None:
-                        return
-                    numbers = self._own[part]
-                    u = self._framed(lines, self._at(numbers))
-                    f = torch.zeros_like(u)
-                    if source is not None:
-                        f = _squares(source.values, s)[:, *self._at(numbers)] * source.scale
-                    u = self._inside(part, _driven(self._edges(part), f, u))
-                    values = u[..., 1:-1, 1:-1]
-                count = int(np.searchsorted(numbers, last))
-                yield numbers[:count], values[:, :count]
-                numbers, values = numbers[count:], values[:, count:]
-                if len(numbers):
-                    return
-
-        return before
-
-    def _inside(self, part: slice, f: torch.Tensor) -> torch.Tensor:
-        """Solve inside of some of the elements with an operator each, one by one as ``f``."""
-        conductances = self._some(part)
-        if self._roots is None:
-            _, roots = eliminate(conductances, self._s, **self._tensors)
-        else:
-            first = len(self.kinds.shared)
-            numbers = self._rooted[first + part.start : first + part.stop]
-            roots = self._roots.chosen(torch.from_numpy(numbers), int(self._rooted.max()) + 1)
-        interior = Interior(conductances.side_by_side(), halved(self._s)[0], roots)
-        s = self._s
-        joined = torch.cat([f[..., :s].transpose(1, 2).flatten(2), f[:, -1, :, s:]], dim=2)
-        return interior.solve(joined).unfold(2, s + 1, s).transpose(1, 2)
-
-    def _own_parts(self, problems: int) -> list[slice]:
-        """Cut the elements with an operator each into those that are solved inside of at once."""
-        return even(len(self._own), max(self._solved // problems, _PIECE[self.device.type]))
-
-    def _some(self, part: slice) -> Conductances:
-        """Return the conductances of some of the elements with an operator each."""
-        return self._conductances.each(lambda values: values[part])
-
-    def _edges(self, part: slice) -> dict[tuple[int, int], torch.Tensor]:
-        ties = ties_of(self._some(part))
-        return {step: torch.from_numpy(k).to(**self._tensors) for step, (k, _) in ties.items()}
-
-    def _at(self, numbers: np.ndarray) -> _At:
-        """Return the rows and columns of elements by their numbers."""
-        return pair(
-            torch.from_numpy(one).to(self.device) for one in np.divmod(numbers, self.shape[1])
-        )
-
-    def _framed(self, lines: Sequence[torch.Tensor], at: _At) -> torch.Tensor:
-        """Return the values on the perimeters of elements, and zeros inside, ``(n, .., s + 1, s + 1)``."""
-        s, (y, x) = self._s, at
-        rows, columns = (one.unfold(2, s + 1, s) for one in lines)
-        u = lines[0].new_zeros(len(lines[0]), len(y), s + 1, s + 1)
-        u[..., :, 0], u[..., :, s] = columns[:, x, y], columns[:, x + 1, y]
-        u[..., 0, :], u[..., s, :] = rows[:, y, x], rows[:, y + 1, x]
-        return u
-
-    def _add(self, lines: Sequence[torch.Tensor], at: _At, values: torch.Tensor) -> None:
-        """Add values on the sides of elements ``(n, .., S)`` to those on the lattice lines."""
-        s, (y, x) = self._s, at
-        bottom, top, left, right = values.unflatten(2, (4, s + 1)).unbind(2)
-        for total, line, along, low, high in (
-            (lines[0], y, x, bottom, top),
-            (lines[1], x, y, left, right),
-        ):
-            inner, last = total[:, :, :-1].unflatten(2, (-1, s)), total[:, :, s::s]
-            for number, side in ((line, low), (line + 1, high)):
-                inner[:, number, along] += side[..., :s]
-                last[:, number, along] += side[..., s]
 
 
 class _Members:
@@ -380,33 +265,6 @@ class _Members:
             values[:, *self._at] = given
 
 
-def _driven(
-    edges: Mapping[tuple[int, int], torch.Tensor], f: torch.Tensor, u: torch.Tensor
-) -> torch.Tensor:
-    """Return ``f + K u`` at the nodes of elements one by one, ``(.., s + 1, s + 1)``."""
-    total, low, high = f.clone(), slice(0, -1), slice(1, None)
-    for step, conductances in edges.items():
-        nodes, neighbours = (
-            [(low, slice(None), high)[1 + sign * at] for at in step] for sign in (-1, 1)
-        )
-        total[..., *nodes].addcmul_(conductances, u[..., *neighbours])
-    return total
-
-
-def _squares(values: torch.Tensor, s: int) -> torch.Tensor:
-    """Return views of the nodes of elements, ``(n, rows, columns, s + 1, s + 1)``."""
-    return values.unfold(1, s + 1, s).unfold(2, s + 1, s)
-
-
-def _sides(values: torch.Tensor) -> torch.Tensor:
-    """Return what stands on the sides of elements ``(.., s + 1, s + 1)``: ``S = 4 (s + 1)`` values.
-
-    Below, above, to the left and to the right; corners twice.
-    """
-    sides = values[..., 0, :], values[..., -1, :], values[..., :, 0], values[..., :, -1]
-    return torch.cat(sides, dim=-1)
-
-
 def _is_empty(conductances: Conductances) -> bool:
     """Say whether there are no unknowns between which anything could flow."""
     up, right, reaction, *others = conductances.arrays()
@@ -420,7 +278,7 @@ def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray]:
     count = len(one.reaction)
     inverse = np.linalg.inv(one.matrix().toarray()).T
     units = np.eye(count**2).reshape(-1, count, count)
-    sides = _sides(torch.arange(count**2).view(count, count)).numpy()
+    sides = on_sides(torch.arange(count**2).view(count, count)).numpy()
     inwards = -one.apply(units[sides]).reshape(len(sides), -1)
     against = (
         one

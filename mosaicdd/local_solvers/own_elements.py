@@ -1,0 +1,200 @@
+"""Elements with an operator each, in any number and place: eliminated and solved side by side, as if one row.
+
+As `CondensedElements` does it for a rectangle of them. Shape letters: ``s`` cells along the side of an
+element, ``S = 4 (s + 1)`` nodes on its sides, corners twice; ``n`` problems.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Unpack
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import even, pair
+from mosaicdd.local_solvers.complements import Complements
+from mosaicdd.local_solvers.condensed import NodeSource
+from mosaicdd.local_solvers.element_windows import Windows
+from mosaicdd.local_solvers.elimination import eliminate, halved
+from mosaicdd.local_solvers.interior import Interior, Roots, ties_of
+from mosaicdd.local_solvers.kinds import Kinds
+from mosaicdd.problems.conductances import Conductances
+from mosaicdd.tensors import Tensors
+
+# Elements that are eliminated, and solved inside of, at once: on a CPU few, for the cache.
+_PIECE = {"cpu": 128, "cuda": 8192}
+_SOLVED = {"cpu": 512, "cuda": 8192}
+
+_At = tuple[torch.Tensor, torch.Tensor]
+"""Rows and columns of some elements."""
+
+
+class OwnElements:
+    """Those elements of a rectangle that share their operator with few others, or none.
+
+    Parameters
+    ----------
+    windows
+        The conductances of all elements.
+    spacing
+        ``s``.
+    kinds
+        Of all elements, row by row.
+    schur
+        Takes what the elimination leaves on perimeters, that of shared kinds, too.
+    keep
+        What is left for the inner nodes.
+    """
+
+    def __init__(
+        self,
+        windows: Windows,
+        spacing: int,
+        kinds: Kinds,
+        schur: Complements,
+        *,
+        keep: bool,
+        **tensors: Unpack[Tensors],
+    ):
+        self._shape, self._s, self._common = windows.shape, spacing, len(kinds.shared)
+        self._tensors, self._device = tensors, tensors["device"]
+        those = windows.those
+        self._numbers = kinds.order[kinds.own]
+        self._conductances = those(self._numbers)
+        # What is left of the inner nodes, of all that differ, and which of these operators have.
+        self._roots: Roots | None = None
+        self._rooted = np.empty(kinds.operators, int)
+        made = kinds.made(_PIECE[self._device.type])
+        first, whole = 0, (1, sum(len(members) for members, _, _ in made))
+        for members, numbers, like in made:
+            left, roots = eliminate(those(members), spacing, **self._tensors)
+            schur.put(numbers, left[like])
+            part = slice(first, first + len(members))
+            self._rooted[numbers] = np.arange(part.start, part.stop)[like]
+            first = part.stop
+            if keep:
+                if self._roots is None:
+                    self._roots = roots.room((1, len(members)), whole)
+                self._roots.part(whole, (slice(0, 1), part)).copy_(roots)
+        self._solved = (_SOLVED if keep else _PIECE)[self._device.type]
+
+    def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
+        """Add what sources inside add on the lattice lines, as `CondensedElements.loads`."""
+        for part in self._parts(len(source.values)):
+            at = self._at(self._numbers[part])
+            f = in_squares(source.values, self._s)[:, *at] * source.scale
+            if f[..., 1:-1, 1:-1].any():
+                solved = self._inside(part, f)
+                self._add(
+                    lines, at, on_sides(_driven(self._edges(part), torch.zeros_like(f), solved))
+                )
+
+    def inside(
+        self, lines: Sequence[torch.Tensor], source: NodeSource | None
+    ) -> Callable[[int], Iterator[tuple[_At, torch.Tensor]]]:
+        """Return what yields, up to a number, some of the elements and their inner values."""
+        s, n = self._s, len(lines[0])
+        parts = iter(self._parts(n))
+        numbers, values = self._numbers[:0], lines[0].new_empty(n, 0, s - 1, s - 1)
+
+        def before(last: int) -> Iterator[tuple[_At, torch.Tensor]]:
+            nonlocal numbers, values
+            while True:
+                if not len(numbers):
+                    part = next(parts, None)
+                    if part is None:
+                        return
+                    numbers = self._numbers[part]
+                    u = self._framed(lines, self._at(numbers))
+                    f = torch.zeros_like(u)
+                    if source is not None:
+                        f = in_squares(source.values, s)[:, *self._at(numbers)] * source.scale
+                    u = self._inside(part, _driven(self._edges(part), f, u))
+                    values = u[..., 1:-1, 1:-1]
+                count = int(np.searchsorted(numbers, last))
+                yield self._at(numbers[:count]), values[:, :count]
+                numbers, values = numbers[count:], values[:, count:]
+                if len(numbers):
+                    return
+
+        return before
+
+    def _inside(self, part: slice, f: torch.Tensor) -> torch.Tensor:
+        """Solve inside of some of the elements with an operator each, one by one as ``f``."""
+        conductances = self._some(part)
+        if self._roots is None:
+            _, roots = eliminate(conductances, self._s, **self._tensors)
+        else:
+            first = self._common
+            numbers = self._rooted[first + part.start : first + part.stop]
+            roots = self._roots.chosen(torch.from_numpy(numbers), int(self._rooted.max()) + 1)
+        interior = Interior(conductances.side_by_side(), halved(self._s)[0], roots)
+        s = self._s
+        joined = torch.cat([f[..., :s].transpose(1, 2).flatten(2), f[:, -1, :, s:]], dim=2)
+        return interior.solve(joined).unfold(2, s + 1, s).transpose(1, 2)
+
+    def _parts(self, problems: int) -> list[slice]:
+        """Cut the elements with an operator each into those that are solved inside of at once."""
+        return even(len(self._numbers), max(self._solved // problems, _PIECE[self._device.type]))
+
+    def _some(self, part: slice) -> Conductances:
+        """Return the conductances of some of the elements with an operator each."""
+        return self._conductances.each(lambda values: values[part])
+
+    def _edges(self, part: slice) -> dict[tuple[int, int], torch.Tensor]:
+        ties = ties_of(self._some(part))
+        return {step: torch.from_numpy(k).to(**self._tensors) for step, (k, _) in ties.items()}
+
+    def _at(self, numbers: np.ndarray) -> _At:
+        """Return the rows and columns of elements by their numbers."""
+        return pair(
+            torch.from_numpy(one).to(self._device) for one in np.divmod(numbers, self._shape[1])
+        )
+
+    def _framed(self, lines: Sequence[torch.Tensor], at: _At) -> torch.Tensor:
+        """Return the values on the perimeters of elements, and zeros inside, ``(n, .., s + 1, s + 1)``."""
+        s, (y, x) = self._s, at
+        rows, columns = (one.unfold(2, s + 1, s) for one in lines)
+        u = lines[0].new_zeros(len(lines[0]), len(y), s + 1, s + 1)
+        u[..., :, 0], u[..., :, s] = columns[:, x, y], columns[:, x + 1, y]
+        u[..., 0, :], u[..., s, :] = rows[:, y, x], rows[:, y + 1, x]
+        return u
+
+    def _add(self, lines: Sequence[torch.Tensor], at: _At, values: torch.Tensor) -> None:
+        """Add values on the sides of elements ``(n, .., S)`` to those on the lattice lines."""
+        s, (y, x) = self._s, at
+        bottom, top, left, right = values.unflatten(2, (4, s + 1)).unbind(2)
+        for total, line, along, low, high in (
+            (lines[0], y, x, bottom, top),
+            (lines[1], x, y, left, right),
+        ):
+            inner, last = total[:, :, :-1].unflatten(2, (-1, s)), total[:, :, s::s]
+            for number, side in ((line, low), (line + 1, high)):
+                inner[:, number, along] += side[..., :s]
+                last[:, number, along] += side[..., s]
+
+
+def _driven(
+    edges: Mapping[tuple[int, int], torch.Tensor], f: torch.Tensor, u: torch.Tensor
+) -> torch.Tensor:
+    """Return ``f + K u`` at the nodes of elements one by one, ``(.., s + 1, s + 1)``."""
+    total, low, high = f.clone(), slice(0, -1), slice(1, None)
+    for step, conductances in edges.items():
+        nodes, neighbours = (
+            [(low, slice(None), high)[1 + sign * at] for at in step] for sign in (-1, 1)
+        )
+        total[..., *nodes].addcmul_(conductances, u[..., *neighbours])
+    return total
+
+
+def in_squares(values: torch.Tensor, s: int) -> torch.Tensor:
+    """Return views of the nodes of elements, ``(n, rows, columns, s + 1, s + 1)``."""
+    return values.unfold(1, s + 1, s).unfold(2, s + 1, s)
+
+
+def on_sides(values: torch.Tensor) -> torch.Tensor:
+    """Return what stands on the sides of elements ``(.., s + 1, s + 1)``: ``S = 4 (s + 1)`` values.
+
+    Below, above, to the left and to the right; corners twice.
+    """
+    sides = values[..., 0, :], values[..., -1, :], values[..., :, 0], values[..., :, -1]
+    return torch.cat(sides, dim=-1)
