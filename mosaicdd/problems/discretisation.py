@@ -21,7 +21,6 @@ or along a periodic axis the grid again; or parts of a lattice that comes round 
 """
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,115 +28,15 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.crossings import OnOutlines, moved_nodes, places_among
+from mosaicdd.problems.crossings import OnOutlines
 from mosaicdd.problems.cut_outline import CutOutline, ends
 from mosaicdd.problems.fields import Field, Part, Periods, sample_near
 from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.node_equations import Equations, Ties
 from mosaicdd.problems.periodic import glued, glued_nodes, places_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.side_values import OutlineValues, joined_values
-from mosaicdd.problems.stretched import Stretch, stretch_of
-
-
-@dataclass(frozen=True)
-class Ties:
-    """Conductances between active nodes and nodes with given values.
-
-    Parameters
-    ----------
-    nodes
-        The active nodes, flat in the part, ``(T,)``.
-    known
-        The numbers of the others among all known nodes.
-    conductances
-        ``(T,)``.
-    """
-
-    nodes: np.ndarray
-    known: np.ndarray
-    conductances: np.ndarray
-
-    def moved(self, places: tuple[np.ndarray, np.ndarray], width: int) -> "Ties":
-        """Return those of nodes that are elsewhere; see `moved_nodes`."""
-        inside, nodes = moved_nodes(self.nodes, places, width)
-        return Ties(nodes, self.known[inside], self.conductances[inside])
-
-
-NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
-"""Of a part that no given value acts on."""
-
-
-@dataclass(frozen=True)
-class Equations:
-    """The left-hand side at the nodes ``(rows, columns)`` of a part of the grid.
-
-    Parameters
-    ----------
-    conductances
-        Between active nodes; the reaction holds all else that is on the diagonal.
-    active
-        ``(rows, columns)``.
-    volumes
-        ``V``, ``(rows, columns)``; maybe an `ArrayInSquares`, as the conductances.
-    ties
-        Of the part's active nodes; right but for the nodes on its edge.
-    outlines
-        Where the outline of a shape acts on the part; None of a rectangle.
-    """
-
-    conductances: Conductances
-    active: np.ndarray
-    volumes: np.ndarray
-    ties: Ties
-    outlines: OnOutlines | None = None
-
-    def part(self, rows: slice, columns: slice) -> "Equations":
-        """Return those of some of the nodes."""
-        shape = self.active.shape
-        places = pair(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
-        return Equations(
-            self.conductances.part(rows, columns),
-            self.active[rows, columns],
-            self.volumes[rows, columns],
-            self.ties.moved(places, columns.stop - columns.start),
-            None if self.outlines is None else self.outlines.part(rows, columns),
-        )
-
-    def stretched(self, by: Stretch) -> "Equations":
-        """Return those at the nodes of a part of a lattice, from those at the nodes that it lies at."""
-        conductances = by.conductances(self.conductances)
-        active = by.values(self.active) > 0
-        between = ~by.at_nodes
-        active |= between & (conductances.diagonal() > 0)
-        conductances.reaction[between & ~active] = 1.0
-        outlines = self.outlines
-        if outlines is not None:
-            outlines = outlines.moved(by.places, by.values(outlines.reported) > 0)
-        ties = self.ties.moved(by.places, active.shape[1])
-        return Equations(conductances, active, by.values(self.volumes), ties, outlines)
-
-    def row_weights(self) -> np.ndarray | None:
-        """Return what the nodes' right-hand sides count in norms, ``(rows, columns)``; None if all do."""
-        if self.outlines is None:
-            return None
-        weights, (nodes, less) = np.ones(self.active.shape), self.less_weights()
-        weights.reshape(-1)[nodes] = less
-        return weights
-
-    def less_weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the flat nodes whose right-hand sides do not fully count in norms, and what they do.
-
-        An outline just beside a node ties it by a conductance that grows without bound, and its
-        right-hand side with it: beside that, the residuals of all others would be small whatever they
-        are. So ties count no more than the conductances to other unknowns.
-        """
-        if self.outlines is None:
-            return np.empty(0, int), np.empty(0)
-        nodes, which = np.unique(self.outlines.ties.nodes, return_inverse=True)
-        tied = np.bincount(which, self.outlines.ties.weights)
-        others = self.conductances.around(nodes)
-        less = tied > others
-        return nodes[less], others[less] / tied[less]
+from mosaicdd.problems.stretched import stretch_of
 
 
 class Discretisation:

@@ -6,8 +6,8 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import OnOutlines
-from mosaicdd.problems.discretisation import NO_TIES, Equations
 from mosaicdd.problems.fields import Part, Periods, overlap
+from mosaicdd.problems.node_equations import NO_TIES, Equations
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.side_values import OutlineValues, collected
 from mosaicdd.problems.stretched import stretch_of

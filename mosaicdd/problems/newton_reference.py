@@ -12,10 +12,10 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.coarser import coarser, refined
 from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.discretisation import Equations
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.node_equations import Equations
 from mosaicdd.problems.nonlinear import Linearised, Nonlinear
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.outline_system import OutlineSystem

@@ -20,9 +20,10 @@ import torch
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.crossings import LEAST_DAMPING
-from mosaicdd.problems.discretisation import NO_TIES, Discretisation, Equations
+from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.fields import Part, Periods
 from mosaicdd.problems.jacobian import conductances_of
+from mosaicdd.problems.node_equations import NO_TIES, Equations
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.patch import OFFSETS, Patch
 from mosaicdd.problems.problem import Problem

@@ -16,9 +16,10 @@ from mosaicdd.problems.array_in_squares import SIDE, ArrayInSquares
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import Crossings, NaturalPieces, OnOutlines
 from mosaicdd.problems.cut_outline import CutOutline
-from mosaicdd.problems.discretisation import Discretisation, Equations, Ties
+from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.fields import Part
 from mosaicdd.problems.linear_step import LinearStep
+from mosaicdd.problems.node_equations import Equations, Ties
 from mosaicdd.problems.squares_of_nodes import MARGIN, EquationsInSquares, Squares
 
 _STRIP = 64  # rows whose level is evaluated at a time

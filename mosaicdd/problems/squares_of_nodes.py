@@ -12,8 +12,9 @@ import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.cut_outline import CutOutline
-from mosaicdd.problems.discretisation import Discretisation, Equations
+from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.fields import Part
+from mosaicdd.problems.node_equations import Equations
 from mosaicdd.problems.periodic import Periods
 
 MARGIN = 2

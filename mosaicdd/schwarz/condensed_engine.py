@@ -12,9 +12,10 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discretisation import Discretisation, Equations
+from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.given_conditions import Points, points_on
 from mosaicdd.problems.linear_step import LinearStep
+from mosaicdd.problems.node_equations import Equations
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions

@@ -12,9 +12,10 @@ from mosaicdd.local_solvers.shared_elements import condensed
 from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.discretisation import Discretisation, Equations
+from mosaicdd.problems.discretisation import Discretisation
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.medium import Medium, Resampled
+from mosaicdd.problems.node_equations import Equations
 from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.problems.region_equations import region_equations
 from mosaicdd.schwarz.balanced_coarse import BalancedCoarse
