@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mosaicdd.problems.problem import Problem
     from mosaicdd.report.presented import compare
     from mosaicdd.report.presented import open_solution as open
+    from mosaicdd.schwarz.results.solution import Solution
     from mosaicdd.schwarz.settings import Output, SolveSettings
-    from mosaicdd.schwarz.solution import Solution
     from mosaicdd.schwarz.solver import Solver, solve
     from mosaicdd.time.march import march
     from mosaicdd.time.series import Series
@@ -57,7 +57,7 @@ _HOMES = {
     "Ranks": "parallel.ranks",
     "Robin": "problems.conditions",
     "Series": "time.series",
-    "Solution": "schwarz.solution",
+    "Solution": "schwarz.results.solution",
     "SolveSettings": "schwarz.settings",
     "Solver": "schwarz.solver",
     "TrainingSettings": "training",

@@ -21,7 +21,7 @@ import mosaicdd as m
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 
 _SEED = 12345
 _STARTS = ("averaged", "diffusion", "diffusion-operator")

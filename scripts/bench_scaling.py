@@ -37,8 +37,8 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip
-from mosaicdd.schwarz.output import SolutionOutput
-from mosaicdd.schwarz.report import parts_of_ranks, result_of
+from mosaicdd.schwarz.results.output import SolutionOutput
+from mosaicdd.schwarz.results.report import parts_of_ranks, result_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 

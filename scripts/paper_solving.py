@@ -26,7 +26,7 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_multigrid, solve_by_sine_transform
-from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.dataset_file import read_dataset
 from mosaicdd.training.loop import train

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 
 if TYPE_CHECKING:
-    from mosaicdd.schwarz.solution import Solution
+    from mosaicdd.schwarz.results.solution import Solution
 
 
 def summary(solution: "Solution", output: str) -> str:
     """Say in a few lines what was solved, how it ended, how good it is, and where it is."""
-    from mosaicdd.schwarz.report import described
+    from mosaicdd.schwarz.results.report import described
 
     report = solution.report
     lines = described(report)

@@ -28,10 +28,10 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.measure_medium import measure_medium
 from mosaicdd.planning.rates import Curve, Link, Rates
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.coarse_solve import by_sine_transforms
+from mosaicdd.schwarz.coarse.coarse_solve import by_sine_transforms
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip
-from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.solution_writer import writing_solutions
 

@@ -13,7 +13,7 @@ from mosaicdd.planning.medium import coarse_bytes
 from mosaicdd.planning.rates import Curve, MediumRates
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 

@@ -22,8 +22,8 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.given_conditions import Points
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
-from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.point_values import PointValues
+from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch

@@ -20,9 +20,9 @@ from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
 from mosaicdd.schwarz.method import Method, WindowFill
-from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
+from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor

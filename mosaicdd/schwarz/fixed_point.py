@@ -30,7 +30,7 @@ from mosaicdd.lattice.block import Block, frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse_space import CoarseSpace
+from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import AdditiveSweep, interface_exchange

@@ -10,7 +10,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BlockPlan, BoundSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse_space import CoarseSpace
+from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip, in_window
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
 from mosaicdd.schwarz.phases import PhaseIteration

@@ -234,23 +234,23 @@ class Setup:
     def _kind(self) -> Callable[..., BaseEngine]:
         """Imported where it is chosen: most solves start sooner without the others."""
         if isinstance(self.bound, OperatorSolver):
-            from mosaicdd.schwarz.operator_engine import OperatorEngine
+            from mosaicdd.schwarz.upscaled.operator_engine import OperatorEngine
 
             return OperatorEngine
         if isinstance(self.bound, UpscaledSolver):
-            from mosaicdd.schwarz.upscaled_engine import UpscaledEngine
+            from mosaicdd.schwarz.upscaled.upscaled_engine import UpscaledEngine
 
             return UpscaledEngine
         if isinstance(self.bound, NonlinearSolver):
-            from mosaicdd.schwarz.nonlinear_engine import NonlinearEngine
+            from mosaicdd.schwarz.nonlinear.nonlinear_engine import NonlinearEngine
 
             return NonlinearEngine
         if isinstance(self.bound, CondensedSolver):
             if isinstance(self.bound.operator, Nonlinear):
-                from mosaicdd.schwarz.newton_engine import NewtonEngine
+                from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 
                 return NewtonEngine
-            from mosaicdd.schwarz.condensed_engine import CondensedEngine
+            from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 
             return CondensedEngine
         return Engine

@@ -12,16 +12,16 @@ from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.checkpoints import Checkpoints
 from mosaicdd.schwarz.field_share import FieldStart
-from mosaicdd.schwarz.kept import Batch, Kept
-from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.output import SolutionOutput
-from mosaicdd.schwarz.report import parts_of_ranks, seconds_spent
+from mosaicdd.schwarz.results.checkpoints import Checkpoints
+from mosaicdd.schwarz.results.kept import Batch, Kept
+from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.results.output import SolutionOutput
+from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
+from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.setup import Extent, Setup
-from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.work import Work, WritePoints
 from mosaicdd.settings import argument, require_type

@@ -15,13 +15,13 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink
 from mosaicdd.schwarz.field_share import FieldStart
-from mosaicdd.schwarz.kept import Batch
-from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.output import SolutionOutput
-from mosaicdd.schwarz.report import Result, merged_results, result_of
+from mosaicdd.schwarz.results.kept import Batch
+from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.results.output import SolutionOutput
+from mosaicdd.schwarz.results.report import Result, merged_results, result_of
+from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.setup import Setup
-from mosaicdd.schwarz.solution import Solution
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.settings import argument
 

@@ -14,8 +14,8 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.checkpoints import Checkpoints
 from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 
@@ -203,7 +203,7 @@ def test_another_boundary_is_another_problem(tmp_path):
 LATE = """
 import os, signal
 from mosaicdd.cli import main
-from mosaicdd.schwarz.checkpoints import Checkpoints
+from mosaicdd.schwarz.results.checkpoints import Checkpoints
 
 remove = Checkpoints.remove
 

@@ -9,7 +9,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_directly
-from mosaicdd.schwarz import condensed_system
+from mosaicdd.schwarz.condensed import condensed_system
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 

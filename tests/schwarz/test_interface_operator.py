@@ -15,7 +15,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields import Field
 from mosaicdd.problems.medium import Medium, MediumSystem
-from mosaicdd.schwarz.condensed_system import CondensedSystem
+from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 CELLS = (24, 32)

@@ -11,9 +11,9 @@ from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_directly
-from mosaicdd.schwarz import linear_start
 from mosaicdd.schwarz.layouts import block_of
-from mosaicdd.schwarz.linear_start import write_linear_start
+from mosaicdd.schwarz.nonlinear import linear_start
+from mosaicdd.schwarz.nonlinear.linear_start import write_linear_start
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)

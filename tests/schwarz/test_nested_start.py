@@ -9,8 +9,8 @@ from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_directly
-from mosaicdd.schwarz.nested_start import nested_start
-from mosaicdd.schwarz.newton_engine import NewtonEngine
+from mosaicdd.schwarz.nonlinear.nested_start import nested_start
+from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 

@@ -22,10 +22,10 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_directly
 from mosaicdd.schwarz.base_engine import SolveOptions
-from mosaicdd.schwarz.operator_engine import OperatorEngine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
-from mosaicdd.schwarz.upscaled_engine import UpscaledEngine
+from mosaicdd.schwarz.upscaled.operator_engine import OperatorEngine
+from mosaicdd.schwarz.upscaled.upscaled_engine import UpscaledEngine
 from mosaicdd.storage.model_file import ModelCard
 
 SIDES = Dirichlet("sin(3*x) + y*y")

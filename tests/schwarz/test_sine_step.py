@@ -10,15 +10,15 @@ from mosaicdd.problems.medium import MediumSystem
 from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_sine_transform, solve_directly
-from mosaicdd.schwarz.inner_nodes import InnerNodes
 from mosaicdd.schwarz.layouts import block_of, field_layout
-from mosaicdd.schwarz.newton_equations import RectangleEquations
-from mosaicdd.schwarz.newton_steps import Steps
+from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
+from mosaicdd.schwarz.nonlinear.newton_steps import Steps
+from mosaicdd.schwarz.nonlinear.sine_step import SineStep
+from mosaicdd.schwarz.nonlinear.wide_field import WideField
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.sine_step import SineStep
 from mosaicdd.schwarz.solver import solve
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.schwarz.wide_field import WideField
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 SIDES = Dirichlet("0.3*sin(3*x) + 0.2*y*y")

@@ -25,13 +25,13 @@ from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, SolveOptions
-from mosaicdd.schwarz.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.fine_fill import REACH, Band, Slot
 from mosaicdd.schwarz.layouts import Overlapping, field_layout
-from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.upscaled.fine_fill import REACH, Band, Slot
 
 _ROWS = 128  # coarse cells of a band
 _SAFETY = 3.0

@@ -19,9 +19,9 @@ from mosaicdd.problems.given_conditions import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides import Sides
 from mosaicdd.report.presented import Presented
-from mosaicdd.schwarz.kept import LEFT_OUT, Kept
-from mosaicdd.schwarz.output import SolutionOutput
-from mosaicdd.schwarz.report import Result
+from mosaicdd.schwarz.results.kept import LEFT_OUT, Kept
+from mosaicdd.schwarz.results.output import SolutionOutput
+from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch

@@ -9,9 +9,9 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.smooth_start import screening, smooth_problem
-from mosaicdd.schwarz.condensed_engine import CondensedEngine
-from mosaicdd.schwarz.inner_nodes import InnerNodes
-from mosaicdd.schwarz.newton_steps import Steps
+from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nonlinear.newton_steps import Steps
 
 _LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
 

@@ -17,7 +17,7 @@ from mosaicdd.lattice.transfer import Batch, Transfer
 from mosaicdd.local_solvers.bound import BoundSolver, Plan
 from mosaicdd.local_solvers.lifting import exact_solutions
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse_solve import coarse_solver
+from mosaicdd.schwarz.coarse.coarse_solve import coarse_solver
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 

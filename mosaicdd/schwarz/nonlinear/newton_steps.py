@@ -10,11 +10,11 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.condensed_engine import CondensedEngine
-from mosaicdd.schwarz.newton_equations import NewtonEquations
+from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
+from mosaicdd.schwarz.nonlinear.wide_field import WideField
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.schwarz.wide_field import WideField
 
 _MOST = 200  # iterations of a step
 

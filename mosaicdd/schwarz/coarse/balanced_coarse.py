@@ -30,10 +30,15 @@ from mosaicdd.local_solvers.kinds import Kinds, alike, combined
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse_numbering import Numbering, of_elements, owned_parts, placed_parts
-from mosaicdd.schwarz.coarse_transfer import CoarseTransfer
-from mosaicdd.schwarz.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
-from mosaicdd.schwarz.interface_operator import (
+from mosaicdd.schwarz.coarse.coarse_numbering import (
+    Numbering,
+    of_elements,
+    owned_parts,
+    placed_parts,
+)
+from mosaicdd.schwarz.coarse.coarse_transfer import CoarseTransfer
+from mosaicdd.schwarz.coarse.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
+from mosaicdd.schwarz.condensed.interface_operator import (
     InterfaceOperator,
     Parts,
     add_at,

@@ -28,7 +28,7 @@ from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.base_engine import SolveOptions
-from mosaicdd.schwarz.coarse_solve import ReplicatedSolve, factorised
+from mosaicdd.schwarz.coarse.coarse_solve import ReplicatedSolve, factorised
 from mosaicdd.schwarz.drivers import anderson, gmres, stationary
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
@@ -38,7 +38,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sizes import fill_batch
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.schwarz.upscaled_engine import Approximation, UpscaledEngine
+from mosaicdd.schwarz.upscaled.upscaled_engine import Approximation, UpscaledEngine
 
 _DRIVERS = {"none": stationary, "gmres": gmres, "anderson": anderson}
 _MOST = 2**20  # unknowns of the coarse problem

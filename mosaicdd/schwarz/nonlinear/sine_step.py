@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from mosaicdd.problems.conductances import Conductances
-from mosaicdd.schwarz.inner_nodes import InnerNodes
-from mosaicdd.schwarz.newton_equations import RectangleEquations
-from mosaicdd.schwarz.newton_steps import Change, Steps
+from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
+from mosaicdd.schwarz.nonlinear.newton_steps import Change, Steps
 
 _MOST = 30  # iterations, from which on condensed elements are faster
 _TRIAL = 8  # of them, which show how many it will take

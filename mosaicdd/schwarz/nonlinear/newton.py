@@ -16,8 +16,8 @@ from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
-from mosaicdd.schwarz.newton_equations import NewtonEquations
-from mosaicdd.schwarz.newton_steps import Change, Step, Steps
+from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
+from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
 from mosaicdd.schwarz.stopping import History, Progress
 
 # Bounds of a step's linear residual: this, and times the nonlinear one.

@@ -11,7 +11,7 @@ from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
-from mosaicdd.schwarz.condensed_system import CondensedSystem
+from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 from mosaicdd.schwarz.fill import Strip
 
 _VALUES = 2**15  # of a field that are handled at once, for the cache

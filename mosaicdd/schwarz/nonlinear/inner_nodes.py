@@ -9,7 +9,7 @@ from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.schwarz.wide_field import WideField, within
+from mosaicdd.schwarz.nonlinear.wide_field import WideField, within
 
 
 class InnerNodes:

@@ -20,15 +20,15 @@ from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.certify import Certificate
-from mosaicdd.schwarz.condensed_fill import FieldResidual, fill_strips
-from mosaicdd.schwarz.condensed_system import CondensedSystem
-from mosaicdd.schwarz.conjugate_gradients import ConjugateGradients
-from mosaicdd.schwarz.conjugate_residuals import ConjugateResiduals
-from mosaicdd.schwarz.embedded import Embedded
+from mosaicdd.schwarz.condensed.condensed_fill import FieldResidual, fill_strips
+from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
+from mosaicdd.schwarz.condensed.conjugate_gradients import ConjugateGradients
+from mosaicdd.schwarz.condensed.conjugate_residuals import ConjugateResiduals
+from mosaicdd.schwarz.condensed.embedded import Embedded
+from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.interface_krylov import InterfaceKrylov
-from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.sweep import interface_exchange

@@ -24,9 +24,9 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.layouts import InterfaceMovement
-from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.output import SolutionOutput
-from mosaicdd.schwarz.point_values import PointValues
+from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.results.output import SolutionOutput
+from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.tensors import Tensors

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 import torch
 
-from mosaicdd.schwarz.interface_krylov import InterfaceKrylov
+from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
 
 _SAFETY = 1.5  # of bounds: Ritz values approach the smallest eigenvalue from above
 

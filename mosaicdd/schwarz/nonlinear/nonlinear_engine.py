@@ -21,14 +21,14 @@ from mosaicdd.local_solvers.nonlinear import NonlinearSolver
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
-from mosaicdd.schwarz.condensed_engine import require_method
+from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.linear_start import write_linear_start
-from mosaicdd.schwarz.newton_engine import NewtonEngine
-from mosaicdd.schwarz.nonlinear_fill import NewtonFill, error_estimate
-from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration, drive
-from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.nonlinear.linear_start import write_linear_start
+from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
+from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill, error_estimate
+from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
+from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History, Monitor
 
 _PLAUSIBLE = 1e-2  # share of the solution's size above which an error is no convergence

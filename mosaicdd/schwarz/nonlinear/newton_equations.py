@@ -20,7 +20,7 @@ from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.nonlinear import Linearised, NonlinearPart
 from mosaicdd.problems.nonlinear_discretisation import NonlinearData, NonlinearEquations
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.wide_field import WideField
+from mosaicdd.schwarz.nonlinear.wide_field import WideField
 
 _AROUND = [(i, j) for i in range(3) for j in range(3)]  # from the lower left
 

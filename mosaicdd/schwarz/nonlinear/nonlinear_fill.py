@@ -20,7 +20,7 @@ from mosaicdd.local_solvers.nonlinear import NonlinearSolver, Windows
 from mosaicdd.local_solvers.square_newton import Fields, SquareNewton, applied_inverse
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
-from mosaicdd.schwarz.nonlinear_iteration import NonlinearIteration
+from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration
 
 _ELEMENTS = 128  # whose vectors stay in the cache
 _SUBDOMAINS = 256

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from mosaicdd.schwarz.coarse_numbering import placed_parts
+from mosaicdd.schwarz.coarse.coarse_numbering import placed_parts
 
 
 class CoarseTransfer:

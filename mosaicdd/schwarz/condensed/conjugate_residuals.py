@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.schwarz.interface_krylov import InterfaceKrylov
+from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
 
 _SAFETY = 1.5  # of estimates
 _SLOWEST = 0.9  # share of the residual that is left, of estimates

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.outcome import Outcome
+from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import BEST_FIRST
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch

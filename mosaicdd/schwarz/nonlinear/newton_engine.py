@@ -21,19 +21,23 @@ from mosaicdd.problems.nonlinear import Nonlinear, NonlinearPart
 from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation, NonlinearEquations
 from mosaicdd.problems.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
-from mosaicdd.schwarz.condensed_engine import require_method
+from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.harmonic_start import HarmonicStart
-from mosaicdd.schwarz.inner_nodes import InnerNodes
-from mosaicdd.schwarz.nested_start import NestedStart, nested_start
-from mosaicdd.schwarz.newton import Newton
-from mosaicdd.schwarz.newton_equations import NewtonEquations, OutlineEquations, RectangleEquations
-from mosaicdd.schwarz.newton_steps import CondensedStep, Step, Steps
-from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.sine_step import SineStep
+from mosaicdd.schwarz.nonlinear.harmonic_start import HarmonicStart
+from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nonlinear.nested_start import NestedStart, nested_start
+from mosaicdd.schwarz.nonlinear.newton import Newton
+from mosaicdd.schwarz.nonlinear.newton_equations import (
+    NewtonEquations,
+    OutlineEquations,
+    RectangleEquations,
+)
+from mosaicdd.schwarz.nonlinear.newton_steps import CondensedStep, Step, Steps
+from mosaicdd.schwarz.nonlinear.sine_step import SineStep
+from mosaicdd.schwarz.nonlinear.wide_field import WideField
+from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.wide_field import WideField
 
 
 class NewtonEngine(BaseEngine[CondensedSolver]):

@@ -19,7 +19,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
 from mosaicdd.local_solvers.nonlinear import NonlinearPlan
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse_solve import ReplicatedSolve, factorised
+from mosaicdd.schwarz.coarse.coarse_solve import ReplicatedSolve, factorised
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch

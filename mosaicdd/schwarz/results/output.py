@@ -27,8 +27,8 @@ from mosaicdd.problems.given_conditions import Points, conditions_of, joined_poi
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
-from mosaicdd.schwarz.outcome import Outcome
-from mosaicdd.schwarz.report import Result
+from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
 from mosaicdd.storage.hdf5 import ArrayWriter, line_name

@@ -1,0 +1,1 @@
+"""Media, sides and shapes: Krylov iterations on the interface of condensed elements."""

@@ -1,0 +1,1 @@
+"""What a solve leaves: outcomes, fields in files, reports, checkpoints."""

@@ -1,0 +1,1 @@
+"""Media seen on a coarser grid, by averages or networks."""
