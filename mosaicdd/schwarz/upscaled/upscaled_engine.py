@@ -33,7 +33,7 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.upscaled.fine_fill import REACH, Band, Slot
 
-_ROWS = 128  # coarse cells of a band
+_ROWS = 64  # coarse cells of a band
 _SAFETY = 3.0
 _SLOWEST = 0.95  # rate of further corrections, at most
 _CORRECTION = 1e-2  # relative residual of the correction, which is one digit of the answer at most
