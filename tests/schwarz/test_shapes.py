@@ -4,8 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-import scipy.sparse
-import scipy.sparse.linalg
 
 from mosaicdd.problems.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.problems.domain import Domain
@@ -88,47 +86,6 @@ def test_curved_outlines_are_of_second_order_in_the_largest_error(distance, side
     assert all(one > 3 * other for one, other in itertools.pairwise(errors)), errors
 
 
-def by_hand(mask, h, g, f):
-    """Solve Poisson's equation at the nodes of a mask, given values at all others next to them."""
-    numbers = np.full(mask.shape, -1)
-    numbers[mask] = np.arange(mask.sum())
-    rows, columns, values, b = [], [], [], h * h * f[mask]
-    for (i, j), row in zip(np.argwhere(mask), range(mask.sum()), strict=True):
-        rows.append(row), columns.append(row), values.append(4.0)
-        for y, x in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
-            if mask[y, x]:
-                rows.append(row), columns.append(numbers[y, x]), values.append(-1.0)
-            else:
-                b[row] += g[y, x]
-    matrix = scipy.sparse.csc_array((values, (rows, columns)))
-    field = np.full(mask.shape, np.nan)
-    field[mask] = scipy.sparse.linalg.spsolve(matrix, b)
-    return field
-
-
-def test_a_mask_is_the_staircase_of_its_nodes():
-    n, rng = 75, np.random.default_rng(0)
-    y, x = np.mgrid[: n + 1, : n + 1] / n
-    mask = np.pad(np.hypot(x - 0.5, y - 0.4) < 0.35, 0)
-    mask[20:30, 35:45] = False
-    f, g = rng.standard_normal(mask.shape), x - y * y
-    problem = Problem(Domain.from_mask(mask, 1 / n), "poisson", {"f": f}, Dirichlet("x - y*y"))
-    solution = solve(problem, settings=TIGHT)
-    np.testing.assert_allclose(solution.field, by_hand(mask, 1 / n, g, f), rtol=0, atol=1e-9)
-
-
-def test_a_mask_of_nodes_has_values_at_these_only():
-    problem = Problem(
-        Domain.from_mask(corner(64)),
-        "laplace",
-        sides={"left": Dirichlet("y"), "outline": Neumann()},
-    )
-    np.testing.assert_array_equal(np.isfinite(solve(problem).field), corner(64))
-    sides = {"bottom": Dirichlet("x"), "outline": Neumann()}
-    problem = Problem(Domain.from_mask(corner(64)), "laplace", sides=sides)
-    np.testing.assert_array_equal(np.isfinite(solve(problem).field), corner(64))
-
-
 def ring(n):
     return abs(np.hypot(*np.mgrid[-1 : 1 : (n + 1) * 1j, -1 : 1 : (n + 1) * 1j]) - 0.7) < 0.25
 
@@ -188,55 +145,6 @@ def test_the_error_of_a_singular_corner_falls_as_the_four_thirds_power_of_the_sp
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
     # The 5-point difference near such a corner: 2 * 2/3; in the mean square it is reached from below.
     np.testing.assert_allclose(orders, 4 / 3, atol=0.1)
-
-
-@pytest.mark.parametrize("kind", ["insulated", "flux", "exchange"])
-def test_outlines_of_cells_are_of_second_order(kind):
-    def u(x, y):
-        if kind == "insulated":
-            return np.cos(2 * np.pi * x) * np.sin(2 * np.pi * y)
-        return np.exp(x) * np.cos(y)
-
-    def flux(x, y):  # of a square within the unit square
-        across = abs(x - 0.5) > abs(y - 0.5)
-        along = np.where(across, np.exp(x) * np.cos(y), -np.exp(x) * np.sin(y))
-        return np.where(np.where(across, x, y) > 0.5, along, -along)
-
-    outline = {
-        "insulated": Neumann(),
-        "flux": Neumann(flux),
-        "exchange": Robin(2.0, lambda x, y: flux(x, y) + 2 * u(x, y)),
-    }[kind]
-    factor = 8 * np.pi**2 + 1 if kind == "insulated" else 1.0
-    errors = []
-    for n in (32, 64, 128):
-        cells = np.zeros((n, n), bool)
-        # Without slope at 0 and 1/2 along x, at 1/4 and 3/4 along y; or in the middle.
-        first = 0 if kind == "insulated" else n // 4
-        cells[n // 4 : 3 * n // 4, first : first + n // 2] = True
-        domain = Domain.from_mask(cells, 1 / n, per_cell=True)
-        sides = {"outline": outline, "left": Neumann()}
-        fields = {"c": 1.0, "f": lambda x, y: factor * u(x, y)}
-        solution = solve(Problem(domain, "screened-poisson", fields, sides), settings=TIGHT)
-        assert np.isfinite(solution.field).sum() == (n // 2 + 1) ** 2
-        errors.append(np.nanmax(abs(solution.field - u(solution.x, solution.y[:, None]))))
-    # At corners sources are of the first order, as beside every outline: h^2 log(1/h) in the largest error.
-    least = 1.9 if kind == "insulated" else 1.7
-    assert (np.log2(np.array(errors[:-1]) / errors[1:]) > least).all(), errors
-
-
-def test_a_corridor_of_cells_conducts_by_its_whole_width():
-    # Two cells wide, insulated: as much flows through a side as through one of a rectangle of that width.
-    cells = np.zeros((48, 64), bool)
-    cells[20:22] = True
-    problem = Problem(
-        Domain.from_mask(cells, 1.0, per_cell=True),
-        "laplace",
-        sides={"left": Neumann(1.0), "right": Dirichlet(0.0), "outline": Neumann()},
-    )
-    field = solve(problem, settings=TIGHT).field
-    np.testing.assert_allclose(field[20:23], np.tile(64.0 - np.arange(65), (3, 1)), atol=1e-8)
-    assert np.isnan(np.delete(field, [20, 21, 22], axis=0)).all()
 
 
 def varied(n=120):
@@ -345,84 +253,6 @@ def test_values_at_points_are_nan_outside():
     assert abs(solution.at(inside) - u(*inside.T)).max() < 0.02
     middle = solution.at([CENTRE])
     assert abs(middle - u(*CENTRE)) < 1e-4
-
-
-def islands(n=64):
-    mask = np.zeros((n + 1, n + 1), bool)
-    mask[:20], mask[30:40, 10:20] = True, True
-    return Domain.from_mask(mask, 1 / n)
-
-
-def bridged(width):
-    """Return two rooms of cells with a corridor between them, so many cells wide."""
-    cells = np.zeros((32, 64), bool)
-    cells[4:28, 4:20] = cells[4:28, 44:60] = cells[12 : 12 + width, 20:44] = True
-    return cells
-
-
-REFUSED = {
-    "a floating part": (
-        lambda: Problem(islands(), "poisson", {"f": 1.0}, {"outline": Neumann()}),
-        r"part 2 of the 2 parts of the domain, 100 nodes from \(0.15625, 0.46875\) on, has no given",
-    ),
-    "a flux through a staircase": (
-        lambda: Problem(islands(), "poisson", {}, {"outline": Neumann(1.0)}),
-        "the length of a mask's outline is not known",
-    ),
-    "an outline that is not there": (
-        lambda: Problem(
-            Domain.from_distance(annulus, (64, 64), 1 / 64), "laplace", sides={"hole2": Neumann()}
-        ),
-        "the domain has no outline hole2: its outlines are outer, hole1",
-    ),
-    "an outline of a rectangle": (
-        lambda: Problem((64, 64), "laplace", sides={"hole1": Neumann()}),
-        "the domain has no outline hole1: it is a rectangle",
-    ),
-    "a thin hole": (
-        lambda: Problem(
-            Domain.from_mask(np.pad(np.zeros((1, 9)), 30, constant_values=1)), "laplace"
-        ),
-        r"1 holes thinner than a cell, the first at node \(30, 30\)",
-    ),
-    "nothing inside": (
-        lambda: Problem(Domain.from_distance("1 + x*x", (64, 64)), "laplace"),
-        "there are none inside the domain",
-    ),
-    "a bridge of one cell": (
-        lambda: Domain.from_mask(bridged(1), per_cell=True),
-        r"falls apart where it is one cell wide, as near cell \(12, 20\)",
-    ),
-    "an empty mask": (lambda: Domain.from_mask(np.zeros((9, 9))), "the mask is true nowhere"),
-    "no mask": (lambda: Domain.from_mask(np.full((9, 9), 0.5)), "is true or false, got 2 axes"),
-    "a level that is not finite": (
-        lambda: Problem(Domain.from_distance("log(x - 0.1)", (64, 64)), "laplace"),
-        "the field domain has .* values that are not finite",
-    ),
-    "a level of another shape": (
-        lambda: Domain.from_distance(np.zeros((9, 9)), (16, 16)),
-        r"the field domain has the shape \(9, 9\), the grid has \(17, 17\) nodes",
-    ),
-    "an incompatible flux": (
-        lambda: Problem(
-            Domain.from_distance(disk, (64, 64), 1 / 64), "laplace", sides={"outline": Neumann(1.0)}
-        ),
-        r"100\.0% of the sources and fluxes are left over",
-    ),
-}
-
-
-@pytest.mark.ranks(1, 3)
-@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_is_refused_on_all_ranks(comm, make, message):
-    with pytest.raises(ValueError, match=message) as raised:
-        solve(make(), ranks=comm)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_velocity_is_refused():
-    with pytest.raises(NotImplementedError, match="domains that are no rectangles"):
-        Problem(Domain.from_mask(corner(64)), "advection-diffusion", {"bx": 1.0})
 
 
 @pytest.mark.parametrize("outline", [Dirichlet("x"), Neumann(0.1)], ids=["given", "natural"])

@@ -1,0 +1,111 @@
+"""Domains by masks: the staircase of nodes, and the outline of cells, which is of second order."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+
+from mosaicdd.problems.conditions import Dirichlet, Neumann, Robin
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import solve
+
+TIGHT = SolveSettings(rtol=1e-11)
+
+
+def corner(n):
+    """Return the nodes of a square without its lower right quarter."""
+    mask = np.ones((n + 1, n + 1), bool)
+    mask[: n // 2, n // 2 :] = False
+    return mask
+
+
+def by_hand(mask, h, g, f):
+    """Solve Poisson's equation at the nodes of a mask, given values at all others next to them."""
+    numbers = np.full(mask.shape, -1)
+    numbers[mask] = np.arange(mask.sum())
+    rows, columns, values, b = [], [], [], h * h * f[mask]
+    for (i, j), row in zip(np.argwhere(mask), range(mask.sum()), strict=True):
+        rows.append(row), columns.append(row), values.append(4.0)
+        for y, x in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
+            if mask[y, x]:
+                rows.append(row), columns.append(numbers[y, x]), values.append(-1.0)
+            else:
+                b[row] += g[y, x]
+    matrix = scipy.sparse.csc_array((values, (rows, columns)))
+    field = np.full(mask.shape, np.nan)
+    field[mask] = scipy.sparse.linalg.spsolve(matrix, b)
+    return field
+
+
+def test_a_mask_is_the_staircase_of_its_nodes():
+    n, rng = 75, np.random.default_rng(0)
+    y, x = np.mgrid[: n + 1, : n + 1] / n
+    mask = np.pad(np.hypot(x - 0.5, y - 0.4) < 0.35, 0)
+    mask[20:30, 35:45] = False
+    f, g = rng.standard_normal(mask.shape), x - y * y
+    problem = Problem(Domain.from_mask(mask, 1 / n), "poisson", {"f": f}, Dirichlet("x - y*y"))
+    solution = solve(problem, settings=TIGHT)
+    np.testing.assert_allclose(solution.field, by_hand(mask, 1 / n, g, f), rtol=0, atol=1e-9)
+
+
+def test_a_mask_of_nodes_has_values_at_these_only():
+    problem = Problem(
+        Domain.from_mask(corner(64)),
+        "laplace",
+        sides={"left": Dirichlet("y"), "outline": Neumann()},
+    )
+    np.testing.assert_array_equal(np.isfinite(solve(problem).field), corner(64))
+    sides = {"bottom": Dirichlet("x"), "outline": Neumann()}
+    problem = Problem(Domain.from_mask(corner(64)), "laplace", sides=sides)
+    np.testing.assert_array_equal(np.isfinite(solve(problem).field), corner(64))
+
+
+@pytest.mark.parametrize("kind", ["insulated", "flux", "exchange"])
+def test_outlines_of_cells_are_of_second_order(kind):
+    def u(x, y):
+        if kind == "insulated":
+            return np.cos(2 * np.pi * x) * np.sin(2 * np.pi * y)
+        return np.exp(x) * np.cos(y)
+
+    def flux(x, y):  # of a square within the unit square
+        across = abs(x - 0.5) > abs(y - 0.5)
+        along = np.where(across, np.exp(x) * np.cos(y), -np.exp(x) * np.sin(y))
+        return np.where(np.where(across, x, y) > 0.5, along, -along)
+
+    outline = {
+        "insulated": Neumann(),
+        "flux": Neumann(flux),
+        "exchange": Robin(2.0, lambda x, y: flux(x, y) + 2 * u(x, y)),
+    }[kind]
+    factor = 8 * np.pi**2 + 1 if kind == "insulated" else 1.0
+    errors = []
+    for n in (32, 64, 128):
+        cells = np.zeros((n, n), bool)
+        # Without slope at 0 and 1/2 along x, at 1/4 and 3/4 along y; or in the middle.
+        first = 0 if kind == "insulated" else n // 4
+        cells[n // 4 : 3 * n // 4, first : first + n // 2] = True
+        domain = Domain.from_mask(cells, 1 / n, per_cell=True)
+        sides = {"outline": outline, "left": Neumann()}
+        fields = {"c": 1.0, "f": lambda x, y: factor * u(x, y)}
+        solution = solve(Problem(domain, "screened-poisson", fields, sides), settings=TIGHT)
+        assert np.isfinite(solution.field).sum() == (n // 2 + 1) ** 2
+        errors.append(np.nanmax(abs(solution.field - u(solution.x, solution.y[:, None]))))
+    # At corners sources are of the first order, as beside every outline: h^2 log(1/h) in the largest error.
+    least = 1.9 if kind == "insulated" else 1.7
+    assert (np.log2(np.array(errors[:-1]) / errors[1:]) > least).all(), errors
+
+
+def test_a_corridor_of_cells_conducts_by_its_whole_width():
+    # Two cells wide, insulated: as much flows through a side as through one of a rectangle of that width.
+    cells = np.zeros((48, 64), bool)
+    cells[20:22] = True
+    problem = Problem(
+        Domain.from_mask(cells, 1.0, per_cell=True),
+        "laplace",
+        sides={"left": Neumann(1.0), "right": Dirichlet(0.0), "outline": Neumann()},
+    )
+    field = solve(problem, settings=TIGHT).field
+    np.testing.assert_allclose(field[20:23], np.tile(64.0 - np.arange(65), (3, 1)), atol=1e-8)
+    assert np.isnan(np.delete(field, [20, 21, 22], axis=0)).all()
