@@ -1,9 +1,10 @@
-"""How items are shared among the ranks of a process grid: arithmetic without MPI.
+"""How items are shared evenly among the ranks of a process grid: arithmetic without MPI.
 
 The first ranks of an axis get one item more where it does not divide.
 """
 
 Dims = tuple[int, int]
+"""Numbers per axis, (y, x)."""
 
 
 def share(count: int, ranks: int, coordinate: int) -> tuple[int, int]:

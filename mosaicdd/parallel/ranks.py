@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
+from mosaicdd.parallel.balanced_cuts import Cuts, balanced_cuts
 from mosaicdd.parallel.partition import Dims, fitting_dims, require_fitting, share
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Ranks:
         Ranks per axis, and the place of this one, (y, x).
     is_root
         Whether this rank speaks and writes for all.
+    cuts
+        Where `partition` cuts; None if evenly.
     """
 
     def __init__(self, life: "_Life", dims: Dims | None):
@@ -50,6 +53,7 @@ class Ranks:
         self.size, self.rank = life.comm.size, life.comm.rank
         self.is_root = self.rank == 0
         self._dims_are_given = dims is not None
+        self.cuts: Cuts | None = None
         self._place(dims or fitting_dims(self.size, _UNLIMITED)[0])
 
     @classmethod
@@ -108,25 +112,32 @@ class Ranks:
     def _coords_of(self, rank: int) -> Dims:
         return divmod(rank, self.dims[1])
 
-    def fitted(self, counts: Dims) -> Self:
+    def fitted(self, counts: Dims, cuts: Cuts | None = None) -> Self:
         """Return these ranks on the dims with the shortest block edges, or on those that were given.
 
         Parameters
         ----------
         counts
             Items to share per axis, (y, x).
+        cuts
+            Where the items are cut; by default evenly.
 
         Raises
         ------
         ValueError
             If no dims fit, or not the given ones.
         """
-        if self._dims_are_given:
+        if cuts is None and self._dims_are_given:
             require_fitting(self.dims, counts)
             return self
         fitted = copy.copy(self)
-        fitted._place(fitting_dims(self.size, counts)[0])
+        fitted.cuts = cuts
+        fitted._place(fitting_dims(self.size, counts)[0] if cuts is None else cuts.dims)
         return fitted
+
+    def balanced(self, loads: np.ndarray) -> Cuts:
+        """Return where to cut, so that these ranks have equal loads, as `balanced_cuts` does."""
+        return balanced_cuts(loads, self.size, self.dims if self._dims_are_given else None)
 
     @property
     def comm(self) -> "MPI.Comm":
@@ -186,15 +197,20 @@ class Ranks:
     def partition(self, counts: Dims, rank: int | None = None) -> tuple[Dims, Dims]:
         """Return start and stop per axis of a rank's share, by default of this one.
 
-        The first ranks of an axis get one item more where it does not divide.
+        The first ranks of an axis get one item more where it does not divide, unless there are `cuts`.
 
         Raises
         ------
         ValueError
-            If an axis has fewer items than ranks.
+            If an axis has fewer items than ranks, or not those that were cut.
         """
-        require_fitting(self.dims, counts)
         coords = self.coords if rank is None else self._coords_of(rank)
+        if self.cuts is not None:
+            if counts != self.cuts.counts:
+                raise ValueError(f"{self.cuts.counts} items were cut, not {counts}")
+            (y, x), rows, columns = coords, self.cuts.rows, self.cuts.columns
+            return (rows[y], columns[x]), (rows[y + 1], columns[x + 1])
+        require_fitting(self.dims, counts)
         start, stop = zip(*map(share, counts, self.dims, coords), strict=True)
         return start, stop
 

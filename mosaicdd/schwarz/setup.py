@@ -27,6 +27,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.active_nodes import active_nodes
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.rounds import Rounds
@@ -86,7 +87,7 @@ class Setup:
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
         self._choose(problem, local_solver)
-        self._lay_out(window, problem.conditions.periodic)
+        self._lay_out(problem, window)
 
     def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
         """Find the local solver and bind it to the problem, on a grid of its spacing."""
@@ -133,13 +134,13 @@ class Setup:
             self._world.on_root(lambda: require_self_test(bound))
         return GuardedSolver(bound) if self.settings.out_of_range == "exact" else bound
 
-    def _lay_out(self, window: Extent | None, periodic: tuple[bool, bool]) -> None:
+    def _lay_out(self, problem: Problem, window: Extent | None) -> None:
         """Choose the lattice, and lay it over the ranks."""
         ny, nx = self.grid.shape
         with argument(f"cells={nx}x{ny}"):
             subdomain = self.bound.subdomain
             if getattr(self.bound, "discretisation", None) is not None:
-                self.lattice = Lattice.around(self.grid, subdomain, periodic)
+                self.lattice = Lattice.around(self.grid, subdomain, problem.conditions.periodic)
             else:
                 self.lattice = Lattice(self.grid, subdomain)
         self.extent = None
@@ -149,7 +150,11 @@ class Setup:
                 self.extent = Window.of_extent(self.grid, window)
         self.window = self.extent or Window.whole(self.grid)
         self.groups = Replicas(self._world, self.settings.replicas, self.settings.dims)
-        self.ranks = self.groups.ranks.fitted(self.lattice.subdomains)
+        ranks, shape, cuts = self.groups.ranks, problem.domain.shape, None
+        if shape is not None and ranks.size > 1:  # the unknowns are shared evenly, not the area
+            with argument("domain"):
+                cuts = ranks.balanced(active_nodes(shape, self.lattice, ranks))
+        self.ranks = ranks.fitted(self.lattice.subdomains, cuts)
         with argument(f"cells={nx}x{ny}"):
             require_memory(self._world, self._bytes_of_rank)
 

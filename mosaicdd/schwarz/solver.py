@@ -9,6 +9,7 @@ from typing import Any, Self
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
+from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
@@ -141,6 +142,11 @@ class Solver:
     def lattice(self) -> Lattice:
         """Of the subdomains."""
         return self._setup.lattice
+
+    @property
+    def cuts(self) -> Cuts | None:
+        """Where the ranks' blocks begin; None if they are cut evenly."""
+        return self._setup.ranks.cuts
 
     @property
     def checkpoint(self) -> Path | None:
@@ -282,6 +288,7 @@ class Solver:
             self._given_ranks,
             self._setup.settings,
             self._setup.lattice,
+            self.cuts,
             self._setup.window,
             engine.filling,
             engine.block.owned_nodes()[1],

@@ -91,7 +91,8 @@ class Stepper:
         self._planned: dict[float, tuple[Solver, Problem]] = {}
         self.solver, _ = self._plan(time.dt)
         lattice = self.solver.lattice
-        self.share = FieldShare(Ranks.of(ranks, settings.dims).fitted(lattice.subdomains), lattice)
+        placed = Ranks.of(ranks, settings.dims).fitted(lattice.subdomains, self.solver.cuts)
+        self.share = FieldShare(placed, lattice)
         self._source = SourceInTime(problem, self.share.grid, time.dt)
         self._pieces = problem.pieces(self.share.grid)
         self._outside: np.ndarray | None = None

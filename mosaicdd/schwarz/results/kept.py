@@ -19,6 +19,7 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.nonlinear import NonlinearSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
+from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
@@ -60,6 +61,8 @@ class Kept:
     ----------
     given_ranks
         What the solver was given as ``ranks``: its own communicator is freed with it.
+    cuts
+        Of the process grid, if it is not cut evenly.
     local_solver
         By which the field was filled.
     own
@@ -75,6 +78,7 @@ class Kept:
     given_ranks: Any
     settings: SolveSettings
     lattice: Lattice
+    cuts: Cuts | None
     window: Window
     local_solver: BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
     own: Slices
@@ -162,7 +166,7 @@ class Kept:
         settings = self.settings
         with Ranks.of(self.given_ranks) as ranks:
             groups = Replicas(ranks, settings.replicas, settings.dims)
-            group = groups.ranks.fitted(self.lattice.subdomains)
+            group = groups.ranks.fitted(self.lattice.subdomains, self.cuts)
             movement = InterfaceMovement(group, self.lattice, settings.halo_depth)
             evaluate = PointValues(group, network, movement, cells, **settings.tensors)
             values = np.zeros((self.problems, len(cells)))
@@ -176,7 +180,7 @@ class Kept:
         """Write the fields, or the values on the lattice lines instead, and all that belongs to them."""
         groups = Replicas(ranks, self.settings.replicas, self.settings.dims)
         if lines:
-            group = groups.ranks.fitted(self.lattice.subdomains)
+            group = groups.ranks.fitted(self.lattice.subdomains, self.cuts)
             movement = InterfaceMovement(group, self.lattice, self.settings.halo_depth)
             file.lines(movement, self.batches[0].interface)
         else:
