@@ -4,7 +4,7 @@ With ``M`` the stars and ``Q`` the coarse solve, the start is ``x + Q (b - S x)`
 ``z = M r + Q (r - S M r)`` (A-DEF2: Tang, Nabben, Vuik, Erlangga, 2009). ``P^T S`` is
 kept, so an iteration applies ``S`` once, to ``z``. Rounding makes recurrences drift, so the end is
 decided by a residual that is computed anew; where that is too large the iteration goes on, or begins
-again from there.
+again from there, or ends where rounding alone is more than it may be.
 
 Vectors are ``(n, L)``, one row per problem; ranks hold them complete in their regions.
 """
@@ -53,7 +53,7 @@ class InterfaceKrylov(abc.ABC):
     Attributes
     ----------
     histories, statuses, sizes
-        Of each problem; ``residual`` is the relative one.
+        Of each problem; ``residual`` is the relative one. While iterating, sizes may be of earlier values.
     """
 
     def __init__(
@@ -80,11 +80,19 @@ class InterfaceKrylov(abc.ABC):
         self.statuses: list[str | None] = [None] * v.problems
         self.sizes = np.zeros(v.problems)
         self._aims, self._patience = np.full(v.problems, rule.rtol), 0  # of the recurrences
+        self._renewed = np.zeros(
+            v.problems, dtype=bool
+        )  # whose residual is computed anew by the way
 
     @property
     def ends(self) -> list[str]:
         """How the problems ended; all of them must have."""
         return [status for status in self.statuses if status is not None]
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """The relative residuals now, ``(n,)``."""
+        return np.array([history.residual[-1] for history in self.histories])
 
     def __call__(self, x: torch.Tensor, b: torch.Tensor, norms: np.ndarray) -> torch.Tensor:
         """Solve, from ``x`` with its values on the edge of the domain; return ``b - S x``.
@@ -103,7 +111,7 @@ class InterfaceKrylov(abc.ABC):
             coarse.prolong(coarse.solve(r), out=x)
             self._residual(b, x, out=r)
             self._iterate(x, b, r)
-            left = np.array([history.residual[-1] for history in self.histories])
+            left = self.residuals
             if begun is not None:
                 for i in np.flatnonzero(~(left <= begun[2])):  # of rounding: as it was
                     x[i], r[i] = begun[0][i], begun[1][i]
@@ -119,17 +127,21 @@ class InterfaceKrylov(abc.ABC):
         """Compare recurrences with residuals, when all problems have ended; say whether to leave.
 
         Where a residual has drifted by less than is allowed for, its recurrence goes on to a smaller
-        one; by more, the iteration begins again.
+        one; by more, the iteration begins again. Where it was computed anew by the way, the drift is
+        the rounding of the result, which only ends.
         """
         true, rtol, drifted = self._z, self._rule.rtol, False
         self._residual(b, x, out=true)
         r -= true
-        residuals, drifts = np.sqrt(self.sums((true, true), (r, r))) / self._norms
+        totals = self.sums((true, true), (r, r), (x, x))
+        residuals, drifts = np.sqrt(totals[:2]) / self._norms
+        self.sizes = np.sqrt(totals[2] / self._unknowns)
         for i, (residual, drift) in enumerate(zip(residuals, drifts, strict=True)):
             self.histories[i].residual[-1] = float(residual)
             if self.statuses[i] == "converged_rtol" and not residual <= rtol:
-                self.statuses[i], self._aims[i] = None, rtol - drift
-                drifted |= drift > _DRIFT * rtol
+                self.statuses[i] = "stagnated" if self._renewed[i] and drift >= rtol else None
+                self._aims[i] = math.sqrt(max(rtol**2 - drift**2, 0.0))
+                drifted |= not self._renewed[i] and drift > _DRIFT * rtol
         if drifted:
             self._aims[:] = rtol
         elif not all(self.statuses):
@@ -212,13 +224,17 @@ class InterfaceKrylov(abc.ABC):
             where there are.
         """
         sizes, energies = self._errors_of(r)
-        rounding = _ROUNDING * torch.finfo(x.dtype).eps * self._system.diagonal * x
+        rounding = self._rounding(x)
         left, lost = self.sums((r, r), (rounding, rounding))
         if (lost > _NEGLIGIBLE**2 * left).any():
             more, others = self._errors_of(rounding.mul_(self._system.signs))
             sizes += more
             energies = None if energies is None or others is None else energies + others
         return sizes, energies
+
+    def _rounding(self, x: torch.Tensor) -> torch.Tensor:
+        """Return how large the residual's rounding may be, ``(n, L)``."""
+        return _ROUNDING * torch.finfo(x.dtype).eps * self._system.diagonal * x
 
     @abc.abstractmethod
     def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray | None]:
@@ -233,13 +249,21 @@ class InterfaceKrylov(abc.ABC):
         """Which problems have not ended, ``(n,)``."""
         return np.array([status is None for status in self.statuses])
 
-    def _judge(self, x: torch.Tensor, products: torch.Tensor, alpha: np.ndarray) -> bool:
-        """Enter an iteration, which has added ``alpha p`` to ``x``; say whether it was the last.
+    def _judge(
+        self,
+        x: torch.Tensor,
+        products: torch.Tensor,
+        alpha: np.ndarray,
+        more: torch.Tensor | None = None,
+    ) -> bool:
+        """Enter an iteration, which has added ``alpha p``; say whether it was the last.
 
         Parameters
         ----------
         products
             Of ``p``, ``x`` and the residual with themselves, over the owned nodes, ``(3, n)``.
+        more
+            What is still to be added to ``x``.
         """
         running = np.flatnonzero(self._running)
         totals = self._over_ranks(products, self._watch.calls())
@@ -249,7 +273,7 @@ class InterfaceKrylov(abc.ABC):
         for i in running.tolist():
             self._enter(i, float(updates[i]), float(residuals[i]))
         self._report(running, updates)
-        self._answer(x)
+        self._answer(x, more)
         return all(self.statuses)
 
     def _enter(self, i: int, update: float, residual: float) -> None:
@@ -281,11 +305,11 @@ class InterfaceKrylov(abc.ABC):
             count = len(self.histories[i].update)
             self._progress(count, float(updates[i]), float(self.sizes[i]), math.nan)
 
-    def _answer(self, x: torch.Tensor) -> None:
+    def _answer(self, x: torch.Tensor, more: torch.Tensor | None) -> None:
         """Keep a checkpoint, and stop, if any rank was called to."""
         interrupted, due = self.called
         if self._watch.save is not None and (interrupted or due):
-            self._watch.save(self.interface(x), self.histories[0])
+            self._watch.save(self.interface(x if more is None else x + more), self.histories[0])
             self._watch.saved()
         if interrupted:
             self.statuses = [status or "interrupted" for status in self.statuses]
