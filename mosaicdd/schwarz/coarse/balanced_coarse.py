@@ -108,10 +108,10 @@ class BalancedCoarse:
         self._places = [numbering.owned(one) for one in blocks]
         own = numbering.placed(block, self._places[ranks.rank])
         parts = numbering.between(block.first, block.last)
-        self._transfer = CoarseTransfer(bases, parts, own, numbering.size)
+        along, across = keys = pair(map(_alike_edges, bases))
+        self._transfer = CoarseTransfer(bases, parts, own, numbering.size, keys)
         # Elements are alike if they are to the equation, and their edges are to the basis.
         y, x = np.divmod(np.arange(len(schur)), element_shape(block)[1])
-        along, across = (_alike_edges(basis) for basis in bases)
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.keys, *beside))
         kinds.leave_out(lambda element: int(schur.kinds.operator[element]) in schur.kinds.idle)

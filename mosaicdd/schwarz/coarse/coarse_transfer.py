@@ -2,7 +2,8 @@
 
 A node between lattice nodes sees the hats of the two that it lies between and the modes of its edge, a
 lattice node its own hat alone. With several problems the numbers of a row are read once for all of them,
-as these lie side by side in memory (`interface_operator.by_node`).
+as these lie side by side in memory (`interface_operator.by_node`). Where most edges have the same basis,
+the matrices are of the others alone (`CommonEdges`).
 """
 
 import math
@@ -14,6 +15,7 @@ import scipy.sparse
 import torch
 
 from mosaicdd.schwarz.coarse.coarse_numbering import placed_parts
+from mosaicdd.schwarz.coarse.common_edges import CommonEdges, common_edges
 
 
 class CoarseTransfer:
@@ -29,6 +31,8 @@ class CoarseTransfer:
         The places, counted through these parts, of those that the block owns.
     size
         How many coarse values the lattice has.
+    keys
+        Of the edges, per axis ``(lines, cells)``: the same where bases are.
     """
 
     def __init__(
@@ -37,54 +41,96 @@ class CoarseTransfer:
         region: Sequence[np.ndarray],
         own: np.ndarray,
         size: int,
+        keys: Sequence[np.ndarray],
     ):
+        device = bases[0].device
         numbers = np.concatenate([part.ravel() for part in region])
         parts = placed_parts(region)
-        along = [
-            _rows(basis.cpu().numpy(), parts[0] if axis == 0 else parts[0].T, parts[1 + axis], axis)
-            for axis, basis in enumerate(bases)
-        ]
-        values, columns, counts = (np.concatenate(one) for one in zip(*along, strict=True))
+        self._common, along, first = [], [], 0
+        for axis, (basis, alike) in enumerate(zip(bases, keys, strict=True)):
+            lines, cells, inner, _ = basis.shape
+            nodes = parts[0] if axis == 0 else parts[0].T
+            ends = np.stack([nodes[:, :-1], nodes[:, 1:]], axis=-1)
+            columns = np.concatenate([ends, parts[1 + axis]], axis=-1)
+            hats = nodes if axis == 0 else None
+            there = common_edges(alike)
+            if there.any():
+                self._common.append(CommonEdges(basis, there, columns, hats, first))
+                rows = _rows_of(basis[torch.from_numpy(~there)].cpu().numpy(), columns[~there])
+                along.append((*rows, first + _inner_nodes(~there, inner)))
+            else:
+                rows = _rows(basis.cpu().numpy(), columns, hats)
+                along.append((*rows, first + np.arange(len(rows[-1]))))
+            first += lines * (cells * (inner + 1) + 1)
+        values, columns, counts, rows = (np.concatenate(one) for one in zip(*along, strict=True))
         starts = np.concatenate([[0], np.cumsum(counts)])
         # Along a periodic axis a number stands at several places, of which but one is owned.
         local = scipy.sparse.csr_array((values, columns, starts), (len(counts), len(numbers)))
-        self._down = _tensor(local.T.tocsr()[own], bases[0].device)
+        self._down = _tensor(local.T.tocsr()[own], device)
         up = scipy.sparse.csr_array((values, numbers[columns], starts), (len(counts), size))
-        self._up = _tensor(up, bases[0].device)
+        self._up = _tensor(up, device)
+        # The nodes that these matrices have a row of; None for all.
+        self._nodes = torch.from_numpy(rows).to(device) if self._common else None
+        self._own, self._numbers = (torch.from_numpy(one).to(device) for one in (own, numbers))
 
     def restrict(self, residual: torch.Tensor) -> torch.Tensor:
         """Return what the block owns of ``P^T r``, ``(n, own)``, for ``(n, L)``."""
-        return (self._down @ residual.T).T
+        given = residual.T if self._nodes is None else residual.T.index_select(0, self._nodes)
+        own = (self._down @ given).T
+        if self._common:
+            total = residual.new_zeros(len(residual), len(self._numbers))
+            for edges in self._common:
+                edges.add_restricted(residual, total)
+            own += total[:, self._own]
+        return own
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``; ``c`` is ``(n, size)``."""
-        return torch.addmm(out.T, self._up, c.T, out=out.T).T
+        if self._nodes is None:
+            return torch.addmm(out.T, self._up, c.T, out=out.T).T
+        out.T.index_add_(0, self._nodes, self._up @ c.T)
+        here = c[:, self._numbers]
+        for edges in self._common:
+            edges.prolong(here, out)
+        return out
 
 
 def _rows(
-    basis: np.ndarray, nodes: np.ndarray, modes: np.ndarray, axis: int
+    basis: np.ndarray, columns: np.ndarray, hats: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the entries of the lines of an axis, their columns, and how many each node has.
 
-    Lattice nodes are those of the lines constant in y.
-
     Parameters
     ----------
-    nodes, modes
-        The columns of the hats ``(lines, cells + 1)`` and of the modes ``(lines, cells, M)``.
+    columns
+        Of the functions of the edges, ``(lines, cells, 2 + M)``.
+    hats
+        Of the lattice nodes, ``(lines, cells + 1)``; None where these have none.
     """
     lines, cells, inner, functions = basis.shape
     values = np.zeros((lines, cells * (inner + 1) + 1, functions))
-    columns = np.zeros(values.shape, np.int32)
-    if axis == 0:
-        values[:, :: inner + 1, 0], columns[:, :: inner + 1, 0] = 1.0, nodes
+    places = np.zeros(values.shape, np.int32)
+    if hats is not None:
+        values[:, :: inner + 1, 0], places[:, :: inner + 1, 0] = 1.0, hats
     between = (lines, cells, inner + 1, functions)
     values[:, :-1].reshape(between)[:, :, 1:] = basis
-    ends = np.stack([nodes[:, :-1], nodes[:, 1:]], axis=-1)
-    seen = np.concatenate([ends, modes], axis=-1)[:, :, None]
-    columns[:, :-1].reshape(between)[:, :, 1:] = seen
+    places[:, :-1].reshape(between)[:, :, 1:] = columns[:, :, None]
     there = values != 0
-    return values[there], columns[there], there.sum(axis=2).ravel()
+    return values[there], places[there], there.sum(axis=2).ravel()
+
+
+def _rows_of(basis: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the same of the nodes between lattice nodes of some edges, ``(edges, ..)``."""
+    there = basis != 0
+    places = np.broadcast_to(columns[:, None].astype(np.int32), basis.shape)
+    return basis[there], places[there], there.sum(axis=2).ravel()
+
+
+def _inner_nodes(edges: np.ndarray, inner: int) -> np.ndarray:
+    """Return which nodes of their lines some edges have between lattice nodes, ascending."""
+    line, cell = np.nonzero(edges)
+    first = line * (edges.shape[1] * (inner + 1) + 1) + cell * (inner + 1) + 1
+    return (first[:, None] + np.arange(inner)).ravel()
 
 
 def _tensor(matrix: scipy.sparse.csr_array, device: torch.device) -> torch.Tensor:
