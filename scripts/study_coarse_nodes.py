@@ -17,10 +17,10 @@ from media import spe10
 from tables import publish, table
 
 import mosaicdd as m
+from mosaicdd.local_solvers.networks.medium_channels import SEEN
 from mosaicdd.local_solvers.networks.operator import (
     REACTION,
     ROUGHNESS,
-    SEEN,
     OperatorNetwork,
     OperatorSettings,
 )

@@ -1,37 +1,26 @@
-"""From a model file to a local solver, and whether that solves its equation at all.
+"""From a name or a model file to a local solver.
 
 A bare name of a shipped model stands for its file inside the package; anything else is a path.
-
-The lifting alone gives smooth data a plausible answer, whatever network stands behind it; on white
-noise it does not, and a network that has learned nothing is off by as much as the solution itself: a
-test before any work.
 """
 
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
+from mosaicdd.local_solvers.bound import LocalSolver
+from mosaicdd.local_solvers.conductance_model import ConductanceModel
 from mosaicdd.local_solvers.correction_model import CorrectionModel
-from mosaicdd.local_solvers.exact import Exact, ExactSolver
-from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.local_solvers.network_model import NetworkModel
 from mosaicdd.local_solvers.networks.conductances import (
     CONDUCTANCES,
-    ROUGHNESS,
     ConductanceNetwork,
     ConductanceSettings,
-    LearnedRule,
 )
 from mosaicdd.local_solvers.networks.correction import (
     CORRECTION,
     CorrectionNetwork,
     CorrectionSettings,
 )
-from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
-from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.operator import OPERATOR, OperatorNetwork, OperatorSettings
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.networks.unrolled import (
@@ -41,16 +30,13 @@ from mosaicdd.local_solvers.networks.unrolled import (
 )
 from mosaicdd.local_solvers.nonlinear import SubdomainNewton
 from mosaicdd.local_solvers.operator_model import OperatorModel
-from mosaicdd.local_solvers.source import Source
-from mosaicdd.local_solvers.upscaled import Averaged, UpscaledSolver
+from mosaicdd.local_solvers.upscaled import Averaged
+from mosaicdd.local_solvers.weights import insert_weights
 from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import LAPLACE, equation
-from mosaicdd.problems.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
-from mosaicdd.storage.model_file import ModelCard, read_model
-from mosaicdd.tensors import Tensors
+from mosaicdd.storage.model_file import read_model
 
-_ROUNDING = 1e-6  # of limits to what operators are like
 SHIPPED = Path(__file__).parent / "shipped"
 
 
@@ -78,116 +64,6 @@ def model_path(name_or_path: str) -> Path:
     return path
 
 
-class NetworkModel:
-    """A trained network, before it knows a problem.
-
-    Parameters
-    ----------
-    name
-        What a result reports: the name or the file it was asked for by.
-    network, card
-        The network, and what the model file says of it.
-    """
-
-    def __init__(self, name: str, network: Network, card: ModelCard):
-        self.name = name
-        self.network = network
-        self.card = card
-
-    @property
-    def _operator(self) -> EllipticOperator:
-        return equation(self.card.pde).at(**self.card.parameters)
-
-    @property
-    def cells(self) -> int:
-        """Cells per side of its subdomains."""
-        return self.card.cells
-
-    @property
-    def spacing(self) -> float | None:
-        """Of the grids that it can work on; None for any.
-
-        An equation that is free of scales is the same on all grids, and one of a family is another of
-        it on another grid.
-        """
-        free = self.card.ranges or self._operator.scale_free
-        return None if free else self.card.subdomain.spacing
-
-    def bind(self, problem: Problem, grid: Grid) -> NetworkSolver:
-        """Return the network as the solver of a problem's subdomains.
-
-        A parameter outside of the range of a family is refused by `require_self_test` only: a certified
-        answer needs no trust in the network.
-
-        Raises
-        ------
-        ValueError
-            If it was trained for another operator, or another spacing.
-        """
-        spacing, needed = self.spacing, problem.operator
-        if spacing is not None and not np.isclose(grid.spacing, spacing, rtol=1e-12, atol=0):
-            raise ValueError(
-                f"{self.name} was trained for a spacing of {spacing:g}, the grid's is "
-                f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
-            )
-        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
-        if isinstance(needed, Nonlinear):
-            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
-                f"{self.name} is a model for a linear equation, {problem.equation.name} is not linear; "
-                "take 'exact'"
-            )
-        if not isinstance(needed, EllipticOperator):
-            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
-                f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "
-                "are fields here; take 'exact'"
-            )
-        if not problem.plain:
-            raise ValueError(
-                f"{self.name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
-                "take 'exact'"
-            )
-        outside = self.outside(needed, subdomain) if self.card.ranges else ""
-        if not self.card.ranges and needed != self._operator:
-            raise ValueError(
-                f"{self.name} is a model for {_said(self.card.pde, self.card.parameters)}, it does not "
-                f"solve {_said(problem.equation.name, problem.parameters)}; take 'exact', or a model "
-                "that does"
-            )
-        source = None if problem.source is None else Source(problem, grid, subdomain)
-        network = self._network_for(needed, subdomain)
-        return NetworkSolver(self.name, needed, subdomain, network, self.card, source, outside)
-
-    def outside(self, operator: EllipticOperator, subdomain: Subdomain) -> str:
-        """Say what of an operator lies outside of the family's ranges; empty if nothing does."""
-        for name, value in invariants(operator, subdomain).items():
-            least, most = self.card.ranges[name]
-            if name == "c":  # what it was on the training's subdomains
-                scale = (self.card.size / subdomain.size) ** 2
-                least, most = least * scale, most * scale
-            rounding = _ROUNDING * max(1.0, abs(least), abs(most))
-            if not least - rounding <= value <= most + rounding:
-                return (
-                    f"{self.name} is a model for {self.card.pde} with {name} from {least:g} to "
-                    f"{most:g}, here it is {value:.6g}; take 'exact', or ask for a certified answer"
-                )
-        return ""
-
-    def as_trained(self) -> NetworkSolver:
-        """Return the network as a solver of what it was trained for, without a source."""
-        operator, subdomain = self._operator, self.card.subdomain
-        network = self._network_for(operator, subdomain)
-        return NetworkSolver(self.name, operator, subdomain, network, self.card)
-
-    def _network_for(self, operator: EllipticOperator, subdomain: Subdomain) -> Network:
-        family = self.network
-        return family.at(operator, subdomain) if isinstance(family, FamilyNetwork) else family
-
-
-def _said(pde: str, parameters: dict[str, float]) -> str:
-    values = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
-    return f"{pde} with {values}" if values else pde
-
-
 def find_local_solver(
     name_or_path: str,
 ) -> "LocalSolver | ConductanceModel | OperatorModel | CorrectionModel | Averaged":
@@ -202,40 +78,6 @@ def find_local_solver(
     """
     known: dict[str, type] = {one.name: one for one in (Exact, Averaged, SubdomainNewton)}
     return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
-
-
-class ConductanceModel:
-    """A trained network of conductances, before it knows a problem; parameters as `NetworkModel`."""
-
-    spacing = None
-
-    def __init__(self, name: str, network: ConductanceNetwork, card: ModelCard):
-        self.name = name
-        self.network = network
-        self.card = card
-
-    def bind(self, problem: Problem, grid: Grid) -> UpscaledSolver:
-        """Return the solver for a problem's medium and source on a grid.
-
-        Raises
-        ------
-        ValueError
-            If the coefficients are numbers, or the grid is too small or cannot be coarsened.
-        """
-        _, roughest = self.card.ranges[ROUGHNESS]
-        return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, roughest))
-
-    def as_trained(self) -> NetworkSolver:
-        """Refuse: without a medium it solves nothing.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(
-            f"{self.name} makes conductances of a medium, it has no operator of its own"
-        )
 
 
 def find_network(
@@ -288,72 +130,3 @@ def default_local_solver(problem: Problem) -> str:
     spacing = problem.domain.grid(model.spacing).spacing
     outside = model.outside(operator, Subdomain(model.cells, model.cells * spacing))
     return Exact.name if outside else model.name
-
-
-def extract_weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
-    """Return the weights of a network as float32 arrays by name."""
-    return {name: value.cpu().float().numpy() for name, value in network.state_dict().items()}
-
-
-def insert_weights(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> None:
-    """Put weights into a network.
-
-    Raises
-    ------
-    ValueError
-        If a weight is missing, unknown or of another shape than the network's.
-    """
-    expected = network.state_dict()
-    if different := sorted(expected.keys() ^ weights.keys()):
-        raise ValueError(
-            f"the weights do not fit the network: {', '.join(different)} missing or unknown"
-        )
-    for name, values in weights.items():
-        if values.shape != tuple(expected[name].shape):
-            raise ValueError(
-                f"weight {name!r} has the shape {values.shape}, the network needs "
-                f"{tuple(expected[name].shape)}"
-            )
-    network.load_state_dict({name: torch.as_tensor(values) for name, values in weights.items()})
-
-
-_PERIMETERS = 64
-_LARGEST = 0.5
-
-
-def self_test_error(local_solver: BoundSolver) -> float:
-    """Return the error on white-noise perimeters, relative to the exact discrete solution.
-
-    Root mean squares over the centre lines of 64 perimeters, always the same.
-    """
-    subdomain = local_solver.subdomain
-    tensors: Tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
-    rng = np.random.default_rng(0)
-    g = torch.from_numpy(rng.standard_normal((_PERIMETERS, 4 * subdomain.cells)))
-    points = subdomain.centre_lines
-    solvers = (local_solver, ExactSolver(local_solver.operator, subdomain))
-    values = [torch.empty(_PERIMETERS, len(points), dtype=torch.float64) for _ in solvers]
-    for solver, out in zip(solvers, values, strict=True):
-        solver.plan(points, **tensors)(g, out)
-    predicted, exact = values
-    return float((predicted - exact).norm() / exact.norm())
-
-
-def require_self_test(local_solver: BoundSolver) -> None:
-    """Refuse a local solver that is not one, or not for this operator.
-
-    Raises
-    ------
-    ValueError
-        If the operator is outside of a network's family, or its values are off by more than half of
-        the solution, or not finite.
-    """
-    if outside := getattr(local_solver, "outside", ""):
-        raise ValueError(outside)
-    error = self_test_error(local_solver)
-    if not error <= _LARGEST:
-        raise ValueError(
-            f"{local_solver.name} is off by {error:.0%} of the solution in its self-test (at most "
-            f"{_LARGEST:.0%}): it does not solve the equation; train it further, or ask for a "
-            "certified answer"
-        )

@@ -21,8 +21,8 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.bound import BoundSolver
-from mosaicdd.local_solvers.loading import self_test_error
 from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.self_test import self_test_error
 from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.measure_medium import measure_medium

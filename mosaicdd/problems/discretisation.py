@@ -30,11 +30,12 @@ from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import OnOutlines
 from mosaicdd.problems.cut_outline import CutOutline, ends
-from mosaicdd.problems.fields import Field, Part, Periods, sample_near
+from mosaicdd.problems.fields import Field, Part, Periods
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.node_equations import Equations, Ties
 from mosaicdd.problems.periodic import glued, glued_nodes, places_of
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sample_near import sample_near
 from mosaicdd.problems.side_values import OutlineValues, joined_values
 from mosaicdd.problems.stretched import stretch_of
 

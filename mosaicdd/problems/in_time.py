@@ -18,10 +18,11 @@ from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.boundary_spec import BoundarySpec
 from mosaicdd.problems.conditions import Condition, Periodic
 from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.fields import Field, Part, evaluate, real_array, sample_near
+from mosaicdd.problems.fields import Field, Part, evaluate, real_array
 from mosaicdd.problems.outline import Piece
 from mosaicdd.problems.parts import is_outline
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sample_near import sample_near
 from mosaicdd.problems.shape import Shape, inside_ring
 from mosaicdd.problems.sides import Sides
 

@@ -26,7 +26,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.fields import Field, Part, overlap, require_finite, sample_near
+from mosaicdd.problems.fields import Field, Part, overlap, require_finite
+from mosaicdd.problems.sample_near import sample_near
 
 if TYPE_CHECKING:
     from mosaicdd.problems.nonlinear import Linearised

@@ -18,10 +18,11 @@ from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.fields import Field, Part, Periods, sample_near
+from mosaicdd.problems.fields import Field, Part, Periods
 from mosaicdd.problems.jacobian import elliptic_conductances
 from mosaicdd.problems.medium import Medium, require_sign
 from mosaicdd.problems.patch import OFFSETS, Offset, Patch, beside
+from mosaicdd.problems.sample_near import sample_near
 
 _STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache
 _ROUNDING = 1e-9  # relative, of residuals

@@ -11,13 +11,10 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.local_solvers.loading import (
-    default_local_solver,
-    find_local_solver,
-    require_self_test,
-)
+from mosaicdd.local_solvers.loading import default_local_solver, find_local_solver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.nonlinear import NonlinearSolver
+from mosaicdd.local_solvers.self_test import require_self_test
 from mosaicdd.local_solvers.subdomain_operators import OperatorSolver
 from mosaicdd.local_solvers.training_range import GuardedSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver

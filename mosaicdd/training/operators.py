@@ -21,18 +21,20 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain, perimeter_nodes
 from mosaicdd.local_solvers.networks.family import interior_images
+from mosaicdd.local_solvers.networks.medium_channels import (
+    SEEN,
+    relative_reaction,
+    roughness,
+    scales,
+)
 from mosaicdd.local_solvers.networks.operator import (
     MOMENTS,
     OPERATOR,
     REACTION,
     ROUGHNESS,
-    SEEN,
     OperatorNetwork,
     OperatorSettings,
     polynomials,
-    relative_reaction,
-    roughness,
-    scales,
     shared_moments,
 )
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry

@@ -5,13 +5,8 @@ import pytest
 import torch
 
 from mosaicdd.lattice.subdomain import perimeter_nodes
-from mosaicdd.local_solvers.networks.operator import (
-    SEEN,
-    OperatorNetwork,
-    OperatorSettings,
-    place,
-    roughness,
-)
+from mosaicdd.local_solvers.networks.medium_channels import SEEN, roughness
+from mosaicdd.local_solvers.networks.operator import OperatorNetwork, OperatorSettings, place
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, INSIDE, SubdomainGraphs
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
 from mosaicdd.problems.conductances import Conductances

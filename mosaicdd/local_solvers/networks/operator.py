@@ -27,6 +27,12 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from mosaicdd.local_solvers.networks.medium_channels import (
+    SEEN,
+    channels_of,
+    mean_logarithms,
+    scales,
+)
 from mosaicdd.local_solvers.subdomain_graphs import (
     AROUND,
     CELLS,
@@ -42,10 +48,7 @@ OPERATOR = "operator"
 
 ROUGHNESS = "the roughness of a subdomain"
 REACTION = "the reaction of a subdomain"
-"""Of what cards hold the range: see `roughness` and `OperatorNetwork.encode`."""
-
-SEEN = 2
-"""Coarse cells around a subdomain that its operator is made from."""
+"""Of what cards hold the range: see `medium_channels.roughness` and `OperatorNetwork.encode`."""
 
 MOMENTS = 6
 """Of a source: with 1, x, y, x y, x x and y y."""
@@ -181,7 +184,7 @@ class OperatorNetwork(torch.nn.Module):
         if "c" in fields:
             channels["c"] = (fields["c"].log1p(),)
         seen = self._windows(self._features(self.channels(channels)))
-        levels = self._windows(_levels(x, y))
+        levels = self._windows(mean_logarithms(x, y))
         levels = levels - levels.unflatten(3, (2, -1)).mean(dim=(3, 4))[..., None]
         nothing = self.channels.bias[None, :, None, None].expand(-1, -1, 3, 3)
         uniform = self._features(nothing).flatten().repeat_interleave(CELLS**2)
@@ -259,16 +262,6 @@ class OperatorNetwork(torch.nn.Module):
         return self.uniform + torch.tensordot(z, self.modes, dims=1)
 
 
-def channels_of(medium: Conductances) -> dict[str, torch.Tensor]:
-    """Return what is known of a medium, as `OperatorNetwork.encode`, of one window."""
-    parts = medium.right, medium.up, medium.reaction
-    right, up, reaction = (torch.from_numpy(one)[None].float() for one in parts)
-    fields = {"x": right.log(), "y": up.log()}
-    if medium.reaction.any():
-        fields["c"] = relative_reaction(right, up, reaction)
-    return fields
-
-
 def _graphs(medium: Conductances) -> SubdomainGraphs:
     """Return the lifting of all subdomains of a window."""
     cut, side = slice(RATIO * SEEN - MARGIN, MARGIN - RATIO * SEEN), CELLS + 1
@@ -283,70 +276,6 @@ def _graphs(medium: Conductances) -> SubdomainGraphs:
 def place(points: torch.Tensor) -> torch.Tensor:
     """Return which of the inner nodes some are, given by (y, x) in coarse cells, ``(Q,)``."""
     return (points[:, 0] - 1) * (CELLS - 1) + points[:, 1] - 1
-
-
-def _levels(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return the mean logarithms of coarse cells, of both axes, ``(n, 2, R - 4, C - 4)``."""
-    inner, pool = _inner(), torch.nn.functional.avg_pool2d
-    means = (
-        pool(x[:, inner, inner], (RATIO + 1, RATIO), RATIO),
-        pool(y[:, inner, inner], (RATIO, RATIO + 1), RATIO),
-    )
-    return torch.stack(means, dim=1)
-
-
-def _inner() -> slice:
-    return slice(RATIO * SEEN, -RATIO * SEEN)
-
-
-def largest_reaction(c: torch.Tensor) -> torch.Tensor:
-    """Return the largest relative reaction in each subdomain, as `roughness`."""
-    inner, side = _inner(), RATIO * CELLS
-    return torch.nn.functional.max_pool2d(c[:, inner, inner], side + 1, side // 2)
-
-
-def roughness(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return the root mean square of the steps between neighbours, in each subdomain.
-
-    From logarithms of conductances, as `OperatorNetwork.encode`, to ``(n, rows, columns)``.
-    """
-    inner, side, half = _inner(), RATIO * CELLS, RATIO * CELLS // 2
-    squares, count = torch.zeros(()), 0
-    for one, nodes in ((x, (side + 1, side)), (y, (side, side + 1))):
-        for axis in (0, 1):
-            steps = one[:, inner, inner].diff(dim=1 + axis).square()
-            size = [n - (axis == i) for i, n in enumerate(nodes)]
-            squares = squares + torch.nn.functional.avg_pool2d(steps, size, half)
-            count += 1
-    return (squares / count).sqrt()
-
-
-def scales(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return the mean of the logarithms in each subdomain, as `roughness`."""
-    inner, side, half = _inner(), RATIO * CELLS, RATIO * CELLS // 2
-    pool = torch.nn.functional.avg_pool2d
-    along, across = (
-        pool(x[:, inner, inner], (side + 1, side), half),
-        pool(y[:, inner, inner], (side, side + 1), half),
-    )
-    return (along + across) / 2
-
-
-def relative_reaction(
-    right: torch.Tensor, up: torch.Tensor, reaction: torch.Tensor
-) -> torch.Tensor:
-    """Return a reaction on the coarse grid over the mean of the conductances around each node.
-
-    From `Conductances` of windows of the fine grid, ``(n, rows, columns)`` each.
-    """
-    pad = torch.nn.functional.pad
-
-    def total(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        beside = pad(right, (0, 1)) + pad(right, (1, 0))
-        return beside + pad(up, (0, 0, 0, 1)) + pad(up, (0, 0, 1, 0))
-
-    count = total(torch.ones_like(right[:1]), torch.ones_like(up[:1]))
-    return RATIO**2 * reaction * count / total(right, up)
 
 
 @lru_cache

@@ -18,7 +18,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.given_conditions import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
-from mosaicdd.schwarz.results.output import write_lines
+from mosaicdd.schwarz.results.written_together import write_lines
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint

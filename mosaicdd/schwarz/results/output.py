@@ -4,11 +4,9 @@ Parts of arrays have a leading axis for the problems here, of a single one, too.
 """
 
 import functools
-import itertools
-import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
@@ -29,16 +27,9 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.report import Result
+from mosaicdd.schwarz.results.written_together import write_lines, write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
-from mosaicdd.storage.hdf5 import ArrayWriter, line_name
-from mosaicdd.storage.shards import (
-    Shard,
-    complete_shard,
-    discard_shard,
-    shard_folder,
-    writing_shard,
-)
 from mosaicdd.storage.solution_writer import (
     GHOSTS,
     HIDDEN,
@@ -305,65 +296,3 @@ def _samples(sample: Callable[[Slices], np.ndarray], nodes: Slices) -> Iterator[
         ends = zip(place, values.shape[1:], strict=True)
         there = (slice(part.start, part.start + count) for part, count in ends)
         yield values, (slice(0, len(values)), *there)
-
-
-def write_lines(
-    movement: InterfaceMovement, v: Interface, writer: ArrayWriter | None, dtype: str
-) -> None:
-    """Write the lines of the whole domain by the writer that the root has."""
-    for axis in (0, 1):
-        name = line_name(axis)
-        if writer is not None:
-            writer.create(name, v.block.lattice.line_shape(axis), dtype)
-        movement.gather(v, axis, None if writer is None else writer.into(name))
-
-
-def write_shards(
-    output: str,
-    ranks: Ranks,
-    parts: Iterable[Part],
-    place: Slices,
-    dtype: str,
-    clock: AbstractContextManager,
-) -> list[Shard]:
-    """Write every rank's parts of the field to a file of its own; return all of them.
-
-    Parameters
-    ----------
-    place
-        Where this rank's parts together belong in the field of the file; a rank without any writes
-        no file.
-    clock
-        Measures the writing.
-
-    Raises
-    ------
-    OSError
-        On all ranks, if one could not write; no shard is left.
-    """
-    run = ranks.bcast(secrets.token_hex(4))
-    path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"
-    # The first part comes after an exchange between the ranks, in which none may be missing.
-    parts = iter(parts)
-    first = list(itertools.islice(parts, 1))
-
-    def write() -> Shard | None:
-        shape = tuple(part.stop - part.start for part in place)
-        if not first:
-            return None
-        with writing_shard(path, shape, dtype) as writer:
-            for array, within in itertools.chain(first, parts):
-                local = tuple(
-                    slice(part.start - own.start, part.stop - own.start)
-                    for part, own in zip(within, place, strict=True)
-                )
-                with clock:
-                    writer.write("solution", array, local)
-        return complete_shard(path, place)
-
-    try:
-        shard = ranks.agree(write)
-    except BaseException:
-        discard_shard(path)
-        raise
-    return [shard for shard in ranks.allgather(shard) if shard is not None]

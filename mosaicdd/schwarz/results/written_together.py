@@ -1,0 +1,82 @@
+"""Lines and shards of a solution, which all ranks write together."""
+
+import itertools
+import secrets
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.collect import Part
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.storage.hdf5 import ArrayWriter, line_name
+from mosaicdd.storage.shards import (
+    Shard,
+    complete_shard,
+    discard_shard,
+    shard_folder,
+    writing_shard,
+)
+
+
+def write_lines(
+    movement: InterfaceMovement, v: Interface, writer: ArrayWriter | None, dtype: str
+) -> None:
+    """Write the lines of the whole domain by the writer that the root has."""
+    for axis in (0, 1):
+        name = line_name(axis)
+        if writer is not None:
+            writer.create(name, v.block.lattice.line_shape(axis), dtype)
+        movement.gather(v, axis, None if writer is None else writer.into(name))
+
+
+def write_shards(
+    output: str,
+    ranks: Ranks,
+    parts: Iterable[Part],
+    place: Slices,
+    dtype: str,
+    clock: AbstractContextManager,
+) -> list[Shard]:
+    """Write every rank's parts of the field to a file of its own; return all of them.
+
+    Parameters
+    ----------
+    place
+        Where this rank's parts together belong in the field of the file; a rank without any writes
+        no file.
+    clock
+        Measures the writing.
+
+    Raises
+    ------
+    OSError
+        On all ranks, if one could not write; no shard is left.
+    """
+    run = ranks.bcast(secrets.token_hex(4))
+    path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"
+    # The first part comes after an exchange between the ranks, in which none may be missing.
+    parts = iter(parts)
+    first = list(itertools.islice(parts, 1))
+
+    def write() -> Shard | None:
+        shape = tuple(part.stop - part.start for part in place)
+        if not first:
+            return None
+        with writing_shard(path, shape, dtype) as writer:
+            for array, within in itertools.chain(first, parts):
+                local = tuple(
+                    slice(part.start - own.start, part.stop - own.start)
+                    for part, own in zip(within, place, strict=True)
+                )
+                with clock:
+                    writer.write("solution", array, local)
+        return complete_shard(path, place)
+
+    try:
+        shard = ranks.agree(write)
+    except BaseException:
+        discard_shard(path)
+        raise
+    return [shard for shard in ranks.allgather(shard) if shard is not None]
