@@ -91,7 +91,7 @@ class Complements:
     def __call__(self, piece: Piece, values: torch.Tensor) -> torch.Tensor:
         """Return the products of a piece of the elements with vectors ``(.., n, P)``."""
         if piece.shared:
-            return values @ self._shared[piece.operators.start].mT
+            return one_times(self._shared[piece.operators.start], values)
         rows = [(a, every[piece.operators]) for a, every in self._rows]
         if not self.symmetric:
             return torch.bmm(values, rows[0][1].mT)
@@ -105,3 +105,15 @@ class Complements:
                 total[..., a:] += torch.bmm(values[..., a:b], matrices)
             total[..., a:b] += torch.bmm(values[..., b:], matrices[..., b - a :].mT)
         return total
+
+
+def one_times(matrix: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return the products of one matrix ``(m, P)`` with vectors ``(.., n, P)``, all at once.
+
+    Several are best where the same entry of all vectors lies side by side in memory, as they come back.
+    """
+    if values.shape[1] == 1:
+        return values @ matrix.mT
+    entries = values.permute(2, 0, 1)
+    products = torch.mm(matrix, entries.flatten(1))
+    return products.unflatten(1, entries.shape[1:]).permute(1, 2, 0)

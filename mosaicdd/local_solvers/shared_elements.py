@@ -14,7 +14,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import even, pair
+from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
 from mosaicdd.local_solvers.element_windows import Windows
@@ -24,9 +24,8 @@ from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
 from mosaicdd.tensors import Tensors
 
-# Elements that are filled at once: on a CPU few, for the cache.
+# Elements, times problems, that are filled at once: on a CPU few, for the cache.
 _FILLED = {"cpu": 512, "cuda": 2**20}
-_FILLED_OF_ALL = {"cpu": 512, "cuda": 2**20}  # of several problems
 
 
 def condensed(
@@ -96,12 +95,7 @@ class SharedElements:
             for some in zip(*inside, strict=True)
         )
         self._own = OwnElements(windows, spacing, kinds, self.schur, keep=keep, **self._tensors)
-        shared = np.full(len(kinds), -1)
-        for number, places in enumerate(kinds.shared):
-            shared[kinds.order[places]] = number
-        self._kind = shared.reshape(self.shape)  # the shared kind of each element, or -1
-        counts = [0 if k in kinds.idle else p.stop - p.start for k, p in enumerate(kinds.shared)]
-        self._most = int(np.argmax(counts))
+        self._strips = self._cut(kinds)
 
     def loads(self, source: NodeSource) -> list[torch.Tensor]:
         """Return what sources inside the elements add on the lattice lines.
@@ -115,11 +109,12 @@ class SharedElements:
         ]
         self._own.add_loads(total, source)
         driven = source.elements(s)
-        for strip, rows in self._strips():
-            for some in self._problems(n, strip) if driven[strip].any() else ():
-                beside = total[0][some, strip.start : strip.stop + 1], total[1][some, :, rows]
+        for strip in self._strips:
+            elements, rows = strip.elements, strip.nodes
+            for some in strip.problems(n) if driven[elements].any() else ():
+                beside = total[0][some, elements.start : elements.stop + 1], total[1][some, :, rows]
                 here = NodeSource(source.values[some, rows], source.scale)
-                self._add_shared(beside, strip, here, driven[strip])
+                self._add_shared(beside, strip, here, driven[elements])
         return total
 
     def fill(
@@ -132,43 +127,37 @@ class SharedElements:
         s, n = self._s, len(lines[0])
         own = self._own.inside(lines, source)
         driven = np.zeros(self.shape, bool) if source is None else source.elements(s)
-        for strip, rows in self._strips():
+        for strip in self._strips:
+            elements, rows = strip.elements, strip.nodes
             nodes = lines[0].new_empty(n, rows.stop - rows.start, lines[0].shape[2])
-            nodes[:, ::s] = lines[0][:, strip.start : strip.stop + 1]
+            nodes[:, ::s] = lines[0][:, elements.start : elements.stop + 1]
             nodes[:, :, ::s] = lines[1][:, :, rows].mT
             # The inner nodes of each element, (n, rows, columns, s - 1, s - 1).
             cut = nodes[:, :-1, :-1].unflatten(2, (-1, s)).unflatten(1, (-1, s))
             inner = cut.transpose(2, 3)[..., 1:, 1:]
-            for some in self._problems(n, strip):
-                beside = lines[0][some, strip.start : strip.stop + 1], lines[1][some, :, rows]
+            for some in strip.problems(n):
+                beside = lines[0][some, elements.start : elements.stop + 1], lines[1][some, :, rows]
                 driving = None
-                if source is not None:
+                if source is not None and driven[elements].any():
                     driving = NodeSource(source.values[some, rows], source.scale)
-                self._fill_shared(inner[some], strip, beside, driving, driven[strip])
-            for (y, x), values in own(strip.stop * self.shape[1]):
-                inner[:, y - strip.start, x] = values
-            yield strip, nodes
+                self._fill_shared(inner[some], strip, beside, driving, driven[elements])
+            for (y, x), values in own(elements.stop * self.shape[1]):
+                inner[:, y - elements.start, x] = values
+            yield elements, nodes
 
-    def _strips(self) -> list[tuple[slice, slice]]:
-        """Cut the elements into rows that are handled at once, and these rows' nodes."""
+    def _cut(self, kinds: Kinds) -> "list[_Strip]":
+        """Cut the elements into rows that are handled at once."""
+        shared = np.full(len(kinds), -1)
+        for number, places in enumerate(kinds.shared):
+            shared[kinds.order[places]] = -2 if number in kinds.idle else number
+        rows = shared.reshape(self.shape)
         parts = even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1]))
-        return [(one, slice(one.start * self._s, one.stop * self._s + 1)) for one in parts]
-
-    def _problems(self, count: int, strip: slice) -> list[slice]:
-        """Cut problems into as many as the cache holds of the elements of some rows."""
-        elements = (strip.stop - strip.start) * self.shape[1]
-        return even(count, max(1, _FILLED_OF_ALL[self.device.type] // elements))
-
-    def _shared_in(self, strip: slice) -> "list[tuple[int, _Members]]":
-        """Return the shared kinds of the elements in some rows, and which have them."""
-        kinds = self._kind[strip]
-        numbers = [int(one) for one in np.unique(kinds) if one >= 0]
-        return [(number, _Members(kinds == number, self.device)) for number in numbers]
+        return [_Strip(part, rows[part], self._s, self.device) for part in parts]
 
     def _add_shared(
         self,
         lines: Sequence[torch.Tensor],
-        strip: slice,
+        strip: "_Strip",
         source: NodeSource,
         driven: np.ndarray,
     ) -> None:
@@ -181,13 +170,15 @@ class SharedElements:
         driven
             In which elements there is a source.
         """
-        s = self._s
-        f = in_squares(source.values, s)[..., 1:-1, 1:-1]
-        added = f.new_zeros(*f.shape[:3], 4 * (s + 1))
-        for number, members in self._shared_in(strip):
-            if members.any(driven):
-                members.put(added, members(f).flatten(2) @ self._loads[number])
-        bottom, top, left, right = added.mul_(source.scale).unflatten(3, (4, s + 1)).unbind(3)
+        s, (rows, columns) = self._s, driven.shape
+        f = _one_by_one(in_squares(source.values, s)[..., 1:-1, 1:-1])
+        added = f.new_zeros(*f.shape[:2], 4 * (s + 1))
+        for number, those in strip.kinds(driven):
+            those.put(added, torch.mm(those(f), self._loads[number]))
+        if strip.own is not None:
+            added[strip.own] = 0.0
+        added = added.mul_(source.scale).unflatten(0, (rows, columns)).permute(2, 0, 1, 3)
+        bottom, top, left, right = added.unflatten(3, (4, s + 1)).unbind(3)
         beside = (bottom, top), (left.transpose(1, 2), right.transpose(1, 2))
         for total, sides in zip(lines, beside, strict=True):
             for side, here in zip(sides, (total[:, :-1], total[:, 1:]), strict=True):
@@ -197,7 +188,7 @@ class SharedElements:
     def _fill_shared(
         self,
         inner: torch.Tensor,
-        strip: slice,
+        strip: "_Strip",
         lines: Sequence[torch.Tensor],
         source: NodeSource | None,
         driven: np.ndarray,
@@ -211,26 +202,77 @@ class SharedElements:
         lines, source, driven
             As those of `_add_shared`.
         """
-        s = self._s
+        kinds = strip.kinds()
+        if not kinds:
+            inner.zero_()
+            return
+        s, (n, *shape) = self._s, inner.shape[:3]
         rows, columns = (one.unfold(2, s + 1, s) for one in lines)
         columns = columns.transpose(1, 2)
+        beside = inner.new_empty(*shape, n, 4, s + 1)
         sides = rows[:, :-1], rows[:, 1:], columns[:, :, :-1], columns[:, :, 1:]
-        # As if all were of the most common kind; then the others, but for the idle, who have zeros.
-        every = _Members(self._kind[strip] == self._most, self.device, whole=True)
-        others = [
-            (number, members)
-            for number, members in self._shared_in(strip)
-            if number != self._most and number not in self.kinds.idle
+        for number, side in enumerate(sides):
+            beside[..., number, :] = side.permute(1, 2, 0, 3)
+        beside = beside.flatten(3).flatten(0, 1)
+        f, driving = None, {}
+        if source is not None:
+            f = _one_by_one(in_squares(source.values, s)[..., 1:-1, 1:-1])
+            driving = dict(strip.kinds(driven))
+        values = beside.new_empty(len(beside), n, (s - 1) ** 2)
+        for number, those in kinds:
+            by_sides, by_source = self._fills[number].split([beside.shape[2], values.shape[2]])
+            solved = torch.mm(those(beside), by_sides)
+            if f is not None and number in driving:
+                solved.addmm_(those(f), by_source, alpha=source.scale)
+            those.put(values, solved)
+        whole = values.view(*shape, n, s - 1, s - 1)
+        inner.copy_(whole.permute(2, 0, 1, 3, 4))
+
+
+class _Strip:
+    """Some rows of elements, and which of them have which shared operator.
+
+    Parameters
+    ----------
+    elements
+        The rows.
+    kinds
+        ``(rows, columns)``, the shared operator of each; of those with an operator each -1, of the idle -2.
+
+    Attributes
+    ----------
+    nodes
+        The rows of nodes.
+    own
+        The numbers of those that have an operator each, if values of theirs are touched.
+    """
+
+    def __init__(self, elements: slice, kinds: np.ndarray, spacing: int, device: torch.device):
+        self.elements, self._count = elements, kinds.size
+        self.nodes = slice(elements.start * spacing, elements.stop * spacing + 1)
+        self.own = None
+        flat = kinds.ravel()
+        numbers, counts = np.unique(flat[flat >= 0], return_counts=True)
+        self._kinds: list[tuple[int, _Members]] = []
+        idle = int((flat == -2).sum())
+        # As if all were of the most common kind, if most are; then the others, but for the idle, who have zeros.
+        for i in np.argsort(-counts, kind="stable").tolist():
+            number = int(numbers[i])
+            whole = not self._kinds and (idle > 0 or counts[i] > len(flat) // 2)
+            self._kinds.append((number, _Members(np.flatnonzero(flat == number), whole, device)))
+            if whole and (flat == -1).any():
+                self.own = torch.from_numpy(np.flatnonzero(flat == -1)).to(device)
+        self._most = _FILLED[device.type] * max(1, len(numbers))
+
+    def problems(self, count: int) -> list[slice]:
+        """Cut problems into as many as the cache holds, or pay for reading so many operators."""
+        return even(count, max(1, self._most // self._count))
+
+    def kinds(self, driven: np.ndarray | None = None) -> "list[tuple[int, _Members]]":
+        """Return the shared operators and who has them, if any of these is driven."""
+        return [
+            one for one in self._kinds if driven is None or driven.ravel()[one[1].numbers].any()
         ]
-        for number, members in [(self._most, every), *others]:
-            beside = torch.cat([members(one) for one in sides], dim=2)
-            values = beside @ self._fills[number, : beside.shape[2]]
-            if source is not None and members.any(driven):
-                f = members(in_squares(source.values, s)[..., 1:-1, 1:-1]).flatten(2)
-                matrix = self._fills[number, beside.shape[2] :]
-                first, second = (one.flatten(0, 1) for one in (values, f))
-                torch.addmm(first, second, matrix, alpha=source.scale, out=first)
-            members.put(inner, values.unflatten(2, (s - 1, s - 1)))
 
 
 class _Members:
@@ -238,31 +280,36 @@ class _Members:
 
     Parameters
     ----------
-    there
-        ``(rows, columns)``.
+    numbers
+        Theirs.
     whole
         Whether values are read and written of all.
     """
 
-    def __init__(self, there: np.ndarray, device: torch.device, *, whole: bool = False):
-        self._there = there
-        self._at = pair(torch.from_numpy(one).to(device) for one in np.nonzero(there))
-        self._all = whole or bool(there.all())
-
-    def any(self, there: np.ndarray) -> bool:
-        """Say whether any of them is there."""
-        return bool(there[self._there].any())
+    def __init__(self, numbers: np.ndarray, whole: bool, device: torch.device):
+        self.numbers = numbers
+        self._at = None if whole else torch.from_numpy(numbers).to(device)
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
-        """Return their part of ``(n, rows, columns, ..)``, side by side."""
-        return values.flatten(1, 2) if self._all else values[:, *self._at]
+        """Return their part of ``(E, n, ..)``, side by side."""
+        some = values if self._at is None else values.index_select(0, self._at)
+        return some.flatten(0, 1)
 
     def put(self, values: torch.Tensor, given: torch.Tensor) -> None:
-        """Write their part of ``(n, rows, columns, ..)``."""
-        if self._all:
-            values.copy_(given.unflatten(1, values.shape[1:3]))
+        """Write their part of ``(E, n, ..)``."""
+        given = given.view(-1, *values.shape[1:])
+        if self._at is None:
+            values.copy_(given)
         else:
-            values[:, *self._at] = given
+            values.index_copy_(0, self._at, given)
+
+
+def _one_by_one(values: torch.Tensor) -> torch.Tensor:
+    """Return a copy of values ``(n, rows, columns, a, b)`` element by element, ``(E, n, a b)``."""
+    n, rows, columns, *inner = values.shape
+    copied = values.new_empty(rows, columns, n, *inner)
+    copied.copy_(values.permute(1, 2, 0, 3, 4))
+    return copied.view(rows * columns, n, -1)
 
 
 def _is_empty(conductances: Conductances) -> bool:

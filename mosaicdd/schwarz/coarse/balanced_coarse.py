@@ -25,7 +25,7 @@ import torch
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_shape
-from mosaicdd.local_solvers.complements import Complements
+from mosaicdd.local_solvers.complements import Complements, one_times
 from mosaicdd.local_solvers.kinds import Kinds, alike, combined
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
@@ -38,13 +38,8 @@ from mosaicdd.schwarz.coarse.coarse_numbering import (
 )
 from mosaicdd.schwarz.coarse.coarse_transfer import CoarseTransfer
 from mosaicdd.schwarz.coarse.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
-from mosaicdd.schwarz.condensed.interface_operator import (
-    InterfaceOperator,
-    Parts,
-    add_at,
-    rows_times,
-    values_at,
-)
+from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator
+from mosaicdd.schwarz.condensed.parts import Parts, add_at, rows_times, values_at
 from mosaicdd.schwarz.layouts import block_of
 
 _MODES = 2  # of an edge, at most, as they all take the memory of that one which has most
@@ -115,7 +110,7 @@ class BalancedCoarse:
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.keys, *beside))
         kinds.leave_out(lambda element: int(schur.kinds.operator[element]) in schur.kinds.idle)
-        self._parts = Parts(kinds, operator.places)
+        self._parts = Parts(kinds, operator.places, operator.size)
         # P^T S and P^T S P of each operator, (.., 4 + 4 M, P) and (.., 4 + 4 M, 4 + 4 M)
         values = 4 + 4 * most
         products = new(kinds.operators, values, values)
@@ -175,10 +170,10 @@ class BalancedCoarse:
         if not len(self._swept):
             return self._transfer.restrict(self._operator(z))
         total = z.new_zeros(self._values, len(z)).T
-        for piece, at in self._parts:
+        for piece, at in self._parts(len(z)):
             given = values_at(z, at)
             if piece.shared:
-                sums = given @ self._swept[piece.operators.start].mT
+                sums = one_times(self._swept[piece.operators.start], given)
             else:
                 sums = rows_times(given, self._swept[piece.operators].mT)
             add_at(total, self._columns[piece.members], sums)

@@ -2,12 +2,10 @@
 
 A node between lattice nodes sees the hats of the two that it lies between and the modes of its edge, a
 lattice node its own hat alone. With several problems the numbers of a row are read once for all of them,
-as these lie side by side in memory (`interface_operator.by_node`). Where most edges have the same basis,
+as these lie side by side in memory (`condensed.parts.by_node`). Where most edges have the same basis,
 the matrices are of the others alone (`CommonEdges`).
 """
 
-import math
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +14,7 @@ import torch
 
 from mosaicdd.schwarz.coarse.coarse_numbering import placed_parts
 from mosaicdd.schwarz.coarse.common_edges import CommonEdges, common_edges
+from mosaicdd.schwarz.sparse import sparse_rows
 
 
 class CoarseTransfer:
@@ -135,17 +134,5 @@ def _inner_nodes(edges: np.ndarray, inner: int) -> np.ndarray:
 
 def _tensor(matrix: scipy.sparse.csr_array, device: torch.device) -> torch.Tensor:
     """Return a sparse matrix as a tensor."""
-    if max(math.prod(matrix.data.shape), *matrix.shape) >= 2**31:
-        raise ValueError(
-            f"a coarse basis of {matrix.shape[1]} functions and {len(matrix.data)} entries needs longer "
-            "numbers; use more ranks"
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that torch may change this format
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(np.int32)),
-            torch.from_numpy(matrix.indices.astype(np.int32)),
-            torch.from_numpy(matrix.data),
-            matrix.shape,
-            device=device,
-        )
+    parts = matrix.indptr, matrix.indices, matrix.data
+    return sparse_rows(*(torch.from_numpy(one).to(device) for one in parts), matrix.shape[1])

@@ -23,7 +23,7 @@ from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
-from mosaicdd.schwarz.condensed.interface_operator import by_node
+from mosaicdd.schwarz.condensed.parts import by_node
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 

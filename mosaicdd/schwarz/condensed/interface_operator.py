@@ -7,12 +7,13 @@ inside the elements there is none.
 A rank condenses the elements of its region, those around its own subdomains. So from values that are
 complete in the region it computes ``S v`` at all nodes of its subdomains' stars, which is where their
 blocks of ``S`` act, without any message. One exchange follows these: ranks then add up what their stars
-contributed. Vectors are flat interfaces ``(n, L)``, best node after node in memory (`by_node`); of lattice nodes the copy in the lines constant in y
-counts, the other is anything.
+contributed. Vectors are flat interfaces ``(n, L)``, see `parts`; of lattice nodes the copy in the lines
+constant in y counts, the other is anything.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,14 +26,14 @@ from mosaicdd.lattice.elements import (
     star_parts,
     star_places,
 )
+from mosaicdd.local_solvers.complements import one_times
 from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.local_solvers.kinds import Kinds, Piece, combined
 from mosaicdd.local_solvers.shared_elements import SharedElements
+from mosaicdd.schwarz.condensed.parts import Parts, rows_times, values_at
 
 _PRECISION = torch.float32  # of the preconditioner
 _STARS = {"cpu": 128, "cuda": 8192}  # that are factorised at once: few, for the cache
-_PIECE = {"cpu": 128, "cuda": 8192}  # elements, or stars, of a product, for the same
-_SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where they have one operator
 
 
 class InterfaceOperator:
@@ -49,6 +50,8 @@ class InterfaceOperator:
     ----------
     places
         Of the elements' perimeters in the interface, ``(E, 4 s)``.
+    size
+        ``L``.
     """
 
     def __init__(
@@ -59,87 +62,21 @@ class InterfaceOperator:
         kinds = elements.schur.kinds
         self._order = torch.from_numpy(kinds.order).to(inside.device)
         self.places = torch.from_numpy(element_places(block)).to(inside.device)
-        self._parts = Parts(kinds, self.places)
+        self.size = len(inside)
+        self._parts = Parts(kinds, self.places, self.size)
 
     def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
-        total = torch.zeros_like(v) if out is None else out.zero_()
-        return self.add(total, self._parts, lambda part, at: self._schur(part, values_at(v, at)))
-
-    def add(
-        self,
-        total: torch.Tensor,
-        parts: "Parts",
-        products: Callable[[Piece, torch.Tensor], torch.Tensor],
-    ) -> torch.Tensor:
-        """Add values on the elements' perimeters to ``(n, L)``, which is made zero on the region's edge.
-
-        Parameters
-        ----------
-        products
-            Returns those of some elements, at places, ``(.., n, P)``.
-        """
-        for piece, at in parts:
-            add_at(total, at, products(piece, at))
+        total = torch.empty_like(v) if out is None else out
+        self._parts.add(total, lambda piece, at: self._schur(piece, values_at(v, at)))
         total.T.index_fill_(0, self._edge, 0.0)
         return total
 
     def diagonal(self) -> torch.Tensor:
         """Return the diagonal of ``S``, ``(L,)``; zero on the region's edge."""
-        total, diagonals = torch.zeros_like(self._inside)[None], self._schur.diagonal()
-        products = lambda part, _: diagonals[self._order[part.members], None]
-        return self.add(total, self._parts, products)[0]
-
-
-class Parts:
-    """Elements, or stars, in the order of their kinds, with their places in the interface.
-
-    Parameters
-    ----------
-    places
-        ``(E, P)``, in the order of their numbers.
-    """
-
-    def __init__(self, kinds: Kinds, places: torch.Tensor):
-        self.kinds = kinds
-        self._places = places[torch.from_numpy(kinds.order).to(places.device)]
-        device = places.device.type
-        self._pieces = kinds.pieces(_SHARED[device], _PIECE[device])
-
-    def __iter__(self) -> Iterator[tuple[Piece, torch.Tensor]]:
-        """Yield what is handled at once."""
-        for piece in self._pieces:
-            yield piece, self._places[piece.members]
-
-
-def rows_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Return the products of rows ``(E, n, ..)`` with a matrix each; in memory as those of `values_at`.
-
-    A single row goes before its matrix: behind it, as a column, it takes several times as long.
-    """
-    if values.shape[1] == 1:
-        return torch.bmm(values, matrices)
-    return torch.bmm(matrices.mT, values.mT).mT
-
-
-def by_node(v: torch.Tensor) -> torch.Tensor:
-    """Return vectors ``(n, L)`` with the values of all problems at a node side by side in memory."""
-    return v.T.contiguous().T
-
-
-def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Return the values of ``(n, L)`` at places ``(E, P)``: ``(E, n, P)``; in memory node after node."""
-    if len(v) == 1:
-        return v.gather(1, places.flatten()[None]).view(len(places), 1, -1)
-    return v.T.index_select(0, places.flatten()).unflatten(0, places.shape).mT
-
-
-def add_at(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
-    """Add values ``(E, n, P)`` to ``(n, L)`` at places ``(E, P)``."""
-    if len(total) == 1:
-        total.index_add_(1, places.flatten(), values.reshape(1, -1))
-    else:
-        total.T.index_add_(0, places.flatten(), values.mT.flatten(0, 1))
+        total, diagonals = torch.empty_like(self._inside)[None], self._schur.diagonal()
+        self._parts.add(total, lambda part, _: diagonals[self._order[part.members], None])
+        return total[0].index_fill_(0, self._edge, 0.0)
 
 
 class Stars:
@@ -164,11 +101,13 @@ class Stars:
 
     def __init__(self, block: Block, elements: CondensedElements | SharedElements):
         schur, device = elements.schur, elements.device
+        size = sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
         quarters = quarter_numbers(block)
         kinds = Kinds(combined(*schur.kinds.keys[quarters].T))
         idle = schur.kinds.idle
         kinds.leave_out(lambda star: idle.issuperset(schur.kinds.operator[quarters[star]].tolist()))
-        self._parts = Parts(kinds, torch.from_numpy(star_places(block)).to(device))
+        self._parts = Parts(kinds, torch.from_numpy(star_places(block)).to(device), size)
+        self._given = self._sums = torch.empty(0, device=device, dtype=_PRECISION)
         nodes = [torch.from_numpy(one).to(device) for one in star_parts(block.lattice.spacing)]
         count, width = kinds.operators, len(nodes[0])
         self._down = self._up = _room(count, width, device)
@@ -189,15 +128,19 @@ class Stars:
 
     def __call__(self, r: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the stars' contributions to ``(n, L)`` for residuals; neighbours' are to be added."""
-        total = torch.zeros_like(r) if out is None else out.zero_()
-        for piece, places in self._parts:
-            given = values_at(r, places).to(_PRECISION)
-            if piece.shared:
-                solved = given @ self._whole[piece.operators.start]
-            else:
-                solved = self._solved(piece.operators, given)
-            add_at(total, places, solved.to(r.dtype))
-        return total
+        if self._given.shape != r.shape:
+            self._given, self._sums = (torch.empty_like(r, dtype=_PRECISION) for _ in range(2))
+        given = self._given.copy_(r)
+        z = self._parts.add(
+            self._sums, lambda piece, at: self._corrections(piece, values_at(given, at))
+        )
+        return z.to(r.dtype) if out is None else out.copy_(z)
+
+    def _corrections(self, piece: Piece, given: torch.Tensor) -> torch.Tensor:
+        """Return the products of a piece of the inverses with vectors ``(.., n, nodes)``."""
+        if piece.shared:
+            return one_times(self._whole[piece.operators.start].mT, given)
+        return self._solved(piece.operators, given)
 
     def _solved(self, numbers: slice, given: torch.Tensor) -> torch.Tensor:
         """Return the products of some inverses with vectors ``(.., n, nodes)``, which are rows."""
