@@ -9,12 +9,13 @@ Shape letters: ``B`` squares, ``m`` cells a side, ``n = m - 1`` inner nodes a si
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from mosaicdd.problems.nonlinear import Nonlinear
-from mosaicdd.problems.patch import OFFSETS, Offset, Patch, beside
+from mosaicdd.problems.patch import OFFSETS, Offset, Patch, beside, is_number
 
 Fields = Mapping[str, torch.Tensor]
 """By name: numbers, ``()`` or ``(B, 1, 1)``, or node values of squares, ``(B, m + 1, m + 1)``."""
@@ -24,6 +25,14 @@ _FIRST, _LINEAR = 3e-2, 1e-3  # relative residuals of the first step, and of tho
 _MOST = 60  # iterations of conjugate gradients
 _RELAXATIONS, _APART = 10, 4  # and cells between the nodes whose derivatives make a mean
 BATCH = 32  # squares of 32 cells whose vectors stay in the cache
+
+
+class Means(NamedTuple):
+    """Numbers that stand for the derivative all over each square, ``(B,)`` of float32: ``-y d^2/dy^2 - x d^2/dx^2 + reaction``."""
+
+    y: torch.Tensor
+    x: torch.Tensor
+    reaction: torch.Tensor
 
 
 Partials = list[tuple[Offset, torch.Tensor]]
@@ -118,7 +127,12 @@ class SquareNewton:
         return done
 
     def relax(
-        self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields, tolerance: float
+        self,
+        u: torch.Tensor,
+        f: torch.Tensor | None,
+        fields: Fields,
+        means: Means,
+        tolerance: float,
     ) -> torch.Tensor:
         """Solve in place with the derivative's means instead of it, in float32; return what has converged.
 
@@ -127,7 +141,7 @@ class SquareNewton:
         """
         force = None if f is None else (self.spacing**2 * f).float()
         patches = {name: one.float() for name, one in self.patches(fields).items()}
-        inverse, sines = self._mean_inverse(u, fields), self._rounded[0]
+        inverse, sines = self._inverse_of_means(means), self._rounded[0]
         inner, size = u[:, 1:-1, 1:-1], u.abs().amax(dim=(1, 2))
         step = change = torch.zeros_like(inner, dtype=torch.float32)
         done = torch.zeros(len(u), dtype=torch.bool, device=u.device)
@@ -140,28 +154,38 @@ class SquareNewton:
                 change = step - share[:, None, None] * (change + turned)
             else:
                 change = step
-            inner += torch.where(
-                done[:, None, None], 0.0, change
-            )  # none depends on those beside it
+            if done.any():  # none depends on those beside it
+                change = torch.where(done[:, None, None], 0.0, change)
+            inner += change
             done |= step.abs().amax(dim=(1, 2)) <= tolerance * size
             if done.all():
                 break
         return done
 
-    def _mean_inverse(self, u: torch.Tensor, fields: Fields) -> torch.Tensor:
-        """Return the eigenvalues of the inverse of the derivative's mean over some nodes, ``(B, n, n)``."""
+    def means(self, u: torch.Tensor, fields: Fields) -> Means:
+        """Return the means of the derivative over some nodes of each square."""
         apart = min(_APART, self.cells // 2)
         found = self._gradients(_thinned(u, apart).values, _thinned_fields(fields, apart))
-        zero = u.new_zeros(len(u))
+        zero = torch.zeros(len(u), device=u.device)
         centre, up, down, left, right, *corners = (
             zero if one is None else one.mean(dim=(1, 2)) for one in found
         )
         across = sum(corners, zero)
         y, x = (-(one + across) / 2 for one in (up + down, left + right))
-        reaction = (centre - 2 * (y + x) - across).clamp(min=0.0)
+        return Means(y, x, (centre - 2 * (y + x) - across).clamp(min=0.0))
+
+    def centre_lines(self, r: torch.Tensor, means: Means) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what the inverse of means makes of values ``(B, n, n)``, on the row and the column through the centres."""
+        sines = self._rounded[0]
+        waves = _waves(r, sines) * self._inverse_of_means(means)
+        middle = sines[self.cells // 2 - 1]
+        return (waves @ middle) @ sines, (middle @ waves) @ sines
+
+    def _inverse_of_means(self, means: Means) -> torch.Tensor:
+        """Return the eigenvalues ``(B, n, n)`` of the inverse of means, as `_waves` has them."""
         one = self._rounded[2]
-        waves = x[:, None, None] * one[:, None] + y[:, None, None] * one  # as _transformed has them
-        return (1.0 / (waves + reaction[:, None, None])).float()
+        waves = torch.addcmul(means.x[:, None, None] * one[:, None], means.y[:, None, None], one)
+        return waves.add_(means.reaction[:, None, None]).reciprocal_()
 
     def residual(self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields) -> torch.Tensor:
         """Return ``F(u) - f`` times the squared spacing at the inner nodes, ``(B, n, n)``."""
@@ -169,7 +193,7 @@ class SquareNewton:
 
     def patches(self, fields: Fields) -> dict[str, Patch]:
         """Cut the patches of fields."""
-        return {name: _patch(value) for name, value in fields.items()}
+        return {name: Patch.of(value) for name, value in fields.items()}
 
     def _residual(
         self, u: torch.Tensor, force: torch.Tensor | None, patches: Mapping[str, Patch]
@@ -200,22 +224,6 @@ class SquareNewton:
                 Patch(*(leaf for _ in OFFSETS)), self.patches(fields), self.spacing
             )
         return torch.autograd.grad(total.sum(), leaf)[0]
-
-    def sampled(
-        self, u: torch.Tensor, apart: int, fields: Fields
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the derivative's diffusion and reaction at every so many inner nodes of an array.
-
-        Parameters
-        ----------
-        u
-            ``(rows, columns)``; so are fields that are no numbers.
-        """
-        centre, *others = self._gradients(_thinned(u, apart).values, _thinned_fields(fields, apart))
-        if centre is None:
-            raise ValueError("the equation's residual does not depend on the value at the node")
-        outflow = -sum((one for one in others if one is not None), torch.zeros_like(centre))
-        return outflow / 4, centre - outflow
 
     def sampled_residual(self, u: torch.Tensor, apart: int, fields: Fields) -> torch.Tensor:
         """Return the residual of an equation without source at the same nodes."""
@@ -267,21 +275,8 @@ def applied(partials: Partials, p: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def applied_inverse(
-    square: SquareNewton, r: torch.Tensor, diffusion: torch.Tensor, reaction: torch.Tensor
-) -> torch.Tensor:
-    """Return ``(a (-lap) + r)^-1`` of values ``(B, n, n)`` of float32, for numbers ``(B,)`` of each square."""
-    sines, waves = square.sines.float(), square.waves.float()
-    return _transformed(r, sines, _inverse(diffusion, reaction.clamp(min=0.0), waves))
-
-
 def _inverse(diffusion: torch.Tensor, reaction: torch.Tensor, waves: torch.Tensor) -> torch.Tensor:
     return 1.0 / (diffusion[:, None, None] * waves + reaction[:, None, None])
-
-
-def _patch(values: torch.Tensor) -> Patch:
-    one_number = values.shape[-1:] in ((), (1,))
-    return Patch(*(values for _ in OFFSETS)) if one_number else Patch.of(values)
 
 
 def _thinned(values: torch.Tensor, apart: int) -> Patch:
@@ -291,7 +286,7 @@ def _thinned(values: torch.Tensor, apart: int) -> Patch:
 
 def _thinned_fields(fields: Fields, apart: int) -> dict[str, Patch]:
     return {
-        name: _patch(value) if value.shape[-1:] in ((), (1,)) else _thinned(value, apart)
+        name: Patch.of(value) if is_number(value) else _thinned(value, apart)
         for name, value in fields.items()
     }
 
@@ -303,7 +298,13 @@ def _dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def _transformed(r: torch.Tensor, sines: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
     """Return ``S (inverse^T * (S r S)) S`` for each square."""
     shape, n = r.shape, r.shape[-1]
-    waves = (r.reshape(-1, n) @ sines).view(shape)
-    waves = (waves.mT.reshape(-1, n) @ sines).view(shape) * inverse  # transposed, as S r S is not
+    waves = _waves(r, sines) * inverse
     back = (waves.reshape(-1, n) @ sines).view(shape)
     return (back.mT.reshape(-1, n) @ sines).view(shape)
+
+
+def _waves(r: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    """Return ``(S r S)^T`` for each square."""
+    shape, n = r.shape, r.shape[-1]
+    waves = (r.reshape(-1, n) @ sines).view(shape)
+    return (waves.mT.reshape(-1, n) @ sines).view(shape)

@@ -16,13 +16,15 @@ node has three corners whose gradients depend on the node's value; with the node
    |     |        at b:  p = (c - b) / h,  q = (b - x) / h
    c --- b        at d:  p = (d - x) / h,  q = (c - d) / h
 ```
+
+Where the nodes are all those of an array, the conductivity at each corner is taken once for all three of them.
 """
 
 from collections.abc import Callable
 
 import torch
 
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.patch import Patch, is_number
 
 
 def outflow(
@@ -40,6 +42,8 @@ def outflow(
     a
         By default 1.
     """
+    if u.whole is not None and (a is None or a.whole is not None):
+        return _through_edges(u.whole, h, conductivity, None if a is None else a.whole)
     weights = u.quarters if a is None else a.quarters
     total, scale = torch.zeros_like(u.centre), 1.0 / h**2
     for (beside, above, across), (a_beside, a_above, _) in zip(u.quarters, weights, strict=True):
@@ -53,3 +57,26 @@ def outflow(
         else:
             total = total + a.centre * at_centre + a_beside * at_beside + a_above * at_above
     return total * (scale / 4.0)
+
+
+def _through_edges(
+    u: torch.Tensor,
+    h: float,
+    conductivity: Callable[[torch.Tensor], torch.Tensor],
+    a: torch.Tensor | None,
+) -> torch.Tensor:
+    """Return it inside of arrays ``(..., rows, columns)``: what flows through the edges between nodes."""
+    across, up = u.diff(dim=-1), u.diff(dim=-2)
+    low, high = slice(None, -1), slice(1, None)
+    scale = 1.0 / h**2
+    pp, qq = scale * across.square(), scale * up.square()
+
+    def corner(y: slice, x: slice) -> torch.Tensor:
+        """Return the conductivity at one of the corners of all cells."""
+        k = conductivity(pp[..., y, :] + qq[..., x])
+        return k if a is None else k * (a if is_number(a) else a[..., y, x])
+
+    (one, two), (three, four) = ([corner(y, x) for x in (low, high)] for y in (low, high))
+    along = across[..., 1:-1, :] * ((one + two)[..., high, :] + (three + four)[..., low, :])
+    upward = up[..., 1:-1] * ((one + three)[..., high] + (two + four)[..., low])
+    return -(along.diff(dim=-1) + upward.diff(dim=-2)) * (scale / 4.0)

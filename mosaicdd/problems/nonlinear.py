@@ -24,7 +24,7 @@ from mosaicdd.problems.medium import Medium, require_sign
 from mosaicdd.problems.patch import OFFSETS, Offset, Patch, beside
 from mosaicdd.problems.sample_near import sample_near
 
-_STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache
+_STRIP = 2**15  # nodes whose patches are differentiated at a time: they stay in the cache
 _ROUNDING = 1e-9  # relative, of residuals
 
 Function = Callable[[torch.Tensor], torch.Tensor]

@@ -20,9 +20,21 @@ def beside(values: torch.Tensor, offset: Offset) -> torch.Tensor:
     return values[..., 1 + y :, 1 + x :][..., :rows, :columns]
 
 
+def is_number(values: torch.Tensor) -> bool:
+    """Say whether a field is one number for each square, or for all."""
+    return values.shape[-1:] in ((), (1,))
+
+
 @dataclass(frozen=True)
 class Patch:
-    """Values at nodes and at those around them, tensors of one shape; ``up`` is where y is larger."""
+    """Values at nodes and at those around them, tensors of one shape; ``up`` is where y is larger.
+
+    Attributes
+    ----------
+    whole
+        The array that all were cut from, ``(..., rows, columns)``, or the number that all are; None if they come
+        one by one.
+    """
 
     centre: torch.Tensor
     up: torch.Tensor
@@ -33,25 +45,35 @@ class Patch:
     up_right: torch.Tensor
     down_left: torch.Tensor
     down_right: torch.Tensor
+    whole: torch.Tensor | None = None
 
     @classmethod
     def of(cls, values: torch.Tensor) -> "Patch":
-        """Cut the patches around the nodes inside arrays ``(..., rows, columns)``."""
-        return cls(*(beside(values, offset) for offset in OFFSETS))
+        """Cut the patches around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
+        if is_number(values):
+            return cls(*(values for _ in OFFSETS), whole=values)
+        return cls(*(beside(values, offset) for offset in OFFSETS), whole=values)
 
     @property
     def values(self) -> tuple[torch.Tensor, ...]:
         """All, in the order of the members."""
-        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+        return (self.centre, *self.neighbours, *self.corners)
 
     def float(self) -> "Patch":
         """Return it in float32."""
+        if self.whole is not None:
+            return Patch.of(self.whole.float())
         return Patch(*(one.float() for one in self.values))
 
     @property
     def neighbours(self) -> tuple[torch.Tensor, ...]:
         """Those beside the centre: up, down, left, right."""
         return self.up, self.down, self.left, self.right
+
+    @property
+    def corners(self) -> tuple[torch.Tensor, ...]:
+        """Those across from the centre, in the order of the members."""
+        return self.up_left, self.up_right, self.down_left, self.down_right
 
     @property
     def quarters(self) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], ...]:

@@ -263,7 +263,7 @@ def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interf
     Interface, list of str
         The last ``M v``, whose update is measured, and its status.
     """
-    memory = _Memory(v)
+    memory = AndersonMemory(v)
     image = v.like_boundary()
     best, best_update = v.like(v.flat.clone()), np.inf
     while True:
@@ -281,7 +281,7 @@ def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interf
         v.flat.copy_(memory.combine(monitor))
 
 
-class _Memory:
+class AndersonMemory:
     """The last iterates' images ``M v`` and residuals ``M v - v``, as flat vectors."""
 
     def __init__(self, v: Interface):

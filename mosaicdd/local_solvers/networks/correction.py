@@ -35,7 +35,7 @@ VALUES = "boundary values"
 """Name of the limit that a card's ``boundary_range`` is."""
 
 Matrices = tuple[torch.Tensor, list[torch.Tensor], torch.Tensor, torch.Tensor]
-"""``(P + K, 8 D)``; ``(8 D, 8 D)`` each; scales ``(., 6, 8 D)``; ``(8 D, Q)``."""
+"""``(P + K, 8 D)``; ``(8 D, 8 D)`` each; scales, above them ones, ``(., 7, 8 D)``; ``(8 D, Q)``."""
 
 _SMOOTH = 6.0  # waves along the perimeter above which weights begin small
 _SCALARS = 6
@@ -112,7 +112,8 @@ class CorrectionNetwork(torch.nn.Module):
         first = self._layers.inlet(inlet)
         hidden = [self._layers.hidden(blocks) for blocks in self.hidden]
         last = self._layers.outlet(self.outlet)
-        return first, hidden, self.scales.repeat(1, 1, 8), last
+        scales = torch.nn.functional.pad(self.scales.repeat(1, 1, 8), (0, 0, 1, 0), value=1.0)
+        return first, hidden, scales, last
 
     def forward(self, x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
         """Return corrections ``(B, Q)`` for ``x``, ``(B, P + K)``, and ``sigma``, ``(B, 1)`` or ``()``."""
@@ -217,12 +218,13 @@ def _corrected(
     n = (square + 1e-30).sqrt()
     t = n / (1.0 + n)
     k = torch.log1p(4.0 * sigma).expand_as(n) / 4.0
-    e = torch.cat([t, t * t, k, k * k, t * k, (sigma / 12.5).expand_as(n)], dim=1)
-    h = (seen * ((1.0 + e @ scales[0]) / n)).tanh()
+    one = torch.ones_like(t)
+    e = torch.cat([one, t, t * t, k, k * k, t * k, (sigma / 12.5).expand_as(n)], dim=1)
+    h = (seen * ((e / n) @ scales[0])).tanh()
     for number, matrix in enumerate(hidden, start=1):
         z = h @ matrix
         if number < len(scales):
-            z = z * (1.0 + e @ scales[number])
+            z = z * (e @ scales[number])
         h = h + z.tanh()
     return (h @ last) * (n * t * t * (sigma / (1.25 + sigma)))
 
@@ -235,8 +237,17 @@ def along_lines(nodes: np.ndarray, square: Subdomain) -> list[int]:
 
 def roughness(g: torch.Tensor) -> torch.Tensor:
     """Return the root mean squares of second differences along perimeters ``(B, P)``."""
-    second = g.roll(1, 1) + g.roll(-1, 1) - 2.0 * g
-    return second.square().mean(dim=1).sqrt()
+    return rms(differences(differences(g)))
+
+
+def differences(g: torch.Tensor) -> torch.Tensor:
+    """Return the differences between neighbours along perimeters ``(B, P)``."""
+    return g - g.roll(1, 1)
+
+
+def rms(values: torch.Tensor) -> torch.Tensor:
+    """Return the root mean squares of rows."""
+    return torch.linalg.vector_norm(values, dim=1) / math.sqrt(values.shape[1])
 
 
 def _inside(cells: int, points: int) -> np.ndarray:

@@ -12,7 +12,8 @@ made of the sizes of $p$ and of what there is besides the plane. $A$ begins as t
 points, then all is learned. Lengths, those of $u$ included, are in sides of the square: the equation is the same at all
 scales. Matrices have the symmetries of the square, as `equivariant` has them.
 
-Shape letters: ``B`` squares, ``P`` perimeter nodes, ``K`` components of gradients, ``Q`` outputs.
+Shape letters: ``B`` squares, ``P`` perimeter nodes, ``K`` components of gradients, ``Q`` outputs. Of the gradients the
+first components at all points come before the second ones.
 """
 
 import math
@@ -23,7 +24,13 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.correction import ROUGHNESS, SOURCE, along_lines, roughness
+from mosaicdd.local_solvers.networks.correction import (
+    ROUGHNESS,
+    SOURCE,
+    along_lines,
+    differences,
+    rms,
+)
 from mosaicdd.local_solvers.networks.equivariant import EquivariantLayers
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.problems.elliptic import EllipticOperator
@@ -70,7 +77,7 @@ class Matrices:
     Parameters
     ----------
     first, between, last, scales
-        ``A (P, K)``, ``B_j (K, K)``, ``E_j (K, Q)``, ``A_j (4, K)``.
+        ``A (P, K)``, ``B_j (K, K)``, ``E_j (K, Q)``, and above ``A_j`` ones, ``(5, K)``.
     fit, planes, tilted
         From perimeters to slopes, ``(P, 2)``; from slopes to perimeters and to gradients, ``(2, P)``, ``(2, K)``.
     """
@@ -109,6 +116,7 @@ class UnrolledNetwork(torch.nn.Module):
 
     _planes: torch.Tensor
     _tilted: torch.Tensor
+    _order: torch.Tensor
 
     def __init__(self, cells: int, settings: UnrolledSettings, conductivity: Conductivity):
         super().__init__()
@@ -125,15 +133,17 @@ class UnrolledNetwork(torch.nn.Module):
         size = settings.stages, len(self.outputs), d
         self.outlet = torch.nn.Parameter(0.05 * torch.randn(size) / width)
         self.scales = torch.nn.Parameter(0.05 * torch.randn(settings.stages, _SCALARS, d))
+        order = torch.arange(8 * d).view(8, 2, -1).transpose(0, 1).flatten()
+        self.register_buffer("_order", order, persistent=False)
         self._layers = EquivariantLayers(cells, square.perimeter, self.outputs)
         inner = EquivariantLayers(cells, square.interior, self.outputs)
         gradients = torch.from_numpy(self._gradients(np.eye((cells - 1) ** 2)))
-        self.sight = inner.inlet(gradients).numpy()
+        self.sight = inner.inlet(gradients)[:, self._order].numpy()
         planes = torch.from_numpy(square.perimeter.T / cells - 0.5).float()
         self.register_buffer("_planes", planes, persistent=False)
         turned = SquareSymmetry(4 * cells).matrices.permute(2, 0, 1)
         tilted = turned[..., None].expand(-1, -1, -1, len(self._points)).flatten(1)
-        self.register_buffer("_tilted", tilted.contiguous(), persistent=False)
+        self.register_buffer("_tilted", tilted[:, self._order], persistent=False)
 
     def begin(self, harmonic: np.ndarray) -> None:
         """Let ``A`` be the gradients of harmonic functions, from their values ``(m + 1, m + 1, P)``."""
@@ -153,12 +163,13 @@ class UnrolledNetwork(torch.nn.Module):
 
     def matrices(self) -> Matrices:
         """Return the plain matrices."""
-        layers, planes = self._layers, self._planes
+        layers, planes, order = self._layers, self._planes, self._order
+        scales = torch.nn.functional.pad(self.scales.repeat(1, 1, 8), (0, 0, 1, 0), value=1.0)
         return Matrices(
-            layers.inlet(self.inlet),
-            [layers.hidden(blocks) for blocks in self.between],
-            [layers.outlet(weights) for weights in self.outlet],
-            list(self.scales.repeat(1, 1, 8)),
+            layers.inlet(self.inlet)[:, order],
+            [layers.hidden(blocks)[order][:, order] for blocks in self.between],
+            [layers.outlet(weights)[order] for weights in self.outlet],
+            list(scales[..., order]),
             planes.T / planes[0].square().sum(),
             planes,
             self._tilted,
@@ -268,12 +279,12 @@ def correct(
 ) -> torch.Tensor:
     """Return corrections by plain matrices; see the head of this module."""
     slopes = g @ matrices.fit
-    rest = g - slopes @ matrices.planes
+    rest = torch.addmm(g, slopes, matrices.planes, alpha=-1.0)
     n = remainder_size(rest, seen)
     t = n / (_HALF + n)
     steep = slopes.square().sum(dim=1, keepdim=True)
     q = steep / (1.0 + steep)
-    e = torch.cat([t, t * t, q, t * q], dim=1)
+    e = torch.cat([torch.ones_like(t), t, t * t, q, t * q], dim=1)
     plane = slopes @ matrices.tilted
     at_plane = plane * (conductivity(steep) - 1.0)
     z = torch.addmm(plane, rest, matrices.first)
@@ -281,7 +292,7 @@ def correct(
         z = z + seen
     out = g.new_zeros(len(g), matrices.last[0].shape[1])
     for number, (scales, last) in enumerate(zip(matrices.scales, matrices.last, strict=True)):
-        change = (_flux(z, conductivity) - at_plane) * (1.0 + e @ scales)
+        change = (_flux(z, conductivity) - at_plane) * (e @ scales)
         out = torch.addmm(out, change, last)
         if number < len(matrices.between):
             z = torch.addmm(z, change, matrices.between[number])
@@ -292,9 +303,9 @@ def sloped(
     g: torch.Tensor, slopes: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the largest slopes along perimeters ``(B, P)``, those of the planes, and the roughness, ``(B,)``."""
-    cells = g.shape[1] / 4
-    along = cells * (g.roll(-1, 1) - g).abs().amax(dim=1)
-    return along, slopes.square().sum(dim=1).sqrt(), cells * roughness(g)
+    cells, along = g.shape[1] / 4, differences(g)
+    steepest = torch.linalg.vector_norm(slopes, dim=1)
+    return cells * along.abs().amax(dim=1), steepest, cells * rms(differences(along))
 
 
 def remainder_size(rest: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
@@ -306,10 +317,10 @@ def remainder_size(rest: torch.Tensor, seen: torch.Tensor | None) -> torch.Tenso
 
 
 def _flux(z: torch.Tensor, conductivity: Conductivity) -> torch.Tensor:
-    """Return ``F`` for gradients ``(B, K)``, of each symmetry first one component, then the other."""
-    parts = z.unflatten(1, (8, 2, -1))
-    squared = parts.square().sum(dim=2, keepdim=True)
-    return (parts * (conductivity(squared) - 1.0)).flatten(1)
+    """Return ``F`` for gradients ``(B, K)``."""
+    one, other = z.chunk(2, dim=1)
+    less = conductivity(torch.addcmul(one * one, other, other)) - 1.0
+    return (z.unflatten(1, (2, -1)) * less[:, None]).flatten(1)
 
 
 def _points(cells: int) -> np.ndarray:

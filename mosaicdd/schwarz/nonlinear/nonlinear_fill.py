@@ -3,10 +3,10 @@ r"""The field of a nonlinear problem from the values on its lattice lines, and h
 Inside of the elements the equation is solved by Newton's method, so what is left of the discrete equation,
 $r = F(u) - f$, is left on the lattice lines. One two-level iteration with exact local solvers would change
 them by about $(I - T')^{-1} \delta$, where in each subdomain $\delta = -J^{-1} r$: the estimate of the error. Of each
-derivative $J$ it takes the means over the subdomain, so $\delta$ comes by sine transforms.
+derivative $J$ it takes means over the subdomain, so $\delta$ comes by sine transforms; by the same means over elements
+these are filled.
 """
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,16 +16,15 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import batch_shape, batches
-from mosaicdd.local_solvers.nonlinear import NonlinearSolver, Windows
-from mosaicdd.local_solvers.square_newton import Fields, SquareNewton, applied_inverse
+from mosaicdd.local_solvers.nonlinear import NonlinearSolver, Windows, split
+from mosaicdd.local_solvers.square_newton import Fields, Means, SquareNewton
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration
 
-_ELEMENTS = 128  # whose vectors stay in the cache
-_SUBDOMAINS = 256
-_APART = 4  # cells between the nodes where derivatives are taken
-_CHECKED = 8  # and between those where the residual of a smooth surface is
+_ELEMENTS, _SUBDOMAINS = 128, 256  # whose vectors stay in the cache
+_SAMPLED = 2048  # elements whose derivatives are sampled at once
+_CHECKED = 8  # cells between the nodes where the residual of a smooth surface is taken
 _SAFETY = 2.0
 # Of the last step in an element, beside the tolerance: one of Newton's leaves a thousandth of itself, one with means
 # a tenth, down to rounding in float32.
@@ -66,6 +65,9 @@ class NewtonFill:
         self.u = torch.zeros(*nodes, dtype=torch.float64, device=device)
         self.residual = torch.zeros(nodes[0] - 2, nodes[1] - 2, dtype=torch.float64, device=device)
         self._f: torch.Tensor | None = None
+        self._means = torch.empty(
+            3, *(n // s for n in block.cells), dtype=torch.float32, device=device
+        )
         self._part = pair(
             slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True)
         )
@@ -83,24 +85,30 @@ class NewtonFill:
         u[:, ::s] = v.lines[1][0].T
         squares = u.unfold(0, s + 1, s).unfold(1, s + 1, s)
         everything = pair(slice(0, count) for count in squares.shape[:2])
-        for batch in batches(everything, _ELEMENTS):
+        for batch in batches(everything, _SAMPLED):
             shape = batch_shape(batch)
             values = squares[batch].reshape(-1, s + 1, s + 1)
             f, fields = self._windows.of(batch)
-            self._element.linear(values, f, self._reaction)
-            self._solve(values, f, fields)
+            parts = split(len(values), _ELEMENTS)
+            for some in parts:
+                self._element.linear(values[some], None if f is None else f[some], self._reaction)
+            means = torch.stack(self._element.means(values, fields))
+            self._means[:, *batch] = means.view(3, *shape)
+            for some in parts:
+                given = None if f is None else f[some], _some(fields, some)
+                self._solve(values[some], *given, Means(*means[:, some]))
             squares[(*batch, slice(1, -1), slice(1, -1))] = values.view(*shape, s + 1, s + 1)[
                 ..., 1:-1, 1:-1
             ]
 
-    def _solve(self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields) -> None:
+    def _solve(self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields, means: Means) -> None:
         """Solve inside of elements: where float32 does, by means of the derivative, and else by Newton's method."""
         if self._relaxed >= _ROUNDED:
-            left = ~self._element.relax(u, f, fields, self._relaxed)
+            left = ~self._element.relax(u, f, fields, means, self._relaxed)
             if not left.any():
                 return
             some = u[left]
-            mine = {name: one[left] if one.ndim else one for name, one in fields.items()}
+            mine = _some(fields, left)
             self._element.solve(some, None if f is None else f[left], mine, self._tolerance)
             u[left] = some
         else:
@@ -141,7 +149,7 @@ class NewtonFill:
                     np.moveaxis(u, axis, 0)[end] = boundary.edge(axis, end)[along]
         if any(field.number is None for field in self._solver.operator.fields.values()):
             return self._operator.residual(u)
-        fields = self._sampled_fields(1)
+        fields = self._sampled_fields
 
         def residual(values: np.ndarray) -> np.ndarray:
             return self._element.residual(torch.from_numpy(values)[None], None, fields)[0].numpy()
@@ -169,7 +177,7 @@ class NewtonFill:
         here = np.ix_(*(one - p.start for one, p in zip(places, self._part, strict=True)))
         fields = {
             name: values[here] if values.ndim else values
-            for name, values in self._sampled_fields(1).items()
+            for name, values in self._sampled_fields.items()
         }
         if not self._element.sampled_residual(u, 3, fields).isfinite().all():
             raise ValueError(
@@ -185,34 +193,20 @@ class NewtonFill:
     def _changes(self, iterate: NonlinearIteration) -> Iterator[torch.Tensor]:
         """Yield ``-J^-1 r`` on the centre lines of the subdomains of each batch."""
         m, s = self._subdomain.cells, self._block.lattice.spacing
-        lines = torch.from_numpy(self._solver.subdomain.centre_lines - 1).to(self.u.device).T
         windows = self.residual.unfold(0, m - 1, s).unfold(1, m - 1, s)
-        diffusion, reaction = self._means()
+        means = torch.nn.functional.avg_pool2d(self._means, m // s, 1)
         for batch in iterate.members:
             r = windows[batch].reshape(-1, m - 1, m - 1)
-            means = [one[batch].flatten() for one in (diffusion, reaction)]
-            changes = r.new_empty(len(r), lines.shape[1])
-            for start in range(0, len(r), _SUBDOMAINS):
-                some = slice(start, start + _SUBDOMAINS)
-                found = applied_inverse(
-                    self._subdomain, r[some].float(), *(one[some] for one in means)
-                )
-                changes[some] = -found[:, *lines].to(r)
-            yield changes
+            here = means[:, *batch].flatten(1)
+            changes = r.new_empty(len(r), 2, m - 1)
+            for some in split(len(r), _SUBDOMAINS):
+                found = self._subdomain.centre_lines(r[some].float(), Means(*here[:, some]))
+                torch.stack(found, dim=1, out=changes[some])
+            yield changes.neg_().flatten(1)
 
-    def _means(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the derivative's diffusion and reaction, means over each subdomain of the region."""
-        m, s = self._subdomain.cells, self._block.lattice.spacing
-        apart = math.gcd(s, _APART)
-        nodes = self._subdomain.sampled(self.u, apart, self._sampled_fields(apart))
-        across = (m - 1) // apart
-        return pair(
-            torch.nn.functional.avg_pool2d(one[None, None], across, s // apart)[0, 0]
-            for one in nodes
-        )
-
-    def _sampled_fields(self, apart: int) -> dict[str, torch.Tensor]:
-        """Return numbers, and the values of fields at every so many inner nodes of the region."""
+    @property
+    def _sampled_fields(self) -> dict[str, torch.Tensor]:
+        """Numbers, and the values of fields at the nodes of the region."""
         grid = self._block.lattice.grid
         found = {}
         for name, field in self._solver.operator.fields.items():
@@ -221,6 +215,11 @@ class NewtonFill:
             else:
                 found[name] = torch.from_numpy(field.sample(grid, self._part)[0]).to(self.u.device)
         return found
+
+
+def _some(fields: Fields, chosen: slice | torch.Tensor) -> Fields:
+    """Return the fields of some squares."""
+    return {name: one[chosen] if one.ndim else one for name, one in fields.items()}
 
 
 def error_estimate(size: float, nodes: torch.Tensor, block: Block) -> ErrorEstimate:

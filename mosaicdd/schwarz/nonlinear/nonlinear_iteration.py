@@ -3,8 +3,8 @@ r"""The two-level iteration with local solvers that are not linear.
 An iteration is $v \to T v + T' P c$: a sweep of all local solvers, and a coarse correction swept by their
 derivative, where $A c = R (T v - v)$ and $A = R (I - T') P$, as in `fixed_point`. The derivative in the
 directions of the hats, $T' P$, is that of each subdomain at the first values, and taken anew when the updates fall
-slower than those of a linear equation do. Where $R (T v - v)$ has not fallen, half of the last step is tried, and so
-on.
+slower than those of a linear equation do. What remains is linear convergence, which Anderson's acceleration
+makes faster. Where $R (T v - v)$ has not fallen, half of the last step is tried, and so on.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
 from mosaicdd.local_solvers.nonlinear import NonlinearPlan
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse.coarse_solve import ReplicatedSolve, factorised
+from mosaicdd.schwarz.drivers import AndersonMemory
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -181,6 +182,7 @@ def drive(
     """Repeat the iteration until it ends; return the last values, and their status."""
     image, base, direction = v.like_boundary(), v.like(v.flat.clone()), v.like()
     length, slow, before, last = 1.0, True, np.inf, np.inf
+    memory = AndersonMemory(v)
     helps, rate = iterate.closely, 1.0  # whether derivatives taken anew make updates fall faster
     while True:
         if slow:
@@ -196,7 +198,8 @@ def drive(
         helps = helps and not (slow and update > _FASTER * rate * last)
         slow = helps and not slow and update > _SLOW * last
         rate = min(update / last, 1.0)
-        torch.sub(image.flat, v.flat, out=direction.flat)
+        memory.add(v.flat, image.flat)
         base.flat.copy_(v.flat)
-        v, image = image, v
+        v.flat.copy_(memory.combine(monitor))
+        torch.sub(v.flat, base.flat, out=direction.flat)
         length, before, last = 1.0, left, update
