@@ -7,13 +7,13 @@ they cannot meet those of the program around; `Ranks.close` gives it back.
 
 import copy
 import math
-import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
 from mosaicdd.parallel.balanced_cuts import Cuts, balanced_cuts
+from mosaicdd.parallel.life import Alone, Closable, Life
 from mosaicdd.parallel.partition import Dims, fitting_dims, require_fitting, share
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Ranks:
         Where `partition` cuts; None if evenly.
     """
 
-    def __init__(self, life: "_Life", dims: Dims | None):
+    def __init__(self, life: "Life", dims: Dims | None):
         self._life = life
         self.size, self.rank = life.comm.size, life.comm.rank
         self.is_root = self.rank == 0
@@ -59,7 +59,7 @@ class Ranks:
     @classmethod
     def alone(cls) -> Self:
         """Return this process as the only rank."""
-        return cls(_Life(_Alone(), owned=False), None)
+        return cls(Life(Alone(), owned=False), None)
 
     @classmethod
     def of(
@@ -99,11 +99,11 @@ class Ranks:
             given = axes if len(axes) == 2 else None
         wanted = _fitting(given if dims is None else dims, comm.size)
         if isinstance(comm, Ranks):
-            life = _Life(comm._life.comm, owned=False)
+            life = Life(comm._life.comm, owned=False)
             comm.keep(life)
             return cls(life, wanted)
         several = comm.size > 1
-        return cls(_Life(comm.Dup() if several else _Alone(), owned=several), wanted)
+        return cls(Life(comm.Dup() if several else Alone(), owned=several), wanted)
 
     def _place(self, dims: Dims) -> None:
         self.dims = dims
@@ -149,7 +149,7 @@ class Ranks:
             If the ranks have been closed, or there is only this one.
         """
         comm = self._life.comm
-        if isinstance(comm, _Alone):
+        if isinstance(comm, Alone):
             raise RuntimeError(  # noqa: TRY004 - nothing was given that has a wrong type
                 "a single rank has nobody to send to, and no communicator"
             )
@@ -173,8 +173,8 @@ class Ranks:
 
     def split(self, group: int) -> Self:
         """Return the ranks that name the same group, which close with these."""
-        comm = _Alone() if self.size == 1 else self.comm.Split(group, self.rank)
-        life = _Life(comm, owned=self.size > 1)
+        comm = Alone() if self.size == 1 else self.comm.Split(group, self.rank)
+        life = Life(comm, owned=self.size > 1)
         self._life.parts.append(life)
         return type(self)(life, None)
 
@@ -185,7 +185,7 @@ class Ranks:
         if self._life.machine is None:
             from mpi4py import MPI
 
-            life = _Life(self.comm.Split_type(MPI.COMM_TYPE_SHARED, self.rank), owned=True)
+            life = Life(self.comm.Split_type(MPI.COMM_TYPE_SHARED, self.rank), owned=True)
             self._life.machine = life
             self._life.parts.append(life)
         return type(self)(self._life.machine, None)
@@ -293,65 +293,6 @@ def agreed(function: Callable[[], Result], allgather: Callable[[object], Sequenc
     if first is not None:
         raise first
     return result
-
-
-class Closable(Protocol):
-    """What is freed when the ranks are."""
-
-    def close(self) -> None:
-        """Free it; a second time nothing is done."""
-        ...
-
-
-class _Life:
-    """A communicator and what was made through it, until it is closed."""
-
-    def __init__(self, comm: "MPI.Comm | _Alone", *, owned: bool):
-        self._comm: MPI.Comm | _Alone | None = comm
-        self._owned = owned
-        self.made: weakref.WeakKeyDictionary[Closable, None] = (
-            weakref.WeakKeyDictionary()  # in order: communicators are freed together
-        )
-        self.parts: list[_Life] = []
-        self.machine: _Life | None = None  # one of the parts
-
-    @property
-    def comm(self) -> "MPI.Comm | _Alone":
-        if self._comm is None:
-            raise RuntimeError("these ranks have been closed; make new ones by Ranks.of")
-        return self._comm
-
-    def close(self) -> None:
-        for made in list(self.made):
-            made.close()
-        for part in self.parts:
-            part.close()
-        if self._owned and self._comm is not None and not isinstance(self._comm, _Alone):
-            self._comm.Free()
-        self._comm = None
-
-
-class _Alone:
-    """The communicator of a single rank: what `Ranks` asks of one, without an MPI library."""
-
-    rank, size = 0, 1
-
-    def Allreduce(self, values: np.ndarray, total: np.ndarray) -> None:  # noqa: N802 - MPI's name
-        """Fill ``total`` with the sum over all ranks."""
-        total[...] = values
-
-    def Barrier(self) -> None:  # noqa: N802 - MPI's name
-        """Wait for nobody."""
-
-    def bcast(self, value: Any) -> Any:
-        """Return what rank 0 has."""
-        return value
-
-    def gather(self, value: Any) -> list:
-        """Return what all ranks have."""
-        return [value]
-
-    allgather = gather
 
 
 def _fitting(dims: Sequence[int] | None, size: int) -> Dims | None:

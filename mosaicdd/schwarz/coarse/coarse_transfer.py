@@ -55,11 +55,11 @@ class CoarseTransfer:
             there = common_edges(alike)
             if there.any():
                 self._common.append(CommonEdges(basis, there, columns, hats, first))
-                rows = _rows_of(basis[torch.from_numpy(~there)].cpu().numpy(), columns[~there])
-                along.append((*rows, first + _inner_nodes(~there, inner)))
+                few = _rows_of(basis[torch.from_numpy(~there)].cpu().numpy(), columns[~there])
+                along.append((*few, first + _inner_nodes(~there, inner)))
             else:
-                rows = _rows(basis.cpu().numpy(), columns, hats)
-                along.append((*rows, first + np.arange(len(rows[-1]))))
+                every = _rows(basis.cpu().numpy(), columns, hats)
+                along.append((*every, first + np.arange(len(every[-1]))))
             first += lines * (cells * (inner + 1) + 1)
         values, columns, counts, rows = (np.concatenate(one) for one in zip(*along, strict=True))
         starts = np.concatenate([[0], np.cumsum(counts)])
