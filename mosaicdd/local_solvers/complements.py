@@ -31,10 +31,15 @@ class Complements:
     ----------
     kinds
         Of the elements.
+
+    Attributes
+    ----------
+    device
+        Of them.
     """
 
     def __init__(self, kinds: Kinds, spacing: int, *, symmetric: bool, **tensors: Unpack[Tensors]):
-        self.symmetric, self.kinds = symmetric, kinds
+        self.symmetric, self.kinds, self.device = symmetric, kinds, tensors["device"]
         side, height = 4 * spacing, spacing if symmetric else 4 * spacing
         starts = range(0, side, height)
         places = np.empty((side, side), dtype=int)

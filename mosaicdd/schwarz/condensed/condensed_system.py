@@ -20,7 +20,8 @@ from mosaicdd.problems.nonlinear import Linearised
 from mosaicdd.problems.region_equations import region_equations
 from mosaicdd.schwarz.coarse.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.coarse.edge_modes import cut_lines
-from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator, Stars, region_interior
+from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator, region_interior
+from mosaicdd.schwarz.condensed.stars import Stars
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _WITH_FACTORS = 250  # bytes per node, where elements keep what is left of their inner nodes

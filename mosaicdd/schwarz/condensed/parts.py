@@ -116,7 +116,7 @@ def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """Return the values of ``(n, L)`` at places ``(E, P)``, ``(E, n, P)``; in memory as the places lie."""
     here = _in_memory(places)
     if len(v) == 1:
-        values = v.gather(1, here.flatten()[None]).view(*here.shape, 1)
+        values = v[0].index_select(0, here.flatten()).view(*here.shape, 1)
     else:
         values = v.T.index_select(0, here.flatten()).unflatten(0, here.shape)
     return values.mT if here is places else values.permute(1, 2, 0)
