@@ -45,21 +45,19 @@ class Windows:
         wanted = kinds == 0
         for kind in np.unique(kinds[~wanted]):
             wanted.flat[np.argmax(kinds == kind)] = True
-        found = []
-        for row in np.flatnonzero(wanted.any(axis=1)).tolist():
-            strip = conductances.part(
-                slice(row * s, (row + 1) * s + 1), slice(0, self.shape[1] * s + 1)
-            )
-            some = strip.each(np.asarray).windows(s)
-            at = wanted[row]
-            found.append(Conductances(*(values[0, at] for values in some.arrays())))
         index = np.cumsum(wanted.ravel()) - 1
         kinds = kinds.ravel()
         for kind in np.unique(kinds[kinds < 0]):
             index[kinds == kind] = index[np.argmax(kinds == kind)]
         self._index = index
-        arrays = zip(*(one.arrays() for one in found), strict=True)
-        return Conductances(*(np.concatenate(parts) for parts in arrays))
+        y, x = (one[:, None, None] * s for one in np.nonzero(wanted))
+        along, across = np.arange(s + 1)[:, None], np.arange(s + 1)
+
+        def windows(values: Any) -> np.ndarray:
+            ends = s + 1 - (np.array(conductances.reaction.shape) - values.shape)
+            return np.asarray(values[y + along[: ends[0]], x + across[: ends[1]]])
+
+        return conductances.each(windows)
 
     def keys(self) -> np.ndarray:
         """Return a key for each element, the same where all its conductances are, ``(E,)``."""

@@ -94,10 +94,11 @@ class ArrayInSquares:
         """Return the values at some places."""
         y, x = (one + p.start for one, p in zip((y, x), self._part, strict=True))
         kinds = self.kinds[y // SIDE, x // SIDE]
-        found = self.plain[np.minimum(kinds, -1)]
-        own = kinds >= 0
-        found[own] = self.values[kinds[own], y[own] % SIDE, x[own] % SIDE]
-        return found
+        plain = self.plain[np.minimum(kinds, -1)]
+        if not len(self.values):
+            return plain
+        own = self.values[np.maximum(kinds, 0), y % SIDE, x % SIDE]
+        return np.where(kinds >= 0, own, plain)
 
     def _rows(self, rows: np.ndarray) -> np.ndarray:
         """Return some rows, or one, as an array."""

@@ -239,12 +239,18 @@ class Cut:
         self._origin = np.array([p.start for p in part])
 
     def on_outlines(
-        self, active: np.ndarray, conductances: Sequence[np.ndarray], exchange: np.ndarray
+        self,
+        active: np.ndarray,
+        known: np.ndarray,
+        conductances: Sequence[np.ndarray],
+        exchange: np.ndarray,
     ) -> OnOutlines:
         """Return where outlines act on active nodes.
 
         Parameters
         ----------
+        known
+            At which nodes sides give values.
         conductances
             Between the nodes, inside or not, per axis.
         exchange
@@ -252,6 +258,7 @@ class Cut:
         """
         on = self._on(active)
         reported = self.reported & ~self.given & (active | (self.level < 0))
+        reported |= known & self.reported
         reported.reshape(-1)[on.nodes] = True
         natural = self._natural_pieces(active)
         diffusion = np.empty(0)

@@ -130,6 +130,7 @@ class Discretisation:
         else:
             whole, volumes = glued(part, self._rounds, self._natural_sides)
         number = self._numbers(part)
+        on_sides = number >= 0
         if cut is not None:
             number[cut.given] = -1  # an outline's own values count there
         active = (volumes > 0) & (number < 0)
@@ -155,7 +156,7 @@ class Discretisation:
         outlines = None
         if cut is not None and self.outline is not None:
             exchange = self.grid.spacing * self.outline.alphas
-            outlines = cut.on_outlines(active, (whole.up, whole.right), exchange)
+            outlines = cut.on_outlines(active, on_sides, (whole.up, whole.right), exchange)
             outlines.add_to_diagonal(reaction, exchange)
         if whole.symmetric:
             left = Conductances(between[0], between[1], reaction)
@@ -227,7 +228,7 @@ class Discretisation:
         values = outline.values[:, at]
         if outlines is None or self.outline is None:
             return y, x, values
-        known = self.outline.reported(self.outline.level(part)[y, x])
+        known = outlines.reported[y, x]
         y, x, values = y[known], x[known], values[:, known]
         on = outlines.on
         rows, columns = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
