@@ -1,15 +1,19 @@
 """Networks for media and plain averages beside the exact operators, and beside other solvers.
 
-Usage: bench_field_networks.py [SPE10.npz [CELLS]] (by default 1024), and bench_field_networks.py peers
-[CELLS] (by default 2048). One thread, float64. Errors are root mean
+Usage: bench_field_networks.py [SPE10.npz [CELLS]] (by default 1024), bench_field_networks.py peers [CELLS]
+(by default 2048), and bench_field_networks.py large [CELLS ..] (by default 16384). One thread, float64. Errors are root mean
 squares over all nodes, relative to the solution's, against the exact operators' answer to a residual of
 1e-9, in media drawn with seeds that no training has seen: with boundary data sin(3x) + y^2 on the unit
 square (*sides*), and with a source of 1 between zero sides (*source*). Seconds are wall time from the
-problem to the field. Writes ``benchmarks/field_networks.md`` and ``benchmarks/field_networks_peers.md``.
+problem to the field. *Large* is ``mosaicdd solve`` on two ranks as a user starts it: the medium is read from a
+file, the field streams to one, and the memory is the peak of all ranks, whole processes.
+Writes ``benchmarks/field_networks.md``, ``benchmarks/field_networks_peers.md`` and
+``benchmarks/field_networks_large.md``.
 """
 
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +23,13 @@ import scipy.ndimage
 import torch
 from media import spe10
 from peers import PeerResult, by_petsc, by_pyamg
+from ranks import mosaicdd
 from tables import publish, table
 
 import mosaicdd as m
+from mosaicdd.lattice.axes import even
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.lognormal import Lognormal
 from mosaicdd.problems.medium import MediumSystem
 
 _SEED = 12345
@@ -29,6 +37,9 @@ _TIGHT = m.SolveSettings(rtol=1e-9)
 _PEERS = 1e-6  # relative residual asked of the iterative peers: they need not be better than we are
 _ROUNDS = 3
 _ALL_PEERS = 1024  # cells a side, beyond which the fastest alone is asked
+_LARGE = 2  # ranks
+_PARTS = ("setup", "iterate", "assemble", "estimate", "write")
+_ROWS = 256  # of a medium that are made at once
 _SOLVERS = ("averaged", "diffusion", "diffusion-operator")
 Make = Callable[[int, np.random.Generator], np.ndarray]
 
@@ -227,6 +238,56 @@ def beside_peers(cells: int) -> None:
     publish("field_networks_peers", title, f"{note}\n\n{table(header, written)}")
 
 
+def large(sizes: list[int]) -> None:
+    """Write what the network takes on grids whose fields stream from and to files."""
+    rows = []
+    for cells in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            medium, output = Path(folder) / "a.npy", Path(folder) / "out.h5"
+            _write_lognormal(medium, cells)
+            start = time.perf_counter()
+            options = ["--local-solver", "diffusion", "--cells", f"{cells}x{cells}"]
+            options += ["--pde", "diffusion", "--field", f"a={medium}", "--field", "f=1"]
+            report = mosaicdd(_LARGE, "solve", "-o", str(output), *options)
+            seconds = time.perf_counter() - start
+            written = output.stat().st_size
+        spent, peak = report["seconds"], report["peak_memory_bytes"]
+        size = report["update"] / report["relative_update"]
+        rows.append(
+            [
+                f"{cells} x {cells}",
+                report["status"],
+                str(report["iterations"]),
+                f"{report['error_estimate'] / size:.1e}",
+                *(f"{spent[part]:.1f}" for part in _PARTS),
+                f"{seconds:.1f}",
+                f"{peak / 1e9:.2f}",
+                f"{peak / (cells + 1) ** 2:.0f}",
+                f"{written / 1e9:.2f}",
+            ]
+        )
+        print(rows[-1], flush=True)
+    header = ["cells", "status", "iterations", "says", *_PARTS, "whole command, s"]
+    header += ["GB in all", "B per node", "GB written"]
+    note = (
+        "By `python scripts/bench_field_networks.py large`; its head says what is measured. The network of "
+        f"conductances on {_LARGE} ranks, lognormal over 8 nodes, contrast 1e4, a source of 1. *Says* is the "
+        "error estimate, relative to the solution; there is no truth at this size."
+    )
+    title = "Networks for media on large grids"
+    publish("field_networks_large", title, f"{note}\n\n{table(header, rows)}")
+
+
+def _write_lognormal(path: Path, cells: int) -> None:
+    """Write a lognormal medium to a file, some rows after others."""
+    grid = Grid((cells, cells), 1 / 64)
+    medium = Lognormal(_SEED, 8 * grid.spacing, 1e4)
+    values = np.lib.format.open_memmap(path, "w+", shape=grid.nodes)
+    for rows in even(cells + 1, _ROWS):
+        values[rows] = medium.sample(grid, (rows, slice(0, cells + 1)))
+    values.flush()
+
+
 def _timed(work: Callable[[], m.Solution]) -> tuple[m.Solution, float]:
     start = time.perf_counter()
     result = work()
@@ -239,6 +300,9 @@ def _rms(values: np.ndarray) -> float:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
+    if given[:1] == ["large"]:
+        large([int(one) for one in given[1:]] or [16384])
+        sys.exit()
     if given[:1] == ["peers"]:
         beside_peers(int(given[1]) if len(given) > 1 else 2048)
         sys.exit()

@@ -21,7 +21,7 @@ RATIO = 4
 MARGIN = 4
 """Fine cells around its nodes that a rule sees."""
 
-_ROWS = 32  # of coarse nodes that are made at once
+_ROWS = 64  # of coarse nodes that are made at once
 _HAT = np.array([1.0, 2.0, 3.0, 4.0, 3.0, 2.0, 1.0]) / RATIO
 
 Rule = Callable[[Conductances], Conductances]

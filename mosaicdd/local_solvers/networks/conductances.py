@@ -200,7 +200,7 @@ class LearnedRule:
     def __call__(self, fine: Conductances) -> Conductances:
         """Return the conductances between the coarse nodes."""
         plain = averaged(fine)
-        right, up = (torch.from_numpy(np.log(one)).float()[None] for one in (fine.right, fine.up))
+        right, up = (torch.from_numpy(one).float().log()[None] for one in (fine.right, fine.up))
         flat, steep, across = (one[0].double().numpy() for one in self._network(right, up))
         edges = (plain.right, flat), (plain.up, steep)
         known = roughness(right, up)[0].numpy() <= self._roughest  # (R - 1, C - 1)

@@ -10,6 +10,7 @@ runs over memory in order. Shape letters: ``n`` problems; sources are times the 
 """
 
 import functools
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +55,7 @@ class Band:
             for one in (self.conductances.up, self.conductances.right, self.conductances.reaction)
         )
         u = _Planes(coarse)
-        u.interpolate(right, up)
+        u.interpolate(*self._heights)
         for (rows, columns), values in self.edges:
             u.impose(rows, columns, values)
         cells = _Cells(up, right, reaction, self.source)
@@ -103,22 +104,32 @@ class Band:
         nodes that are not outermost.
         """
         total = r[:, ::RATIO, ::RATIO].clone()
-        pairs = ((r, total, self.conductances.right), (r.mT, total.mT, self.conductances.up.T))
-        for values, nodes, along in pairs:
-            high = _heights(torch.from_numpy(np.ascontiguousarray(along[::RATIO])).to(r))
-            inner = values[:, ::RATIO, :-1].unflatten(2, (-1, RATIO))[..., 1:]
-            nodes[:, :, 1:] += (inner * high).sum(-1)
-            nodes[:, :, :-1] += (inner * (1.0 - high)).sum(-1)
+        along_x, along_y = self._heights
+        for i in range(1, RATIO):
+            for values, nodes, high in (
+                (r[:, ::RATIO, i::RATIO], total, along_x[i - 1]),
+                (r[:, i::RATIO, ::RATIO].mT, total.mT, along_y[i - 1].mT),
+            ):
+                upper = values * high.to(r)
+                nodes[:, :, 1:] += upper
+                nodes[:, :, :-1] += values - upper
         return total
 
+    @functools.cached_property
+    def _heights(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """How high nodes between coarse ones lie on the way from 0 to 1, along x and along y.
 
-def _heights(along: torch.Tensor) -> torch.Tensor:
-    """Return how high the nodes between coarse ones lie on the way from 0 to 1.
+        For each of these nodes of a coarse cell, ``(rows, coarse cells)`` and ``(coarse cells, columns)``.
+        """
+        right, up = self.conductances.right[::RATIO], self.conductances.up[:, ::RATIO]
+        along = [right[:, i::RATIO] for i in range(RATIO)], [up[i::RATIO] for i in range(RATIO)]
+        return pair(_heights(parts) for parts in along)
 
-    From conductances ``(lines, cells)`` to ``(lines, coarse cells, RATIO - 1)``.
-    """
-    resistance = along.reciprocal().unflatten(1, (-1, RATIO))
-    return (resistance.cumsum(-1) / resistance.sum(-1, keepdim=True))[..., :-1]
+
+def _heights(conductances: list[np.ndarray]) -> list[torch.Tensor]:
+    """Return the heights between conductances in series."""
+    up_to = list(itertools.accumulate(1.0 / one for one in conductances))
+    return [torch.from_numpy(one / up_to[-1]) for one in up_to[:-1]]
 
 
 class _Planes:
@@ -140,17 +151,16 @@ class _Planes:
         rows, columns = shape
         return self._values[y, x, :, down : down + rows, across : across + columns]
 
-    def interpolate(self, right: torch.Tensor, up: torch.Tensor) -> None:
-        """Fill the lines between coarse nodes, by conductances along x and y."""
+    def interpolate(self, along_x: list[torch.Tensor], along_y: list[torch.Tensor]) -> None:
+        """Fill the lines between coarse nodes, by how high nodes lie on the way to the next."""
         nodes = self._values[0, 0]
-        high = _heights(right[::RATIO])  # (rows, coarse cells, 3)
-        low, step = nodes[:, :, :-1], nodes.diff(dim=2)
         for i in range(1, RATIO):
-            self._values[0, i, :, :, :-1] = low + step * high[..., i - 1]
-        high = _heights(up.mT[::RATIO]).transpose(0, 1)
-        low, step = nodes[:, :-1], nodes.diff(dim=1)
-        for i in range(1, RATIO):
-            self._values[i, 0, :, :-1] = low + step * high[..., i - 1]
+            between = self._values[0, i, :, :, :-1], self._values[i, 0, :, :-1]
+            for axis, high, out in zip(
+                (2, 1), (along_x[i - 1], along_y[i - 1]), between, strict=True
+            ):
+                low = nodes.narrow(axis, 0, nodes.shape[axis] - 1)
+                torch.addcmul(low, nodes.diff(dim=axis), high.to(low), out=out)
 
     def impose(self, rows: slice | int, columns: slice | int, values: torch.Tensor) -> None:
         """Set the values ``(n, nodes)`` of an outermost line."""
