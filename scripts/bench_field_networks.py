@@ -1,7 +1,7 @@
 """Networks for media and plain averages beside the exact operators, and beside other solvers.
 
-Usage: bench_field_networks.py [SPE10.npz [CELLS]] (by default 1024), bench_field_networks.py peers [CELLS]
-(by default 2048), and bench_field_networks.py large [CELLS ..] (by default 16384). One thread, float64. Errors are root mean
+Usage: bench_field_networks.py [SPE10.npz [CELLS]] (by default 1024), bench_field_networks.py peers [CELLS
+[ROUNDS]] (by default 2048, and 3), and bench_field_networks.py large [CELLS ..] (by default 16384). One thread, float64. Errors are root mean
 squares over all nodes, relative to the solution's, against the exact operators' answer to a residual of
 1e-9, in media drawn with seeds that no training has seen: with boundary data sin(3x) + y^2 on the unit
 square (*sides*), and with a source of 1 between zero sides (*source*). Seconds are wall time from the
@@ -35,7 +35,6 @@ from mosaicdd.problems.medium import MediumSystem
 _SEED = 12345
 _TIGHT = m.SolveSettings(rtol=1e-9)
 _PEERS = 1e-6  # relative residual asked of the iterative peers: they need not be better than we are
-_ROUNDS = 3
 _ALL_PEERS = 1024  # cells a side, beyond which the fastest alone is asked
 _LARGE = 2  # ranks
 _PARTS = ("setup", "iterate", "assemble", "estimate", "write")
@@ -192,7 +191,7 @@ def _error(row: list[str], name: str) -> float:
     return float(row[2 + 2 * _SOLVERS.index(name)])
 
 
-def beside_peers(cells: int) -> None:
+def beside_peers(cells: int, rounds: int = 3) -> None:
     """Write what others need on a larger grid, and how far off they are."""
     torch.set_num_threads(1)
     _warm_up()
@@ -207,7 +206,7 @@ def beside_peers(cells: int) -> None:
         ask["CHOLMOD"] = lambda: by_petsc(system.matrix, b, "cholmod")
         ask[f"pyAMG to {_PEERS:g}"] = lambda: by_pyamg(system.matrix, b, _PEERS)
     truth, times, rows = np.empty(0), {}, {}
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         for name in ("exact", *_SOLVERS):
             settings = m.SolveSettings(rtol=1e-8) if name == "exact" else None
             solution, seconds = _timed(lambda n=name, s=settings: m.solve(problem, n, settings=s))
@@ -231,7 +230,7 @@ def beside_peers(cells: int) -> None:
     title = f"Networks for media beside other solvers, {cells} x {cells}"
     note = (
         "By `python scripts/bench_field_networks.py peers`; its head says what is measured. Medians of "
-        f"{_ROUNDS} rounds, in which all take turns. Lognormal over 8 nodes, contrast 1e4, a source of 1. "
+        f"{rounds} rounds, in which all take turns. Lognormal over 8 nodes, contrast 1e4, a source of 1. "
         "Beyond 1024 x 1024 hypre alone is asked, the fastest of the three there (`fields.md`). Before the "
         "seconds of its set-up a solver has no answer at all."
     )
@@ -304,6 +303,6 @@ if __name__ == "__main__":
         large([int(one) for one in given[1:]] or [16384])
         sys.exit()
     if given[:1] == ["peers"]:
-        beside_peers(int(given[1]) if len(given) > 1 else 2048)
+        beside_peers(*(int(one) for one in given[1:] or ["2048"]))
         sys.exit()
     main(Path(given[0]) if given else None, int(given[1]) if len(given) > 1 else 1024)
