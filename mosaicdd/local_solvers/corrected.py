@@ -109,14 +109,20 @@ class CorrectedPlan:
 
     def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
         """Differentiate what `solve` gives: by a table, or the correction by differences, if it has them."""
-        out = g.new_empty(len(g), len(self._hats), len(self._at))
+        differ = (
+            self._network if closely and isinstance(self._network, CompiledCorrection) else None
+        )
+        exact = (
+            torch.float32 if differ is None else torch.float64
+        )  # as tables are, or the linear part
+        out = g.new_empty(len(g), len(self._hats), len(self._at), dtype=exact)
         _, seen = self._of(batch)
         for some in split(len(g), _CHUNK):
             x, w = self._network.input(g[some]), None if seen is None else seen[some]
-            if closely and isinstance(self._network, CompiledCorrection):
-                self._differentiate(self._network, x, w, out[some])
-            else:
+            if differ is None:
                 self._tabulate(x, out[some])
+            else:
+                self._differentiate(differ, x, w, out[some])
         self._replace(batch, g, self.outside(batch, g), self._exact.responses_at, out)
         return out
 

@@ -45,7 +45,7 @@ class PlaneResponses:
         parts = [exact.derivative(some, {})[..., first].cpu() for some in planes.split(_BATCH)]
         found = torch.cat(parts).numpy()
         side, m = 2 * _STEPS + 1, exact.square.cells
-        table = np.empty((side, side, *found.shape[1:]))
+        table = np.empty((side, side, *found.shape[1:]), dtype=found.dtype)
         matrices = SquareSymmetry(4 * m).matrices.long().numpy()
         hats = images(exact.square.perimeter[:: m // 2], m)
         for matrix, hat, line in zip(matrices, hats, images(nodes, m), strict=True):
@@ -94,11 +94,11 @@ class ConstantResponses:
         self._newton, self._numbers = exact.newton, exact.numbers
         values = torch.linspace(0.0, largest, _CONSTANTS, dtype=torch.float64, device=exact.device)
         reactions = self._newton.reaction(values, self._numbers)
-        self._reactions, order = reactions.sort()
+        self._reactions, order = reactions.float().sort()
         side = exact.square.cells + 1
         squares = values[order, None, None].expand(-1, side, side)
         parts = [exact.derivative(some, exact.numbers) for some in squares.split(_BATCH)]
-        self._table = torch.cat(parts).double().flatten(1)
+        self._table = torch.cat(parts).flatten(1)
 
     def write(self, g: torch.Tensor, out: torch.Tensor) -> None:
         """Write the responses ``(B, 8, L)`` for perimeters ``(B, P)``."""

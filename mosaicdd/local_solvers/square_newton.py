@@ -225,6 +225,25 @@ class SquareNewton:
             )
         return torch.autograd.grad(total.sum(), leaf)[0]
 
+    def linearised(
+        self, u: torch.Tensor, v: torch.Tensor, fields: Fields, apart: int
+    ) -> torch.Tensor:
+        """Return ``J v - F`` times the squared spacing, of an equation without source, at every so many inner nodes.
+
+        Parameters
+        ----------
+        u, v
+            Where ``J`` and ``F`` are taken, and what ``J`` is applied to, ``(rows, columns)``; so are fields that are no
+            numbers.
+        """
+        values, patches = _thinned(u, apart), _thinned_fields(fields, apart)
+        total = -(self.spacing**2) * self.operator.at(values, patches, self.spacing)
+        found = self._gradients(values.values, patches)
+        for gradient, value in zip(found, _thinned(v, apart).values, strict=True):
+            if gradient is not None:
+                total.addcmul_(gradient.to(total), value)
+        return total
+
     def sampled_residual(self, u: torch.Tensor, apart: int, fields: Fields) -> torch.Tensor:
         """Return the residual of an equation without source at the same nodes."""
         return self.operator.at(_thinned(u, apart), _thinned_fields(fields, apart), self.spacing)

@@ -20,6 +20,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.given_conditions import Points
+from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -145,6 +146,16 @@ class BaseEngine(abc.ABC, Generic[S]):
             If the local solver that the field is filled by has values at grid nodes only.
         """
         raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
+
+    def check_source(self, problem: Problem) -> None:
+        """Check that the source of the problems to be solved is finite at the nodes that this rank owns.
+
+        Raises
+        ------
+        ValueError
+            If it is not, or cannot be evaluated.
+        """
+        problem.check_source(self.block.lattice.grid, self.block.owned_nodes()[1])
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Check that a solve can begin from boundary data, as far as that depends on the equation.

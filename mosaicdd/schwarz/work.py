@@ -65,8 +65,7 @@ class Work:
             self.boundaries = world.agree(lambda: problem.boundaries(setup.grid))
         setup.take(problem)
         engine = world.agree(lambda: self.first_engine)
-        nodes = engine.block.owned_nodes()[1]
-        world.agree(lambda: problem.check_source(setup.grid, nodes))
+        world.agree(lambda: engine.check_source(problem))
         world.agree(lambda: engine.check(self.boundaries))
         self._truth = self._reference(engine)
 

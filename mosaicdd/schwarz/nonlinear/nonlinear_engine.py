@@ -20,6 +20,7 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.nonlinear import NonlinearSolver
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
@@ -55,6 +56,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         self._iterate = NonlinearIteration(ranks, self.block, self._planned, settings, self.clock)
         self._fill = NewtonFill(local_solver, self.block, device, settings.rtol)
         source, square = local_solver.source, local_solver.subdomain
+        self._sampled: tuple[Problem, torch.Tensor] | None = None
         self._newton: NewtonEngine | None = None
         if settings.certify is not None:
             condensed = CondensedSolver(local_solver.operator, square, source)
@@ -68,6 +70,14 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
                 window=self._window,
                 clock=self.clock,
             )
+
+    def check_source(self, problem: Problem) -> None:
+        """Sample the source of one problem, for the solve, too; see `BaseEngine`."""
+        source = self._solver.source
+        if self._has_source and problem.problems == 1 and source.problem is problem:
+            self._sampled = problem, source.on(self.block, **self._tensors)
+        else:
+            super().check_source(problem)
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Check that the residual is finite between the values on the sides.
@@ -85,7 +95,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         watch = options.watch or Watch()
         clock = [time.perf_counter()]
         region = Interface(self.block, **self._tensors)
-        f = self._solver.source.on(self.block, **self._tensors) if self._has_source else None
+        f = self._source()
         start = options.start
         solved = []
         for i, boundary in enumerate(boundaries):
@@ -102,7 +112,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             )
             if options.history is not None:
                 monitor.history = options.history.followed_by(History())
-            solved.append(self._solve(v, boundary, source, monitor))
+            solved.append(self._solve(v, source, monitor))
         clock.append(time.perf_counter())
         fields = torch.stack([one.pop("wide") for one in solved])
         v = Interface(self.block, problems=self.problems, **self._tensors)
@@ -133,13 +143,19 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             for i, one in enumerate(solved)
         ]
 
+    def _source(self) -> torch.Tensor | None:
+        """Return the sources at the nodes of the region; that of one problem may be known already."""
+        (known, f), self._sampled = self._sampled or (None, None), None
+        source = self._solver.source
+        if not self._has_source or known is source.problem:
+            return f
+        return source.on(self.block, **self._tensors)
+
     @property
     def _has_source(self) -> bool:
         return self._solver.source.problem.source is not None
 
-    def _solve(
-        self, v: Interface, boundary: Boundary, f: torch.Tensor | None, monitor: Monitor
-    ) -> dict[str, Any]:
+    def _solve(self, v: Interface, f: torch.Tensor | None, monitor: Monitor) -> dict[str, Any]:
         """Solve one problem: what an outcome says of it, its owned nodes, and seconds of the estimate."""
         self._planned.load(f)
         self._fill.load(f)
@@ -149,7 +165,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             self._fill.fill(v)
         begun = time.perf_counter()
         with self.clock.part("residual"):
-            squares = self._ranks.sum(np.array(self._fill.measure(boundary)))
+            squares = self._ranks.sum(np.array(self._fill.measure()))
         step, nodes = self._fill.estimate(v, self._iterate)
         size = float(monitor.distance(step, v.like())[0])
         estimate = error_estimate(size, nodes, self.block)

@@ -7,12 +7,13 @@ derivative $J$ it takes means over the subdomain, so $\delta$ comes by sine tran
 these are filled.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import batch_shape, batches
@@ -24,7 +25,10 @@ from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration
 
 _ELEMENTS, _SUBDOMAINS = 128, 256  # whose vectors stay in the cache
 _SAMPLED = 2048  # elements whose derivatives are sampled at once
-_CHECKED = 8  # cells between the nodes where the residual of a smooth surface is taken
+_CHECKED, _APART = (
+    8,
+    8,
+)  # cells between the nodes where the residual of a smooth surface is taken, and what it is measured by
 _SAFETY = 2.0
 # Of the last step in an element, beside the tolerance: one of Newton's leaves a thousandth of itself, one with means
 # a tenth, down to rounding in float32.
@@ -45,7 +49,7 @@ class NewtonFill:
     u
         Values at its nodes, ``(rows, columns)``.
     residual
-        ``F(u) - f`` times the squared spacing at its inner nodes.
+        ``F(u) - f`` times the squared spacing at its inner nodes, in float32.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class NewtonFill:
         self._reaction = torch.tensor(solver.base.c, dtype=torch.float64, device=device)
         nodes = [n + 1 for n in block.cells]
         self.u = torch.zeros(*nodes, dtype=torch.float64, device=device)
-        self.residual = torch.zeros(nodes[0] - 2, nodes[1] - 2, dtype=torch.float64, device=device)
+        self.residual = torch.zeros(nodes[0] - 2, nodes[1] - 2, device=device)
         self._f: torch.Tensor | None = None
         self._means = torch.empty(
             3, *(n // s for n in block.cells), dtype=torch.float32, device=device
@@ -114,51 +118,59 @@ class NewtonFill:
         else:
             self._element.solve(u, f, fields, self._tolerance)
 
-    def measure(self, boundary: Boundary) -> tuple[float, float]:
-        """Take the residual; return its square sum over the owned nodes, and that of zeros inside."""
+    def measure(self) -> tuple[float, float]:
+        """Take the residual; return its square sum over the owned nodes, and that of what it is measured by.
+
+        That is the right-hand side of the equation linearised at the field, $J (u - g) - F(u) + f$ with the values
+        $g$ on the edges: what Newton's method measures it by, too, but linearises at a smoother surface. Away from the
+        edges it is taken at some of the nodes.
+        """
         values = self.u.cpu()
         if self._relaxed >= _ROUNDED:
             values = values.float()
-        zeros = self._force(torch.from_numpy(self._of_zeros(boundary)).to(self.u))
-        self.residual = self._force(
-            torch.from_numpy(self._operator.residual(values.numpy())).to(self.u)
-        )
-        owned, _ = self._block.owned_nodes()
-        inside = pair(
-            slice(max(p.start - 1, 0), min(p.stop - 1, n))
-            for p, n in zip(owned, self.residual.shape, strict=True)
-        )
-        return pair(float(one[inside].square().sum()) for one in (self.residual, zeros))
-
-    def _force(self, residual: torch.Tensor) -> torch.Tensor:
-        """Subtract the source from what it is to be equal to, in place."""
+        found = torch.from_numpy(self._operator.residual(values.numpy()))
         if self._f is not None:
-            residual -= self._block.lattice.grid.spacing**2 * self._f[1:-1, 1:-1]
-        return residual
+            found.sub_(self._f[1:-1, 1:-1].cpu(), alpha=self._block.lattice.grid.spacing**2)
+        owned = pair(
+            slice(max(p.start, 1), min(p.stop, n - 1))
+            for p, n in zip(self._block.owned_nodes()[0], self.u.shape, strict=True)
+        )
+        mine = found[*(slice(p.start - 1, p.stop - 1) for p in owned)]
+        self.residual.copy_(found)
+        return float(torch.linalg.vector_norm(mine)) ** 2, self._squares_of_given(owned)
 
-    def _of_zeros(self, boundary: Boundary) -> np.ndarray:
-        """Return what zeros inside of the boundary data leave of the equation, but for the source.
-
-        Where coefficients are numbers, that is one number away from the edges.
-        """
-        u = np.zeros(tuple(self.u.shape))
+    def _squares_of_given(self, owned: Slices) -> float:
+        """Return the square sum of the right-hand side over the owned nodes."""
+        apart = math.gcd(self._block.lattice.spacing, _APART)
+        total, inner = 0.0, list(owned)
         for axis in (0, 1):
-            along = self._part[1 - axis]
-            for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
+            whole = inner[axis]
+            low, high = self._block.at_edge(axis)
+            inner[axis] = slice(whole.start + low, whole.stop - high)
+            for at, beside in ((low, whole.start), (high, whole.stop - 1)):
                 if at:
-                    np.moveaxis(u, axis, 0)[end] = boundary.edge(axis, end)[along]
-        if any(field.number is None for field in self._solver.operator.fields.values()):
-            return self._operator.residual(u)
-        fields = self._sampled_fields
+                    along = [*inner[:axis], slice(beside, beside + 1), *inner[axis + 1 :]]
+                    total += float(self._given(pair(along), 1).square().sum())
+        some = pair(slice(-(-p.start // apart) * apart, p.stop) for p in inner)
+        return total + apart**2 * float(self._given(some, apart).square().sum())
 
-        def residual(values: np.ndarray) -> np.ndarray:
-            return self._element.residual(torch.from_numpy(values)[None], None, fields)[0].numpy()
-
-        found = np.full([n - 2 for n in u.shape], residual(np.zeros((3, 3))).item())
+    def _given(self, part: Slices, apart: int) -> torch.Tensor:
+        """Return the right-hand side at every so many of some nodes of the region."""
+        wide = pair(slice(p.start - 1, p.stop + 1) for p in part)
+        fields = {
+            name: one[wide] if one.ndim else one for name, one in self._sampled_fields.items()
+        }
+        u = v = self.u[wide]
         for axis in (0, 1):
-            for end, edge in ((0, slice(0, 3)), (-1, slice(-3, None))):
-                values = residual(np.ascontiguousarray(np.moveaxis(u, axis, 0)[edge]))
-                np.moveaxis(found, axis, 0)[end] = values[0]
+            ends = (0, wide[axis].start == 0), (-1, wide[axis].stop == self.u.shape[axis])
+            for (end, reached), at in zip(ends, self._block.at_edge(axis), strict=True):
+                if at and reached:
+                    v = u.clone() if v is u else v
+                    v.select(axis, end).zero_()
+        found = self._element.linearised(u, v, fields, apart)
+        if self._f is not None:
+            h = self._block.lattice.grid.spacing
+            found.add_(self._f[part][::apart, ::apart], alpha=h**2)
         return found
 
     def check(self, boundary: Boundary) -> None:
@@ -198,10 +210,10 @@ class NewtonFill:
         for batch in iterate.members:
             r = windows[batch].reshape(-1, m - 1, m - 1)
             here = means[:, *batch].flatten(1)
-            changes = r.new_empty(len(r), 2, m - 1)
+            changes = torch.empty(len(r), 2, m - 1, dtype=torch.float64, device=r.device)
             for some in split(len(r), _SUBDOMAINS):
-                found = self._subdomain.centre_lines(r[some].float(), Means(*here[:, some]))
-                torch.stack(found, dim=1, out=changes[some])
+                found = self._subdomain.centre_lines(r[some], Means(*here[:, some]))
+                changes[some] = torch.stack(found, dim=1)
             yield changes.neg_().flatten(1)
 
     @property
