@@ -13,6 +13,7 @@ from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.medium import MediumSystem
 from mosaicdd.problems.nonlinear import Linearised
+from mosaicdd.problems.patch import Patch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_by_multigrid, solve_directly
 from mosaicdd.schwarz.settings import SolveSettings
@@ -66,6 +67,22 @@ def test_a_part_has_the_residual_and_the_derivative_of_the_whole(name):
         np.testing.assert_array_equal(found.across, whole.across)
     else:
         assert found.across is whole.across is None
+
+
+@pytest.mark.parametrize("name", CROSSED)
+@pytest.mark.parametrize("varying", [False, True])
+def test_residuals_in_arrays_are_those_at_nodes_one_by_one(name, varying):
+    rng = np.random.default_rng(2)
+    u = Patch.of(torch.from_numpy(rng.standard_normal((3, 9, 12))))
+    given = {key: rng.uniform(1, 2, (3, 9, 12)) for key in random_fields(name, rng)}
+    if not varying:
+        given = dict.fromkeys(given, np.array(1.3))
+    fields = {key: Patch.of(torch.from_numpy(value)) for key, value in given.items()}
+    alone = {key: Patch(*one.values) for key, one in fields.items()}
+    h, one = GRID.spacing, operator(name)
+    np.testing.assert_allclose(
+        one.at(u, fields, h), one.at(Patch(*u.values), alone, h), rtol=1e-12, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("name", CROSSED)
