@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.kinds import Kinds, Piece
+from mosaicdd.local_solvers.products import one_times, row_times
 from mosaicdd.tensors import Tensors
 
 _MANY = 8  # vectors that are worth whole matrices
@@ -102,23 +103,12 @@ class Complements:
             return torch.bmm(values, rows[0][1].mT)
         if values.shape[1] >= _MANY:
             return torch.bmm(self._whole(rows), values.mT).mT  # as vectors lie in memory
-        # Vectors are rows before matrices: behind them as columns they take several times as long.
-        total = torch.bmm(values[..., : rows[0][1].shape[1]], rows[0][1])
+        times = row_times if values.shape[1] == 1 else torch.bmm
+        total = times(values[..., : rows[0][1].shape[1]], rows[0][1])
         for a, matrices in rows:
             b = a + matrices.shape[1]
             if a > 0:
-                total[..., a:] += torch.bmm(values[..., a:b], matrices)
-            total[..., a:b] += torch.bmm(values[..., b:], matrices[..., b - a :].mT)
+                total[..., a:] += times(values[..., a:b], matrices)
+            if b < total.shape[2]:
+                total[..., a:b] += times(values[..., b:], matrices[..., b - a :].mT)
         return total
-
-
-def one_times(matrix: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return the products of one matrix ``(m, P)`` with vectors ``(.., n, P)``, all at once.
-
-    Several are best where the same entry of all vectors lies side by side in memory, as they come back.
-    """
-    if values.shape[1] == 1:
-        return values @ matrix.mT
-    entries = values.permute(2, 0, 1)
-    products = torch.mm(matrix, entries.flatten(1))
-    return products.unflatten(1, entries.shape[1:]).permute(1, 2, 0)

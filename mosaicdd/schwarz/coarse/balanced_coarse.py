@@ -25,8 +25,9 @@ import torch
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_shape
-from mosaicdd.local_solvers.complements import Complements, one_times
+from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.kinds import Kinds, alike, combined
+from mosaicdd.local_solvers.products import one_times, rows_times
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
@@ -39,7 +40,7 @@ from mosaicdd.schwarz.coarse.coarse_numbering import (
 from mosaicdd.schwarz.coarse.coarse_transfer import CoarseTransfer
 from mosaicdd.schwarz.coarse.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator
-from mosaicdd.schwarz.condensed.parts import Parts, add_at, rows_times, values_at
+from mosaicdd.schwarz.condensed.parts import Parts, add_at, values_at
 from mosaicdd.schwarz.layouts import block_of
 
 _MODES = 2  # of an edge, at most, as they all take the memory of that one which has most

@@ -39,40 +39,50 @@ class CommonEdges:
         hats: np.ndarray | None,
         first: int,
     ):
-        self._lines, self._cells, inner, _ = basis.shape
-        self._s, device = inner + 1, basis.device
-        nodes = self._lines * (self._cells * self._s + 1)
+        lines, cells, inner, _ = basis.shape
+        self._shape, self._s, device = (lines, cells), inner + 1, basis.device
+        nodes = lines * (cells * self._s + 1)
         self._part = slice(first, first + nodes)
         one = basis[*np.argwhere(there)[0].tolist()]
         some = one.any(0)
-        self._basis = one[:, some].expand(self._lines, -1, -1)  # (lines, s - 1, F)
-        self._there = torch.from_numpy(there).to(basis)[..., None]
+        self._basis = one[:, some].expand(lines, -1, -1)  # (lines, s - 1, F)
+        self._there = torch.from_numpy(there).to(basis)[..., None, None]
         self._columns = torch.from_numpy(columns).to(device)[..., some].flatten()
         self._hats = None if hats is None else torch.from_numpy(hats.ravel()).to(device)
 
     def add_restricted(self, residual: torch.Tensor, total: torch.Tensor) -> None:
         """Add their part of ``P^T r`` for ``(n, L)`` to ``(n, columns)``."""
-        for values, lines in zip(total, self._of(residual), strict=True):
-            products = torch.bmm(self._between(lines), self._basis).mul_(self._there)
-            values.index_add_(0, self._columns, products.flatten())
-            if self._hats is not None:
-                values.index_add_(0, self._hats, lines[:, :: self._s].flatten())
+        lines = self._of(residual)
+        between = self._between(lines)
+        if len(residual) == 1:
+            products = torch.bmm(between[..., 0], self._basis)[..., None]
+        else:
+            products = torch.matmul(self._basis[0].T, between)
+        products *= self._there
+        total.T.index_add_(0, self._columns, products.flatten(0, 2))
+        if self._hats is not None:
+            total.T.index_add_(0, self._hats, lines[:, :: self._s].flatten(0, 1))
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> None:
         """Add their part of ``P c`` for ``(n, columns)`` to ``(n, L)``."""
-        for values, lines in zip(c, self._of(out), strict=True):
-            seen = values[self._columns].view(self._lines, self._cells, -1).mul_(self._there)
-            self._between(lines).baddbmm_(seen, self._basis.mT)
-            if self._hats is not None:
-                lines[:, :: self._s] += values[self._hats].view(self._lines, -1)
+        lines = self._of(out)
+        between = self._between(lines)
+        seen = c.T.index_select(0, self._columns).view(*self._shape, -1, len(c)).mul_(self._there)
+        if len(out) == 1:
+            between[..., 0].baddbmm_(seen[..., 0], self._basis.mT)
+        else:
+            between += torch.matmul(self._basis[0], seen)
+        if self._hats is not None:
+            hats = c.T.index_select(0, self._hats)
+            lines[:, :: self._s] += hats.view(len(lines), -1, len(c))
 
     def _of(self, v: torch.Tensor) -> torch.Tensor:
-        """Return a view of the lines, ``(n, lines, nodes)``."""
-        return v[:, self._part].unflatten(1, (self._lines, -1))
+        """Return a view of the lines, ``(lines, nodes, n)``."""
+        return v.T[self._part].unflatten(0, (self._shape[0], -1))
 
     def _between(self, lines: torch.Tensor) -> torch.Tensor:
-        """Return a view of the nodes between lattice nodes, ``(lines, cells, s - 1)``."""
-        return lines[:, :-1].unflatten(1, (self._cells, self._s))[..., 1:]
+        """Return a view of the nodes between lattice nodes, ``(lines, cells, s - 1, n)``."""
+        return lines[:, :-1].unflatten(1, (self._shape[1], self._s))[:, :, 1:]
 
 
 def common_edges(keys: np.ndarray) -> np.ndarray:

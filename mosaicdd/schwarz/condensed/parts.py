@@ -97,16 +97,6 @@ def _in_memory(places: torch.Tensor) -> torch.Tensor:
     return places if places.is_contiguous() else places.T
 
 
-def rows_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Return the products of rows ``(E, n, ..)`` with a matrix each; in memory as those of `values_at`.
-
-    A single row goes before its matrix: behind it, as a column, it takes several times as long.
-    """
-    if values.shape[1] == 1:
-        return torch.bmm(values, matrices)
-    return torch.bmm(matrices.mT, values.mT).mT
-
-
 def by_node(v: torch.Tensor) -> torch.Tensor:
     """Return vectors ``(n, L)`` with the values of all problems at a node side by side in memory."""
     return v.T.contiguous().T

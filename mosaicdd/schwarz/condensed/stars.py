@@ -26,11 +26,12 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import QUARTERS, quarter_numbers, star_parts, star_places
-from mosaicdd.local_solvers.complements import Complements, one_times
+from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.local_solvers.kinds import Kinds, Piece, combined
+from mosaicdd.local_solvers.products import one_times, rows_times
 from mosaicdd.local_solvers.shared_elements import SharedElements
-from mosaicdd.schwarz.condensed.parts import Parts, rows_times, values_at
+from mosaicdd.schwarz.condensed.parts import Parts, values_at
 
 _PRECISION = torch.float32
 _STARS = {"cpu": 128, "cuda": 8192}  # that are factorised at once: few, for the cache
