@@ -178,7 +178,7 @@ class BalancedCoarse:
             else:
                 sums = rows_times(given, self._swept[piece.operators].mT)
             add_at(total, self._columns[piece.members], sums)
-        return total[:, self._own]
+        return total.T.index_select(0, self._own).T
 
     def _zeros(self, c: torch.Tensor) -> torch.Tensor:
         nodes = sum(math.prod(self._block.line_shape(axis)) for axis in (0, 1))

@@ -77,10 +77,10 @@ class CoarseTransfer:
         given = residual.T if self._nodes is None else residual.T.index_select(0, self._nodes)
         own = (self._down @ given).T
         if self._common:
-            total = residual.new_zeros(len(residual), len(self._numbers))
+            total = residual.new_zeros(len(self._numbers), len(residual)).T
             for edges in self._common:
                 edges.add_restricted(residual, total)
-            own += total[:, self._own]
+            own += total.T.index_select(0, self._own).T
         return own
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,7 @@ class CoarseTransfer:
         if self._nodes is None:
             return torch.addmm(out.T, self._up, c.T, out=out.T).T
         out.T.index_add_(0, self._nodes, self._up @ c.T)
-        here = c[:, self._numbers]
+        here = c.T.index_select(0, self._numbers).T
         for edges in self._common:
             edges.prolong(here, out)
         return out

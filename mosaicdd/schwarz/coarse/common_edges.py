@@ -10,6 +10,12 @@ Shape letters: ``s`` cells along an edge, ``F`` functions of its basis that are 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import even
+
+_VALUES = {
+    "cpu": 2**17,
+    "cuda": 2**30,
+}  # on lines, of all problems, that are handled at once: few, for the cache
 _LEAST = 0.5  # share of the edges of an axis from which on that pays
 
 
@@ -47,34 +53,48 @@ class CommonEdges:
         some = one.any(0)
         self._basis = one[:, some].expand(lines, -1, -1)  # (lines, s - 1, F)
         self._there = torch.from_numpy(there).to(basis)[..., None, None]
-        self._columns = torch.from_numpy(columns).to(device)[..., some].flatten()
+        self._columns = torch.from_numpy(columns).to(device)[..., some]
         self._hats = None if hats is None else torch.from_numpy(hats.ravel()).to(device)
 
     def add_restricted(self, residual: torch.Tensor, total: torch.Tensor) -> None:
         """Add their part of ``P^T r`` for ``(n, L)`` to ``(n, columns)``."""
-        lines = self._of(residual)
+        n, lines = len(residual), self._of(residual)
         between = self._between(lines)
-        if len(residual) == 1:
-            products = torch.bmm(between[..., 0], self._basis)[..., None]
-        else:
-            products = torch.matmul(self._basis[0].T, between)
-        products *= self._there
-        total.T.index_add_(0, self._columns, products.flatten(0, 2))
+        for part in self._parts(n):
+            some = between[part]
+            if n == 1:
+                products = torch.bmm(some[..., 0], self._basis[part])[..., None]
+            else:
+                # All of them by one product: node by node, then (F, lines, cells, n).
+                given = some.permute(2, 0, 1, 3)
+                products = (self._basis[0].T @ given.flatten(1)).unflatten(1, given.shape[1:])
+                products = products.permute(1, 2, 0, 3)
+            products = products * self._there[part]
+            total.T.index_add_(0, self._columns[part].flatten(), products.flatten(0, 2))
         if self._hats is not None:
             total.T.index_add_(0, self._hats, lines[:, :: self._s].flatten(0, 1))
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> None:
         """Add their part of ``P c`` for ``(n, columns)`` to ``(n, L)``."""
-        lines = self._of(out)
+        n, lines = len(out), self._of(out)
         between = self._between(lines)
-        seen = c.T.index_select(0, self._columns).view(*self._shape, -1, len(c)).mul_(self._there)
-        if len(out) == 1:
-            between[..., 0].baddbmm_(seen[..., 0], self._basis.mT)
-        else:
-            between += torch.matmul(self._basis[0], seen)
+        for part in self._parts(n):
+            some, columns = between[part], self._columns[part]
+            seen = c.T.index_select(0, columns.flatten()).view(*columns.shape, n)
+            seen *= self._there[part]
+            if n == 1:
+                some[..., 0].baddbmm_(seen[..., 0], self._basis[part].mT)
+            else:
+                given = seen.permute(2, 0, 1, 3)
+                products = (self._basis[0] @ given.flatten(1)).unflatten(1, given.shape[1:])
+                some += products.permute(1, 2, 0, 3)
         if self._hats is not None:
-            hats = c.T.index_select(0, self._hats)
-            lines[:, :: self._s] += hats.view(len(lines), -1, len(c))
+            lines[:, :: self._s] += c.T.index_select(0, self._hats).view(len(lines), -1, n)
+
+    def _parts(self, problems: int) -> list[slice]:
+        """Cut the lines into parts that the cache holds for so many problems."""
+        count, cells = self._shape
+        return even(count, max(1, _VALUES[self._basis.device.type] // (cells * self._s * problems)))
 
     def _of(self, v: torch.Tensor) -> torch.Tensor:
         """Return a view of the lines, ``(lines, nodes, n)``."""
