@@ -1,12 +1,14 @@
 """Networks for media and plain averages beside the exact operators, and beside other solvers.
 
 Usage: bench_field_networks.py [SPE10.npz [CELLS]] (by default 1024), bench_field_networks.py peers [CELLS
-[ROUNDS]] (by default 2048, and 3), and bench_field_networks.py large [CELLS ..] (by default 16384). One thread, float64. Errors are root mean
-squares over all nodes, relative to the solution's, against the exact operators' answer to a residual of
-1e-9, in media drawn with seeds that no training has seen: with boundary data sin(3x) + y^2 on the unit
-square (*sides*), and with a source of 1 between zero sides (*source*). Seconds are wall time from the
-problem to the field. *Large* is ``mosaicdd solve`` on two ranks as a user starts it: the medium is read from a
-file, the field streams to one, and the memory is the peak of all ranks, whole processes.
+[ROUNDS]] (by default 2048, and 3), and bench_field_networks.py large [CELLS ..] (by default 16384). One
+thread, float64. Errors are root mean squares over all nodes, relative to the solution's, against the exact
+operators' answer to a residual of 1e-9, in media drawn with seeds that no training has seen: with boundary
+data sin(3x) + y^2 on the unit square (*sides*), and with a source of 1 between zero sides (*source*).
+Seconds are wall time from the problem to the field. *Large* is ``mosaicdd solve`` on two ranks as a user
+starts it: the medium is read from a file, the field streams to one, and the memory is the peak of all ranks,
+whole processes.
+
 Writes ``benchmarks/field_networks.md``, ``benchmarks/field_networks_peers.md`` and
 ``benchmarks/field_networks_large.md``.
 """
