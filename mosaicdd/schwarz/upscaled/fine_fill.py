@@ -11,6 +11,7 @@ runs over memory in order. Shape letters: ``n`` problems; sources are times the 
 
 import functools
 import itertools
+import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -277,22 +278,34 @@ class _Cells:
             total = cut(reaction, i, j)
             diagonal[i, j] = sum((k for _, k in self._beside[i, j]), total)
         self._inverse = {node: diagonal[node].reciprocal() for node in _BLACK}
-        # What is left of red nodes when the black ones are gone, then its factor, by columns.
+        self._shares = {  # of black nodes, over their diagonal
+            node: [
+                (red, k * self._inverse[node])
+                for red, k in sorted(self._beside[node], key=operator.itemgetter(0))
+                if red in _RED
+            ]
+            for node in _BLACK
+        }
+        # What is left of red nodes when the black ones are gone, then its factor, by columns: the lower
+        # triangles, of a node and one before it.
         a = {(r, r): diagonal[r] for r in _RED}
         for black in _BLACK:
-            red = [(node, k) for node, k in self._beside[black] if node in _RED]
-            for one, k in red:
-                for other, q in red:
-                    a[one, other] = a.get((one, other), 0.0) - k * q * self._inverse[black]
+            between = dict(self._beside[black])
+            for number, (one, share) in enumerate(self._shares[black]):
+                for other, _ in self._shares[black][number:]:
+                    if (other, one) in a:
+                        a[other, one].addcmul_(between[other], share, value=-1.0)
+                    else:
+                        a[other, one] = (between[other] * share).neg_()
         self._factor: dict[tuple[_Node, _Node], torch.Tensor] = {}
         for number, one in enumerate(_RED):
             root = self._factor[one, one] = a[one, one].rsqrt()  # of the diagonal, inverted
-            for other in _RED[number + 1 :]:
-                self._factor[other, one] = a[other, one] * root
-            for other in _RED[number + 1 :]:
-                for third in _RED[number + 1 :]:
-                    a[other, third] = a[other, third] - (
-                        self._factor[other, one] * self._factor[third, one]
+            later = _RED[number + 1 :]
+            for place, other in enumerate(later):
+                self._factor[other, one] = a[other, one].mul_(root)
+                for third in later[: place + 1]:
+                    a[other, third].addcmul_(
+                        self._factor[other, one], self._factor[third, one], value=-1.0
                     )
 
         self._sources: dict[_Node, torch.Tensor] = {}
@@ -301,19 +314,19 @@ class _Cells:
 
     def solve(self, u: _Planes) -> None:
         """Overwrite the values inside."""
-        f: dict[_Node, torch.Tensor] = {}
+        f = {node: u.at(*node, self._shape) for node in self._beside}
         for node, beside in self._beside.items():
-            total = self._sources[node].clone() if self._sources else None
+            if self._sources:
+                f[node].copy_(self._sources[node])
+            else:
+                f[node].zero_()
             for other, k in beside:
-                if other not in self._beside:
-                    known = u.at(*other, self._shape)
-                    total = k * known if total is None else total.addcmul_(k, known)
-            f[node] = torch.zeros_like(u.at(*node, self._shape)) if total is None else total
+                if other not in f:
+                    f[node].addcmul_(k, u.at(*other, self._shape))
         for black in _BLACK:
+            for red, k in self._shares[black]:
+                f[red].addcmul_(k, f[black])
             f[black] *= self._inverse[black]
-            for node, k in self._beside[black]:
-                if node in _RED:
-                    f[node].addcmul_(k, f[black])
         for number, one in enumerate(_RED):
             f[one] *= self._factor[one, one]
             for other in _RED[number + 1 :]:
@@ -322,13 +335,9 @@ class _Cells:
             for other in _RED[number + 1 :]:
                 f[one].addcmul_(self._factor[other, one], f[other], value=-1.0)
             f[one] *= self._factor[one, one]
-            u.at(*one, self._shape).copy_(f[one])
         for black in _BLACK:
-            around = torch.zeros_like(f[black])
-            for node, k in self._beside[black]:
-                if node in _RED:
-                    around.addcmul_(k, f[node])
-            u.at(*black, self._shape).copy_(f[black].addcmul_(around, self._inverse[black]))
+            for red, k in self._shares[black]:
+                f[black].addcmul_(k, f[red])
 
 
 def _every(
