@@ -47,6 +47,9 @@ def restricted(values: np.ndarray) -> np.ndarray:
 
     By bilinear hats: nothing is lost.
     """
+    if not values.any():
+        shape = [(n - 2 * MARGIN + RATIO - 1) // RATIO for n in values.shape[-2:]]
+        return np.zeros((*values.shape[:-2], *shape))
     for axis in (-1, -2):
         values = np.moveaxis(values, axis, -1)
         count = (values.shape[-1] - 2 * MARGIN + RATIO - 1) // RATIO

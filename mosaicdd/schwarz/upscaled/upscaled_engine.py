@@ -31,7 +31,7 @@ from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.layouts import Overlapping, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.upscaled.fine_fill import REACH, Band, Slot
+from mosaicdd.schwarz.upscaled.fine_fill import REACH, Band, Filled, Slot
 
 _ROWS = 64  # coarse cells of a band
 _SAFETY = 3.0
@@ -200,18 +200,16 @@ class UpscaledEngine(BaseEngine[U]):
             stop = min(start + _ROWS, self._own[0].stop)
             band, nodes = self._band(start, stop, values)
             with self.clock.part("fill"):
-                self._share(band, band.residual(band.fill(nodes)), start, stop, shared)
+                self._share(band.fill(nodes), start, stop, shared)
         return shared
 
-    def _share(
-        self, band: Band, residual: torch.Tensor, start: int, stop: int, shared: torch.Tensor
-    ) -> None:
+    def _share(self, filled: Filled, start: int, stop: int, shared: torch.Tensor) -> None:
         """Share the residual in a band out to the owned coarse nodes of its rows."""
         skip, low = start - max(start - REACH, self._near[0].start), self._own[0].start
         columns = slice(
             self._own[1].start - self._near[1].start, self._own[1].stop - self._near[1].start
         )
-        rows = band.restrict(residual)[:, skip : skip + stop - start, columns]
+        rows = filled.restricted()[:, skip : skip + stop - start, columns]
         shared[:, start - low : stop - low] = rows
 
     def _corrections(self, shared: torch.Tensor) -> list[Outcome]:
@@ -296,7 +294,8 @@ class UpscaledEngine(BaseEngine[U]):
             stop = min(start + _ROWS, self._own[0].stop)
             band, coarse = self._band(start, stop, values)
             with self.clock.part("fill"):
-                u = band.fill(coarse)
+                filled = band.fill(coarse)
+                u = filled.values()
             first = RATIO * max(start - REACH, self._near[0].start)
             rows = slice(RATIO * start, min(RATIO * stop, place[0].stop))
             here = slice(rows.start - first, rows.stop - first)
@@ -305,9 +304,8 @@ class UpscaledEngine(BaseEngine[U]):
                     slice(p.start + (p.start + o == 0), p.stop - (p.stop + o == n))
                     for p, o, n in zip((here, columns), (first, origin), nodes, strict=True)
                 )
-                residual = band.residual(u)
-                self._share(band, residual, start, stop, left.shared)
-                left.squares[:] += band.squares(residual, inner)
+                self._share(filled, start, stop, left.shared)
+                left.squares[:] += filled.squares(inner)
             low = pair(max(p.start - 1, 0) for p in (here, columns))
             high = pair(
                 min(p.stop + 1, size) for p, size in zip((here, columns), u.shape[1:], strict=True)
