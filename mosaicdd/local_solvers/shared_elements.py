@@ -323,7 +323,11 @@ def _is_empty(conductances: Conductances) -> bool:
 def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray]:
     """Return what the inner nodes of an element do, as matrices on rows of values (see `SharedElements`)."""
     count = len(one.reaction)
-    inverse = np.linalg.inv(one.matrix().toarray()).T
+    matrix = torch.from_numpy(one.matrix().toarray())
+    if one.symmetric:
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrix)).numpy()
+    else:
+        inverse = torch.linalg.inv(matrix).mT.numpy()
     units = np.eye(count**2).reshape(-1, count, count)
     sides = on_sides(torch.arange(count**2).view(count, count)).numpy()
     inwards = -one.apply(units[sides]).reshape(len(sides), -1)

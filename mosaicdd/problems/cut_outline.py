@@ -230,8 +230,8 @@ class Cut:
         reported: np.ndarray,
     ):
         own = slice(1, -1), slice(1, -1)
-        self.cover = cover
-        self.volumes = np.where(cover.volumes > _SMALLEST, cover.volumes, 0.0)
+        self.cover, volumes = cover, cover.volumes
+        self.volumes = np.where(volumes > _SMALLEST, volumes, 0.0)
         self.level, self.given, self.reported = level[own], given[own], reported[own]
         self._numbers = numbers[own]
         self._natural = np.where((level >= 0) & ~given, numbers, -1)
@@ -278,7 +278,7 @@ class Cut:
         for axis, k in enumerate(conductances):
             low, high = ends(axis)
             for here, there in ((low, high), (high, low)):
-                at = active[here] & self.given[there] & (k > 0)
+                at = np.nonzero(active[here] & self.given[there] & (k > 0))
                 p, q = self.level[here][at], self.level[there][at]
                 theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
                 nodes = flat[here][at]

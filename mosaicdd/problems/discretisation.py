@@ -147,7 +147,7 @@ class Discretisation:
             if not whole.symmetric:
                 between.append(np.where(both, back, 0.0))
             for here, there, k in ((low, high, forth), (high, low, back)):
-                given = active[here] & (number[there] >= 0) & (k > 0)
+                given = np.nonzero(active[here] & (number[there] >= 0) & (k > 0))
                 tied.append((flat[here][given], number[there][given], k[given]))
         nodes, known, conductances = (np.concatenate(parts) for parts in zip(*tied, strict=True))
         ties = Ties(nodes, known, conductances)

@@ -59,23 +59,27 @@ class Squares:
 
     def places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return which nodes ``(K, 2)`` of the grid are in the strip, and where: some at several places."""
-        found = []
-        first = (nodes - self._origin) // self.size
-        near = (first >= self._lowest) & (first - self._lowest < self._index.shape)
-        close = np.flatnonzero(near.all(axis=1))
+        first = (nodes - self._origin) // self.size - self._lowest
+        near = [(at >= 0) & (at < n) for at, n in zip(first.T, self._index.shape, strict=True)]
+        close = np.flatnonzero(near[0] & near[1])
         first, within = first[close], (nodes[close] - self._origin) % self.size
-        for dy in (-1, 0, 1):
-            for dx in (-1, 0, 1):
-                step = np.array([dy, dx])
-                square, at = first + step - self._lowest, within - self.size * step + MARGIN
-                there = ((square >= 0) & (square < self._index.shape)).all(axis=1)
-                there &= ((at >= 0) & (at < self.pitch)).all(axis=1)
-                some = np.flatnonzero(there)
-                number = self._index[tuple(square[some].T)]
+        # Per axis: the node in the square before its own, in this, and in the one after, and where it has it.
+        along = []
+        for at in within.T:
+            places = [at - self.size * step + MARGIN for step in (-1, 0, 1)]
+            along.append([(place, (place >= 0) & (place < self.pitch)) for place in places])
+        found = []
+        for dy, (y, has_y) in enumerate(along[0], start=-1):
+            for dx, (x, has_x) in enumerate(along[1], start=-1):
+                some = np.flatnonzero(has_y & has_x)
+                square = first[some] + (dy, dx)
+                there = (square >= 0) & (square < self._index.shape)
+                some, square = (one[there[:, 0] & there[:, 1]] for one in (some, square))
+                number = self._index[square[:, 0], square[:, 1]]
                 some, number = some[number >= 0], number[number >= 0]
-                found.append((close[some], number * self.pitch + at[some, 0], at[some, 1]))
-        which, y, x = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return which, y, x
+                found.append((close[some], number * self.pitch + y[some], x[some]))
+        which, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return which, rows, columns
 
     def own(self, values: np.ndarray) -> np.ndarray:
         """Return squares ``(T, size, size)`` of values at all places but the outermost, or on edges."""

@@ -46,7 +46,7 @@ class CondensedSystem:
     unknowns
         Of the whole domain on lattice lines.
     inside
-        ``(L,)``, 1 at the interface nodes inside the region, 0 on its edge.
+        ``(L,)``, 1 at the interface nodes inside the region, 0 on its edge and at the copies of lattice nodes.
     diagonal
         ``(L,)``, of ``S``; zero on the region's edge.
     signs

@@ -63,14 +63,14 @@ class ConjugateGradients(InterfaceKrylov):
             alpha = np.where(running, gamma / np.where(energy == 0, 1.0, energy), 0.0)
             before = gamma
             back, far = (torch.from_numpy(one).to(x)[:, None] for one in (beta, alpha))
-            products = x.new_zeros(3, n)
-            for part in self._parts:
+            products = x.new_zeros(2, n)
+            for number, part in enumerate(self._parts):
                 along, image = p[:, part], swept[:, part]
                 torch.addcmul(z[:, part], along, back, out=along)
                 torch.addcmul(swept_z[:, part], image, back, out=image)
                 more[:, part].addcmul_(along, far)
                 r[:, part].addcmul_(image, far, value=-1.0)
-                products += self.products(part, (p, p), (x, x), (r, r))
+                products += self.products(number, (p, p), (r, r))
             for i in np.flatnonzero(running).tolist():
                 steps[i].append((float(alpha[i]), float(beta[i])))
             ended = self._judge(x, products, alpha, more)

@@ -73,6 +73,9 @@ class InterfaceKrylov(abc.ABC):
         shape = len(self._owned), v.problems
         self._z, self._swept = (torch.empty(shape, **v.tensors).T for _ in range(2))
         self._parts = even(len(self._owned), _PART[v.flat.device.type] // v.problems)
+        # The nodes of each part that other ranks own.
+        others = (self._owned == 0) & (system.inside > 0)
+        self._others = [part.start + others[part].nonzero()[:, 0] for part in self._parts]
         self._unknowns = system.unknowns
         self._shapes = v
         self._begun = time.perf_counter()
@@ -133,7 +136,8 @@ class InterfaceKrylov(abc.ABC):
         true, rtol, drifted = self._z, self._rule.rtol, False
         self._residual(b, x, out=true)
         r -= true
-        totals = self.sums((true, true), (r, r), (x, x))
+        products = torch.cat([self.all_products((true, true), (r, r)), self.squares(x)[None]])
+        totals = self._over_ranks(products)
         residuals, drifts = np.sqrt(totals[:2]) / self._norms
         self.sizes = np.sqrt(totals[2] / self._unknowns)
         for i, (residual, drift) in enumerate(zip(residuals, drifts, strict=True)):
@@ -184,6 +188,8 @@ class InterfaceKrylov(abc.ABC):
 
         Parameters
         ----------
+        pairs
+            One of each is zero where no unknown is: on edges, and at copies of lattice nodes.
         also
             Numbers that are added up by the way; whether they are positive is noted in ``called``.
         """
@@ -191,14 +197,23 @@ class InterfaceKrylov(abc.ABC):
 
     def all_products(self, *pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return products over all owned nodes, ``(len(pairs), n)``."""
-        return torch.stack([self.products(part, *pairs) for part in self._parts]).sum(0)
+        return torch.stack([self.products(k, *pairs) for k in range(len(self._parts))]).sum(0)
 
-    def products(self, part: slice, *pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def products(self, number: int, *pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return products over the owned nodes of a part, ``(len(pairs), n)``."""
-        owned = self._owned[part]
-        return torch.stack([(a[:, part] * b[:, part]) @ owned for a, b in pairs])
+        part, others = self._parts[number], self._others[number]
+        every = torch.stack([_inner(a[:, part], b[:, part]) for a, b in pairs])
+        if len(others):
+            every -= torch.stack([_inner(a[:, others], b[:, others]) for a, b in pairs])
+        return every
 
-    def _over_ranks(self, products: torch.Tensor, also: Sequence[float]) -> np.ndarray:
+    def squares(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the squares of any vector over the owned nodes, ``(n,)``."""
+        return x.new_zeros(len(x)) + sum(
+            _inner(x[:, part] * self._owned[part], x[:, part]) for part in self._parts
+        )
+
+    def _over_ranks(self, products: torch.Tensor, also: Sequence[float] = ()) -> np.ndarray:
         mine = products.flatten().double().cpu().numpy()
         total = self._ranks.sum(np.concatenate([mine, also]))
         self.called = total[len(mine) :] > 0
@@ -261,15 +276,16 @@ class InterfaceKrylov(abc.ABC):
         Parameters
         ----------
         products
-            Of ``p``, ``x`` and the residual with themselves, over the owned nodes, ``(3, n)``.
+            Of ``p`` and the residual with themselves, over the owned nodes, ``(2, n)``.
         more
             What is still to be added to ``x``.
         """
         running = np.flatnonzero(self._running)
+        products = torch.cat([products, self.squares(x)[None]])
         totals = self._over_ranks(products, self._watch.calls())
         updates = np.abs(alpha) * np.sqrt(totals[0] / self._unknowns)
-        self.sizes = np.sqrt(totals[1] / self._unknowns)
-        residuals = np.sqrt(totals[2]) / self._norms
+        residuals = np.sqrt(totals[1]) / self._norms
+        self.sizes = np.sqrt(totals[2] / self._unknowns)
         for i in running.tolist():
             self._enter(i, float(updates[i]), float(residuals[i]))
         self._report(running, updates)
@@ -313,3 +329,10 @@ class InterfaceKrylov(abc.ABC):
             self._watch.saved()
         if interrupted:
             self.statuses = [status or "interrupted" for status in self.statuses]
+
+
+def _inner(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return the products of the rows of ``(n, L)``, ``(n,)``."""
+    if len(a) == 1:
+        return torch.dot(a[0], b[0])[None]
+    return (a * b).sum(1)

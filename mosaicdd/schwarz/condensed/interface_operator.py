@@ -29,7 +29,7 @@ class InterfaceOperator:
     elements
         Of the region.
     inside
-        ``(L,)``, 1 at the interface nodes inside the region, 0 on its edge.
+        ``(L,)``, see `region_interior`.
 
     Attributes
     ----------
@@ -65,10 +65,12 @@ class InterfaceOperator:
 
 
 def region_interior(block: Block) -> np.ndarray:
-    """Return ones at the interface nodes inside a block's region, zeros on its edge, ``(L,)``."""
+    """Return ones at the interface nodes inside a block's region, zeros on its edge and at copies, ``(L,)``."""
     parts = []
     for axis in (0, 1):
         part = np.zeros(block.line_shape(axis))
         part[1:-1, 1:-1] = 1.0
+        if axis == 1:
+            part[:, :: block.lattice.spacing] = 0.0
         parts.append(part.ravel())
     return np.concatenate(parts)
