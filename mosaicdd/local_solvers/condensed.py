@@ -107,7 +107,7 @@ class CondensedElements:
         self._s, self.device = spacing, device
         self._tensors: Tensors = {"device": device, "dtype": dtype}
         kinds = Kinds(np.arange(math.prod(self.shape)))
-        symmetric = conductances.symmetric
+        symmetric, self._crossed = conductances.symmetric, conductances.across is not None
         self.schur = Complements(kinds, spacing, symmetric=symmetric, **self._tensors)
         self._conductances: Conductances | Resampled = conductances
         self._kept: Roots | None = None
@@ -168,20 +168,22 @@ class CondensedElements:
         Yields
         ------
         slice, Tensor
-            Rows of elements, and the values ``(n, s rows + 1, columns)`` there, a new tensor.
+            Rows of elements, and the values ``(n, 1 + s rows + 1, columns)`` there, a new tensor: its first
+            row is room for that below them.
         """
-        s = self._s
         for strip, parts in self._strips(len(lines[0])):
-            rows = slice(strip.start * s, strip.stop * s + 1)
-            nodes = lines[0].new_zeros(len(lines[0]), rows.stop - rows.start, lines[0].shape[2])
-            nodes[:, ::s] = lines[0][:, strip.start : strip.stop + 1]
-            nodes[:, :, ::s] = lines[1][:, :, rows].mT
+            room = strip_room(lines, strip, self._s)
+            nodes = room[:, 1:]
+            if self._crossed:  # then neighbours of all nodes are looked at
+                nodes.zero_()
+            put_lines(nodes, lines, strip, self._s)
             for part in parts:
-                interior, (_, columns) = self._interior(strip, part), self._nodes(strip, part)
+                interior, (rows, columns) = self._interior(strip, part), self._nodes(strip, part)
                 u = nodes[:, :, columns]
                 f = torch.zeros_like(u) if source is None else source.part(rows, columns)
-                u += interior.solve(interior.driven(f, u))
-            yield strip, nodes
+                interior.solve(interior.driven(f, u), out=u)
+            put_lines(nodes, lines, strip, self._s)  # where there are zeros now
+            yield strip, room
 
     def _strips(self, problems: int) -> list[tuple[slice, list[slice]]]:
         """Cut the elements into pieces that are solved inside of at once, for so many problems."""
@@ -208,3 +210,18 @@ class CondensedElements:
         """Return the numbers of a piece's elements: whole rows, or a part of one."""
         columns = self.shape[1]
         return slice(strip.start * columns + part.start, (strip.stop - 1) * columns + part.stop)
+
+
+def strip_room(lines: Sequence[torch.Tensor], strip: slice, spacing: int) -> torch.Tensor:
+    """Return room for the values at the nodes of some rows of elements, and a row below them."""
+    n, _, columns = lines[0].shape
+    return lines[0].new_empty(n, spacing * (strip.stop - strip.start) + 2, columns)
+
+
+def put_lines(
+    nodes: torch.Tensor, lines: Sequence[torch.Tensor], strip: slice, spacing: int
+) -> None:
+    """Write the values on lattice lines to those at the nodes of some rows of elements."""
+    nodes[:, ::spacing] = lines[0][:, strip.start : strip.stop + 1]
+    rows = slice(strip.start * spacing, strip.stop * spacing + 1)
+    nodes[:, :, ::spacing] = lines[1][:, :, rows].mT

@@ -29,6 +29,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.local_solvers.planes import Beside, Node, Planes, Run, in_leaf, on_cross
+from mosaicdd.local_solvers.products import row_times
 from mosaicdd.problems.conductances import Conductances
 
 
@@ -54,12 +55,13 @@ class Cross:
 
     def __call__(self, given: torch.Tensor) -> torch.Tensor:
         """Return the products with vectors ``(B, n, i)``."""
+        times = row_times if given.shape[1] == 1 else torch.bmm
         first, second = (part.flatten(0, 1) for part in self.parts)
         if first.shape == second.shape:
-            return torch.bmm(torch.bmm(given, first.mT), second)
+            return times(times(given, first.mT), second)
         half = first.shape[1]
-        total = torch.bmm(torch.bmm(given, second.mT), second)
-        total[..., :half] += torch.bmm(torch.bmm(given[..., :half], first.mT), first)
+        total = times(times(given, second.mT), second)
+        total[..., :half] += times(times(given[..., :half], first.mT), first)
         return total
 
 
@@ -186,18 +188,22 @@ class Interior:
             total[:, *nodes].addcmul_(conductances[*between], u[:, *neighbours])
         return total
 
-    def solve(self, f: torch.Tensor, *, everywhere: bool = True) -> torch.Tensor:
+    def solve(
+        self, f: torch.Tensor, *, everywhere: bool = True, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return ``u`` inside the elements for sources, with zero on their perimeters.
 
         Parameters
         ----------
         everywhere
             Not only at the nodes beside perimeters.
+        out
+            Where to write it; the last nodes are left as they are.
         """
         given = self._planes(f)
         u = Planes(torch.zeros_like(given.values))
         self._solve(len(self._roots.crosses), given, u, again=False, everywhere=everywhere)
-        whole = torch.zeros_like(f)
+        whole = torch.zeros_like(f) if out is None else out
         self._cut(whole).copy_(u.values.permute(2, 3, 0, 4, 1))
         return whole
 

@@ -81,7 +81,7 @@ class OwnElements:
         """Add what sources inside add on the lattice lines, as `CondensedElements.loads`."""
         for part in self._parts(len(source.values)):
             at = self._at(self._numbers[part])
-            f = in_squares(source.values, self._s)[:, *at] * source.scale
+            f = in_squares(source.values, self._s)[:, *at].mul_(source.scale)
             if f[..., 1:-1, 1:-1].any():
                 solved = self._inside(part, f)
                 self._add(
@@ -107,7 +107,7 @@ class OwnElements:
                     u = self._framed(lines, self._at(numbers))
                     f = torch.zeros_like(u)
                     if source is not None:
-                        f = in_squares(source.values, s)[:, *self._at(numbers)] * source.scale
+                        f = in_squares(source.values, s)[:, *self._at(numbers)].mul_(source.scale)
                     u = self._inside(part, _driven(self._edges(part), f, u))
                     values = u[..., 1:-1, 1:-1]
                 count = int(np.searchsorted(numbers, last))
@@ -176,8 +176,8 @@ class OwnElements:
 def _driven(
     edges: Mapping[tuple[int, int], torch.Tensor], f: torch.Tensor, u: torch.Tensor
 ) -> torch.Tensor:
-    """Return ``f + K u`` at the nodes of elements one by one, ``(.., s + 1, s + 1)``."""
-    total, low, high = f.clone(), slice(0, -1), slice(1, None)
+    """Add ``K u`` to ``f`` at the nodes of elements one by one, ``(.., s + 1, s + 1)``, and return it."""
+    total, low, high = f, slice(0, -1), slice(1, None)
     for step, conductances in edges.items():
         nodes, neighbours = (
             [(low, slice(None), high)[1 + sign * at] for at in step] for sign in (-1, 1)

@@ -16,7 +16,12 @@ import torch
 
 from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.complements import Complements
-from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
+from mosaicdd.local_solvers.condensed import (
+    CondensedElements,
+    NodeSource,
+    put_lines,
+    strip_room,
+)
 from mosaicdd.local_solvers.element_windows import Windows
 from mosaicdd.local_solvers.kinds import Kinds
 from mosaicdd.local_solvers.own_elements import OwnElements, in_squares, on_sides
@@ -129,9 +134,9 @@ class SharedElements:
         driven = np.zeros(self.shape, bool) if source is None else source.elements(s)
         for strip in self._strips:
             elements, rows = strip.elements, strip.nodes
-            nodes = lines[0].new_empty(n, rows.stop - rows.start, lines[0].shape[2])
-            nodes[:, ::s] = lines[0][:, elements.start : elements.stop + 1]
-            nodes[:, :, ::s] = lines[1][:, :, rows].mT
+            room = strip_room(lines, elements, s)
+            nodes = room[:, 1:]
+            put_lines(nodes, lines, elements, s)
             # The inner nodes of each element, (n, rows, columns, s - 1, s - 1).
             cut = nodes[:, :-1, :-1].unflatten(2, (-1, s)).unflatten(1, (-1, s))
             inner = cut.transpose(2, 3)[..., 1:, 1:]
@@ -143,7 +148,7 @@ class SharedElements:
                 self._fill_shared(inner[some], strip, beside, driving, driven[elements])
             for (y, x), values in own(elements.stop * self.shape[1]):
                 inner[:, y - elements.start, x] = values
-            yield elements, nodes
+            yield elements, room
 
     def _cut(self, kinds: Kinds) -> "list[_Strip]":
         """Cut the elements into rows that are handled at once."""

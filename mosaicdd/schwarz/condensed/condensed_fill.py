@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from mosaicdd.lattice.axes import Slices, even, pair
 from mosaicdd.lattice.interface import Interface
@@ -33,18 +32,18 @@ def fill_strips(
     (rows, columns), (_, place) = block.owned_unknowns()
     across = slice(max(columns.start - 1, 0), min(columns.stop + 1, block.cells[1] + 1))
     inner = slice(columns.start - across.start, columns.stop - across.start)
-    before, done = v.lines[0][:, :0], rows.start
+    before, done = v.lines[0][:, :1], rows.start
     for strip, values in system.elements.fill(v.lines, source):
         bottom, top = strip.start * s, strip.stop * s
-        piece = torch.cat([before, values], dim=1)
-        base = bottom - before.shape[1]  # the row of the region that stands first
+        values[:, :1] = before
+        base = bottom - 1  # the row of the region that stands first
         last = min(top if top < block.cells[0] else top + 1, rows.stop)
         before = values[:, -2:-1]
         if last <= done:
             continue
         low, high = max(done - 1, 0), min(last + 1, block.cells[0] + 1)
         yield Strip(
-            values=piece[:, low - base : high - base, across],
+            values=values[:, low - base : high - base, across],
             inner=(slice(done - low, last - low), inner),
             place=(slice(block.origin[0] + done, block.origin[0] + last), place),
         )
