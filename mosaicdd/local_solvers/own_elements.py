@@ -126,7 +126,12 @@ class OwnElements:
         else:
             first = self._common
             numbers = self._rooted[first + part.start : first + part.stop]
-            roots = self._roots.chosen(torch.from_numpy(numbers), int(self._rooted.max()) + 1)
+            count = int(self._rooted.max()) + 1
+            if (np.diff(numbers) == 1).all():
+                here = slice(0, 1), slice(int(numbers[0]), int(numbers[-1]) + 1)
+                roots = self._roots.part((1, count), here)
+            else:
+                roots = self._roots.chosen(torch.from_numpy(numbers), count)
         interior = Interior(conductances.side_by_side(), halved(self._s)[0], roots)
         s = self._s
         joined = torch.cat([f[..., :s].transpose(1, 2).flatten(2), f[:, -1, :, s:]], dim=2)
