@@ -18,6 +18,7 @@ filters.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,12 +133,10 @@ class _Patches(torch.nn.Module):
         rows = max(1, _AT_ONCE // math.prod((patches[0].shape[0], patches[0].shape[2])))
         answers: list[list[torch.Tensor]] = [[] for _ in groups]
         for some in zip(*(part.split(rows, dim=1) for part in patches), strict=True):
-            given = torch.cat([part.flatten(3) for part in some], dim=3)
+            given = _side_by_side(some)
             for group, found in zip(groups, answers, strict=True):
-                seen = [
-                    silu(torch.nn.functional.linear(given, images[i], self.bias)) for i in group
-                ]
-                mean = sum(seen[1:], seen[0]) / len(group)
+                seen = (torch.nn.functional.linear(given, images[i], self.bias) for i in group)
+                mean = sum(silu(one, inplace=True) for one in seen) / len(group)
                 found.append((self.rest(mean) - uniform).squeeze(-1))
         return [torch.cat(found, dim=1) for found in answers]
 
@@ -156,6 +155,14 @@ class _Patches(torch.nn.Module):
 
 _Views = tuple[torch.Tensor, torch.Tensor]
 """Patches of conductances along x and along y, ``(B, R, C, y, x)``."""
+
+
+def _side_by_side(patches: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return what patches hold, ``(B, R, C, inputs)``."""
+    given = patches[0].new_empty(*patches[0].shape[:3], _INPUTS)
+    for part, place in zip(patches, given.split(_INPUTS // 2, dim=3), strict=True):
+        place.unflatten(3, part.shape[3:]).copy_(part)
+    return given
 
 
 def _around_edges(right: torch.Tensor, up: torch.Tensor) -> _Views:
