@@ -132,7 +132,7 @@ class Field:
     Raises
     ------
     ValueError
-        If they are complex, or a setting of random values is not allowed.
+        If they are complex, a number that is not finite, or a setting of random values is not allowed.
     TypeError
         If they are none of these.
     """
@@ -143,6 +143,8 @@ class Field:
             values = real_array(values, what)
         elif is_number(values):
             values = float(real_array(values, what))
+            if not math.isfinite(values):
+                raise ValueError(f"{what} must be finite, got {values}")
         elif not (callable(values) or isinstance(values, str) or getattr(values, "shape", None)):
             raise TypeError(
                 f"{what} must be a real number, a function of (x, y), an expression or an array, got "

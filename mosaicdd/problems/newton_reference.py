@@ -80,8 +80,11 @@ def solve_by_newton(
         nested = _nested(problem, grid, number, solve)
         if nested is not None and np.linalg.norm(one.residual(nested)) < np.linalg.norm(r):
             u, r = nested, one.residual(nested)
+    last = np.inf
     for _ in range(_STEPS):
         norm = np.linalg.norm(r)
+        if norm <= rtol * size and last > np.sqrt(rtol) * np.linalg.norm(u):
+            size = min(size, one.size(u))  # at the first values it may be larger by any factor
         if norm <= rtol * size:
             return one.field(u)
         change, length = solve(one.step(u), -r), 1.0
@@ -97,7 +100,7 @@ def solve_by_newton(
                 raise RuntimeError(
                     f"Newton's method does not converge: relative residual {norm / size:.1e}"
                 )
-        u = tried
+        u, last = tried, length * np.linalg.norm(change)
     raise RuntimeError(f"Newton's method does not converge in {_STEPS} steps")
 
 
@@ -215,6 +218,9 @@ class _Everywhere:
 
     def size(self, u: np.ndarray) -> float:
         right = self.step(u).conductances.apply(u).ravel() - self.residual(u)
+        weights = self._equations.row_weights()
+        if weights is not None:  # a value just beside a node counts no more than its neighbours
+            right *= weights[1:-1, 1:-1].ravel()
         return float(np.linalg.norm(right))
 
     def field(self, u: np.ndarray) -> np.ndarray:

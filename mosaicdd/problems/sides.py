@@ -23,6 +23,7 @@ from mosaicdd.problems.edge_data import (
     require_boundaries,
     some_of,
 )
+from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Periods, evaluate, real_array, require_finite
 from mosaicdd.problems.outline import SIDES, Piece, rectangle_outline
 from mosaicdd.problems.parts import Part, is_outline, part_of_name
@@ -218,14 +219,16 @@ class Sides:
             boundaries_of(self.data, grid)
 
     def require_parts(self, grid: Grid) -> None:
-        """Check that every part lies on its side.
+        """Check that every part lies on its side, and that the texts of expressions can be read.
 
         Raises
         ------
         ValueError
-            If one reaches beyond it.
+            If one reaches beyond it, or a text is no expression in ``x`` and ``y``.
         """
         for part in self.parts:
+            if isinstance(part.values, str):
+                Expression(part.values.removeprefix("expr:"))
             if is_outline(part.name):
                 continue
             size = grid.size[0 if part.name in ("left", "right") else 1]

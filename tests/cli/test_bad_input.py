@@ -268,6 +268,8 @@ def test_an_output_that_is_a_pipe(mosaicdd, common_path, comm):
         (("--side", "left=dirichlet:nan"), "'--side': 'left=dirichlet:nan' is not of the form"),
         (("--side", "left=dirichlet:expr:1/y"), "--side: the side left has 1 of"),
         (("--side", "left=neumann:expr:1/y"), "--side: the side left has 1 of"),
+        (("--side", "left=neumann:expr:x*z"), "Error: --side: expression 'x*z': z is not allowed"),
+        (("--pde", "poisson", "--field", "f=nan"), "the field f must be finite, got nan"),
         (("--no-such-option",), "No such option"),
         (("surplus",), "unexpected extra argument"),
     ],

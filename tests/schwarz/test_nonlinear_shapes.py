@@ -197,6 +197,32 @@ def test_fields_are_those_of_newtons_method_with_a_direct_solver(name):
     np.testing.assert_allclose(solution.field, solve_directly(problem), rtol=0, atol=1e-8)
 
 
+def test_first_values_far_too_large_are_no_measure():
+    """The sinh of the smooth surface over these data is 1e8 times that of the solution."""
+    top = "sin(3*x) + x*y"
+    sides = {
+        "left": Neumann(-1.0),
+        "right": Neumann("x - y"),
+        "bottom": Dirichlet(top),
+        "top": Dirichlet(top),
+    }
+    problem = Problem(Domain((80, 32), 0.1), "poisson-boltzmann", {"f": 1.0}, sides)
+    solution = solve(problem, settings=TIGHT)
+    assert solution.status == "converged_rtol"
+    assert solution.error_estimate < 1e-8
+    np.testing.assert_allclose(solution.field, solve_directly(problem), rtol=0, atol=1e-8)
+
+
+def test_a_value_just_beside_a_node_does_not_end_the_reference():
+    # The outline passes a node of every tenth row at 1e-5 cells.
+    rows = np.arange(65)[:, None]
+    level = np.arange(65) - 40.0 + np.where(rows % 10 == 5, -1e-5, 0.3)
+    domain = Domain.from_distance(level / 64, (64, 64), 1 / 64)
+    problem = Problem(domain, "reaction-diffusion", {"f": "20*y"}, {"outline": Dirichlet(2.0)})
+    field = solve(problem, settings=TIGHT).field
+    np.testing.assert_allclose(field, solve_directly(problem), rtol=0, atol=1e-9)
+
+
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("name", ["rectangle", "holes", "all natural"])
 def test_all_numbers_of_ranks_give_the_same(comm, name):

@@ -39,8 +39,9 @@ class Newton:
         Of the problem.
     ways
         To find steps from values on, the first of which is taken that does.
-    measure
-        Of residuals.
+    right
+        The right-hand side of the equation linearised at smooth values, without the source, by which
+        residuals are measured.
 
     Attributes
     ----------
@@ -55,7 +56,7 @@ class Newton:
         steps: Steps,
         equations: NewtonEquations,
         ways: Sequence[Callable[[np.ndarray], Step]],
-        measure: float,
+        right: np.ndarray,
         *,
         history: History,
         progress: Progress | None,
@@ -63,7 +64,7 @@ class Newton:
     ):
         self._steps, self._place = steps, steps.place
         self._equations, self._progress, self._watch = equations, progress, watch
-        self._measure = measure
+        self._measure = self._size_of(right)
         self._ways = list(ways)
         self._linear: Step | None = None
         self._kept = False  # whether the next step is to go by the derivative of the last one
@@ -163,12 +164,14 @@ class Newton:
         improved = self._norm < before
         if not improved and math.isfinite(before):
             self._take(u)
-        self._enter(length * found.size)
         nodes = self._place.owned(self.u)
         total, count, *calls = self._steps.ranks.sum(
             np.array([np.square(nodes).sum(), nodes.size, *self._watch.calls()])
         )
         self.size = math.sqrt(total / count)
+        if length * found.size > math.sqrt(self._rtol) * self.size:
+            self._remeasure()
+        self._enter(length * found.size)
         if self._progress is not None:
             updates = self.history.update
             self._progress(len(updates), updates[-1], self.size, math.nan)
@@ -184,6 +187,25 @@ class Newton:
             )
             self._judge(found.status, improved=improved)
         self._answer(*(call > 0 for call in calls))
+
+    def _remeasure(self) -> None:
+        """Measure a residual that seems small after a long step by the values that it led to, too.
+
+        Those of the first values may be larger by any factor, as of a sinh of them.
+        """
+        if self.relative > self._rtol:
+            return
+        try:
+            right = self._steps.ranks.agree(lambda: self._equations.right_hand_side(self.u))
+        except ValueError:  # no elliptic equation at these values, as the next step will find, too
+            self._measure = 1e-300
+        else:
+            self._measure = min(self._measure, self._size_of(right))
+
+    def _size_of(self, right: np.ndarray) -> float:
+        """Return the 2-norm of a right-hand side and the source over the nodes of all ranks, or 1."""
+        square = np.square(self._place.owned(right + self._equations.source)).sum()
+        return math.sqrt(float(self._steps.ranks.sum(np.array([square]))[0])) or 1.0
 
     def _enter(self, update: float) -> None:
         """Enter a step into the history."""

@@ -4,7 +4,6 @@ It begins with the solution on a coarser grid, where there is one; else with the
 data, which lies between their values, and to which residuals are measured.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -151,11 +150,6 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             )
         return equations.right_hand_side(u)
 
-    def _measure(self, right: np.ndarray, source: np.ndarray | float) -> float:
-        """Return the 2-norm of a right-hand side and a source over the nodes of all ranks, or 1."""
-        square = np.square(self._place.owned(right + source)).sum()
-        return math.sqrt(float(self._ranks.sum(np.array([square]))[0])) or 1.0
-
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields; without them, with what the lines span between them."""
         self._fields = fields()
@@ -178,7 +172,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
                 self._steps,
                 equations,
                 self._ways(equations),
-                self._measure(beginning.right, equations.source),
+                beginning.right,
                 history=(options.history or History()).followed_by(History()),
                 progress=options.progress,
                 watch=options.watch or Watch(),
