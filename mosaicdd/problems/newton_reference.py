@@ -100,7 +100,7 @@ def solve_by_newton(
                 raise RuntimeError(
                     f"Newton's method does not converge: relative residual {norm / size:.1e}"
                 )
-        u, last = tried, length * np.linalg.norm(change)
+        u, last = tried, length * float(np.linalg.norm(change))
     raise RuntimeError(f"Newton's method does not converge in {_STEPS} steps")
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -168,6 +169,11 @@ def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
     if reference.startswith("expr:"):
         text = reference.removeprefix("expr:")
         return _evaluated(text, solution), text
+    if "." not in reference and not Path(reference).exists():
+        known = ", ".join((*REFERENCES, *PEERS, "auto"))
+        raise ValueError(
+            f"unknown reference {reference!r}; known: {known}, 'expr:...' and solution files"
+        )
     return _read(reference, solution)
 
 

@@ -237,6 +237,10 @@ def test_a_folder_is_no_solution(command, mosaicdd):
         ("expr:open(x)", "not allowed"),
         ("expr:1/x", "not finite at 129 of"),
         ("nothing.h5", "the solution file is missing"),
+        (
+            "exact",
+            "unknown reference 'exact'; known: pyamg, dst, direct, cholmod, hypre, auto, 'expr",
+        ),
     ],
 )
 def test_a_reference_that_cannot_be_is_one_line(command, reference, message, mosaicdd, solved):

@@ -48,7 +48,7 @@ class PointValues:
         if not isinstance(local_solver, NetworkSolver):
             raise TypeError(
                 "an exact local solver has values at grid nodes only; points between them need a "
-                "network, without out_of_range='exact' and certify"
+                "network; leave out out_of_range='exact' and the certificate"
             )
         if local_solver.source is not None:
             raise TypeError(

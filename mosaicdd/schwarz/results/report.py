@@ -120,7 +120,7 @@ def seconds_spent(
     """
     spent = {name: seconds - before.get(name, 0.0) for name, seconds in clock.seconds.items()}
     parts = {"setup": setup} | solved | {"write": spent.get("write", 0.0)}
-    parts["assemble"] -= parts["write"]
+    parts["assemble"] = max(parts["assemble"] - parts["write"], 0.0)  # clocks are not exact
     if "points" in spent:
         parts["points"] = spent["points"]
     return parts | {"total": time.perf_counter() - begun}
