@@ -1,6 +1,6 @@
 """Patches: values at nodes and at all that surround them, from which nonlinear equations are made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -51,8 +51,8 @@ class Patch:
     def of(cls, values: torch.Tensor) -> "Patch":
         """Cut the patches around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
         if is_number(values):
-            return cls(*(values for _ in OFFSETS), whole=values)
-        return cls(*(beside(values, offset) for offset in OFFSETS), whole=values)
+            return replace(cls(*(values for _ in OFFSETS)), whole=values)
+        return replace(cls(*(beside(values, offset) for offset in OFFSETS)), whole=values)
 
     @property
     def values(self) -> tuple[torch.Tensor, ...]:
