@@ -43,6 +43,12 @@ _SQUARE = Subdomain()
     help="Random media of diffusion instead, for conductances and operator; of the settings, --samples, "
     "--validation and --seed count.",
 )
+@click.option(
+    "--labels/--no-labels",
+    default=True,
+    help="Of a nonlinear equation: solve all problems, or those alone that are held out, for training "
+    "with --no-labels.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace a file OUT that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.pass_context
@@ -53,6 +59,7 @@ def generate(
     size: float,
     fields: tuple[tuple[str, str], ...],
     media: bool,
+    labels: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -66,12 +73,14 @@ def generate(
 
     ranks = world()
     if media:
+        _require_labels(labels)
         _media(ctx, out, overwrite, as_json, start)
         return
     with bad_input():
         subdomain = Subdomain(cells, size)
-    if _squares(ctx, out, subdomain, fields, overwrite, as_json, start):
+    if _squares(ctx, out, subdomain, fields, labels, overwrite, as_json, start):
         return
+    _require_labels(labels)
     with bad_input():
         given = {
             "subdomain": subdomain,
@@ -107,6 +116,7 @@ def _squares(
     out: str,
     subdomain: Subdomain,
     fields: tuple[tuple[str, str], ...],
+    labels: bool,
     overwrite: bool,
     as_json: bool,
     start: float,
@@ -123,7 +133,7 @@ def _squares(
             return False
         if fields:
             raise ValueError(f"the parameters of {pde.name} are drawn: leave out --field")
-        given = {"pde": pde.name, "subdomain": subdomain}
+        given = {"pde": pde.name, "subdomain": subdomain, "labels": labels}
         settings = collected(ctx, SquareSettings, **given)
         with stage("solving squares", quiet=as_json or not ranks.is_root) as show:
             dataset = generate_squares(out, settings, ranks, overwrite=overwrite, progress=show)
@@ -139,6 +149,15 @@ def _squares(
         text = f"{out}: {settings.samples} squares in {seconds:.1f} s"
         click.echo(json_line(figures) if as_json else text)
     return True
+
+
+def _require_labels(labels: bool) -> None:
+    """Check that solutions are not left out of other data than squares."""
+    with bad_input("--no-labels"):
+        if not labels:
+            raise ValueError(
+                "other data than those of nonlinear equations are always solved; leave it out"
+            )
 
 
 def _media(ctx: click.Context, out: str, overwrite: bool, as_json: bool, start: float) -> None:

@@ -1,6 +1,7 @@
 """Files of squares: small problems of a nonlinear equation with sources, and their solutions.
 
-``/boundary (n, 4m)``, ``/source`` and ``/solution (n, m + 1, m + 1)``, ``/parameters (n, q)``.
+``/boundary (n, 4m)``, ``/source (n, m + 1, m + 1)``, ``/parameters (n, q)``, and ``/solution (n, m + 1, m + 1)``: of all,
+or of those alone that are held out, which are the last.
 """
 
 import hashlib
@@ -44,7 +45,7 @@ class SquareDataset:
             "parameters": (count, len(self.parameter_names)),
             "boundary": (count, 4 * m),
             "source": (count, m + 1, m + 1),
-            "solution": (count, m + 1, m + 1),
+            "solution": (self.held_out if self.unsolved else count, m + 1, m + 1),
         }
         for name, shape in shapes.items():
             array = getattr(self, name)
@@ -54,6 +55,11 @@ class SquareDataset:
                 )
             if not np.isfinite(array).all():
                 raise ValueError(f"the {name} of squares must be finite, found NaN or infinity")
+
+    @property
+    def unsolved(self) -> int:
+        """Number of squares, the first ones, that have no solution."""
+        return max(len(self.boundary) - len(self.solution), 0)
 
     @property
     def held_out(self) -> int:

@@ -1,7 +1,8 @@
 """Training of networks of corrections on squares of a nonlinear equation.
 
-The labels are what the linear equation's solutions lack on the centre lines. The loss is their mean square over
-that of the data, so that small data are worth as much as large ones.
+The labels are what the linear equation's solutions lack on the centre lines. The loss is the mean square of what is wrong
+over that of the data, so that small data are worth as much as large ones. Without labels, what is wrong is what the
+equation would change, as `equation_step` says it.
 """
 
 import os
@@ -35,10 +36,12 @@ from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.storage.square_file import SquareDataset, read_squares
+from mosaicdd.training.equation_step import EquationStep
 from mosaicdd.training.serial import Lesson, SerialReport
 from mosaicdd.training.squares import linear_reaction, place, require_learnable
 
 _BATCH = 2048  # squares of a pass without gradients
+_ANEW = 8  # of so many squares in a batch, the step by the equation is taken anew for one
 _RANGE = 0.999  # quantile of the training data's roughness that the model is for
 
 
@@ -51,20 +54,20 @@ class SquareSamples:
         Perimeters, and what the network sees of the source's effect, ``(n, P)`` and ``(n, K)``.
     sigma
         The linear reaction, lengths in sides of the square, ``(n, 1)``.
+    linear
+        The linear equation's solutions on the centre lines, ``(n, Q)``.
     labels, values
-        Corrections and solutions on the centre lines, ``(n, Q)``.
+        Corrections and solutions there, of those that are solved, ``(., Q)``.
     """
 
     def __init__(self, squares: SquareDataset, network: CorrectionNetwork | UnrolledNetwork):
-        pde = any_equation(squares.pde)
-        if not isinstance(pde, NonlinearEquation):
-            raise ValueError(f"squares are of nonlinear equations, {pde.name} is linear")  # noqa: TRY004
-        require_learnable(pde)
+        pde = _equation_of(squares)
         m, h = squares.subdomain.cells, squares.subdomain.spacing
         newton = SquareNewton(pde.operator({}), m, h, torch.device("cpu"))
         reaction = linear_reaction(pde, squares.parameters)
         sight = torch.from_numpy(network.sight)
-        columns: list[list[torch.Tensor]] = [[], [], [], []]
+        columns: list[list[torch.Tensor]] = [[], [], []]
+        at = network.outputs.T
         for start in range(0, len(reaction), _BATCH):
             some = slice(start, start + _BATCH)
             g = torch.from_numpy(squares.boundary[some]).double()
@@ -74,12 +77,12 @@ class SquareSamples:
             seen = w[:, 1:-1, 1:-1].flatten(1) @ sight
             place(g, w)
             newton.linear(w, f, reaction[some])
-            at = network.outputs.T
-            values = torch.from_numpy(squares.solution[some][:, *at]).double()
-            found = g, seen, values - w[:, *at], values
-            for column, one in zip(columns, found, strict=True):
-                column.append(one.float())
-        self.g, self.w, self.labels, self.values = (torch.cat(column) for column in columns)
+            for column, one in zip(columns, (g.float(), seen.float(), w[:, *at]), strict=True):
+                column.append(one)
+        self.g, self.w, linear = (torch.cat(column) for column in columns)
+        self.values = torch.from_numpy(squares.solution[:, *at])
+        self.labels = (self.values - linear[squares.unsolved :]).float()
+        self.linear = linear.float()
         self.sigma = (reaction * squares.subdomain.size**2).float()[:, None]
 
 
@@ -94,6 +97,8 @@ class SquareLesson(Lesson):
         Of their data, ``(n, 1)``.
     weight
         Of their errors in the loss, ``(n, 1)``.
+    unit
+        Of values, as the network has them.
     """
 
     plain = "linear"
@@ -101,26 +106,65 @@ class SquareLesson(Lesson):
     given: tuple[torch.Tensor, ...]
     size: torch.Tensor
     weight: torch.Tensor
+    unit = 1.0
 
     def __init__(self, data: SquareDataset, network: CorrectionNetwork | UnrolledNetwork):
         self.squares, self.network = data, network
         self.samples = SquareSamples(data, network)
         self.learned = len(data.boundary) - data.held_out
+        self._held_out = slice(-data.held_out, None)
+        self._step: EquationStep | None = None
+        self._aims = torch.empty(0)
+
+    @classmethod
+    def require(cls, data: SquareDataset, *, labels: bool) -> None:
+        """Check that what is to be learned from is solved."""
+        if labels and data.unsolved:
+            raise ValueError(
+                f"{data.unsolved} of {len(data.boundary)} squares have no solution: train without labels, or "
+                "generate them with labels"
+            )
 
     @classmethod
     def read(cls, data: str | os.PathLike | SquareDataset) -> SquareDataset:
         """Return a dataset of squares."""
         return data if isinstance(data, SquareDataset) else read_squares(data)
 
+    def forget_labels(self) -> None:
+        """Learn from the equation alone from now on."""
+        self._step = EquationStep(self.squares, _equation_of(self.squares), self.network.outputs)
+        self._aims = torch.full_like(self.samples.linear, torch.nan)
+
     def loss(self, chosen: torch.Tensor) -> torch.Tensor:
         """Return the weighted mean square of what is wrong in some squares."""
         found = self.network(*(one[chosen] for one in self.given))
-        return ((found - self.samples.labels[chosen]) * self.weight[chosen]).square().mean()
+        if self._step is None:
+            aims = self.samples.labels[chosen]
+        else:
+            aims = self._led_to(chosen, found.detach(), self._step)
+        return ((found - aims) * self.weight[chosen]).square().mean()
+
+    def _led_to(
+        self, chosen: torch.Tensor, found: torch.Tensor, step: EquationStep
+    ) -> torch.Tensor:
+        """Return the corrections that the equation leads to, of some taken anew from those of the network.
+
+        Of squares that are seen for the first time, and where it leads nowhere, from the linear solution.
+        """
+        first = self._aims[chosen].isnan().any(dim=1)
+        anew = first.clone()
+        anew[::_ANEW] = True
+        which, begin = chosen[anew], torch.where(first[:, None], 0.0, found)[anew]
+        lines = self.samples.linear[which] + begin
+        led = begin + step(which, self.unit * lines) / self.unit
+        sound = led.isfinite().all(dim=1)
+        self._aims[which[sound]] = led[sound]
+        return self._aims[chosen].nan_to_num(nan=0.0)
 
     def errors(self) -> tuple[float, float]:
         """Return the relative errors of the network, and of the linear equation's solutions."""
-        size = self.samples.values[self.learned :].square().mean().sqrt()
-        lacking = self.samples.labels[self.learned :]
+        size = self.samples.values[self._held_out].square().mean().sqrt()
+        lacking = self.samples.labels[self._held_out]
         wrong = self._wrong()
         error, plain = (float(one.square().mean().sqrt() / size) for one in (wrong, lacking))
         return error, plain
@@ -130,7 +174,7 @@ class SquareLesson(Lesson):
         """Return what is wrong in the held-out squares, ``(n, Q)``."""
         every = torch.arange(self.learned, len(self.size)).split(_BATCH)
         found = [self.network(*(one[part] for one in self.given)) for part in every]
-        return torch.cat(found) - self.samples.labels[self.learned :]
+        return torch.cat(found) - self.samples.labels[self._held_out]
 
     def ranges(self, learned: slice) -> dict[str, list[float]]:
         """Return what a model is limited to, by name, besides parameters: from what it has learned of."""
@@ -200,9 +244,9 @@ class UnrolledLesson(SquareLesson):
         network = unrolled_network(data.pde, data.subdomain.cells, how)
         network.begin(ExactSolver(EllipticOperator(), data.subdomain).matrix)
         super().__init__(data, network)
-        samples, size = self.samples, data.subdomain.size
-        for values in (samples.g, samples.w, samples.labels, samples.values):
-            values /= size
+        samples, self.unit = self.samples, data.subdomain.size
+        for values in (samples.g, samples.w, samples.linear, samples.labels, samples.values):
+            values /= self.unit
         samples.g -= samples.g.mean(dim=1, keepdim=True)
         self.given = samples.g, samples.w
         self._planes = network.matrices().fit, network.matrices().planes
@@ -220,3 +264,12 @@ class UnrolledLesson(SquareLesson):
             ROUGHNESS: [0.0, float(np.quantile(rough.numpy(), _RANGE))],
             SOURCE: [0.0, float(w.abs().max())],
         }
+
+
+def _equation_of(squares: SquareDataset) -> NonlinearEquation:
+    """Return the equation of squares, if networks can learn it."""
+    pde = any_equation(squares.pde)
+    if not isinstance(pde, NonlinearEquation):
+        raise ValueError(f"squares are of nonlinear equations, {pde.name} is linear")  # noqa: TRY004
+    require_learnable(pde)
+    return pde

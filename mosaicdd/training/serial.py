@@ -77,8 +77,24 @@ class Lesson(ABC):
     def read(cls, data: Any) -> Any:
         """Return a dataset, read if ``data`` is a path; it has a ``content_hash``."""
 
+    @classmethod
+    def require(cls, data: Any, *, labels: bool) -> None:
+        """Check that it can learn from a dataset, from solutions or without.
+
+        Raises
+        ------
+        ValueError
+            If it cannot.
+        """
+        if not labels:
+            raise ValueError(f"the network {cls.name} learns from solutions alone: leave labels on")
+
     @abstractmethod
     def __init__(self, data: Any, how: Any): ...
+
+    def forget_labels(self) -> None:
+        """Learn from the equation alone from now on, where `require` allows it."""
+        raise NotImplementedError
 
     @abstractmethod
     def loss(self, chosen: torch.Tensor) -> torch.Tensor:
@@ -126,6 +142,7 @@ class SerialTraining:
             )
         self._how = lesson.settings_type(**(network_settings or {}))
         self._data = lesson.read(data)
+        lesson.require(self._data, labels=self.settings.labels)
         identity = {"network": lesson.name, "network settings": asdict(self._how)}
         identity |= asdict(self.settings) | {"dataset": self._data.content_hash}
         self.checkpoints = Checkpoints(self.output, identity)
@@ -146,6 +163,8 @@ class SerialTraining:
         state = self.checkpoints.read() if resume else None
         torch.manual_seed(self.settings.seed)
         lesson = self.lesson(self._data, self._how)
+        if not self.settings.labels:
+            lesson.forget_labels()
         trainer = _Trainer(lesson, self.settings)
         if state is not None:
             trainer.load_state(state)

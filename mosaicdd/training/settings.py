@@ -104,10 +104,18 @@ class SquareSettings:
     samples: int = setting(20000, "Number of random problems.")
     seed: int = setting(0, "Seed of all random numbers.", least=0)
     validation: float = setting(0.1, "Fraction of the problems that training holds out.")
+    labels: bool = setting(
+        True, "Solve all problems, or those that are held out alone, for training without labels."
+    )
+
+    @property
+    def held_out(self) -> int:
+        """Number of problems that training does not see."""
+        return round(self.samples * self.validation)
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if not 0 < round(self.samples * self.validation) < self.samples:
+        if not 0 < self.held_out < self.samples:
             raise ValueError(
                 f"{self.samples} problems with a validation fraction of {self.validation:g}: at least 1 "
                 "must be held out and 1 must be left for training"

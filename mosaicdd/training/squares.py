@@ -145,7 +145,9 @@ class SquareGenerator:
         indices = range(number * _PART, min((number + 1) * _PART, self.settings.samples))
         drawn = [self._draw(np.random.default_rng([self.settings.seed, i])) for i in indices]
         parameters, boundary, source, size = map(np.stack, zip(*drawn, strict=True))
-        source, solution = self._solved(parameters, boundary, source, size)
+        first = 0 if self.settings.labels else self.settings.samples - self.settings.held_out
+        unsolved = min(max(first - indices.start, 0), len(indices))
+        source, solution = self._solved(parameters, boundary, source, size, unsolved)
         return {
             "parameters": parameters,
             "boundary": boundary.astype("f4"),
@@ -197,9 +199,14 @@ class SquareGenerator:
         return g + rng.uniform(-1, 1) * (largest - np.abs(g).max()) * log_uniform(rng, _OFFSETS)
 
     def _solved(
-        self, parameters: np.ndarray, boundary: np.ndarray, source: np.ndarray, size: np.ndarray
+        self,
+        parameters: np.ndarray,
+        boundary: np.ndarray,
+        source: np.ndarray,
+        size: np.ndarray,
+        unsolved: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources of the sizes that were drawn, and solutions."""
+        """Return sources of the sizes that were drawn, and solutions of all but the first few."""
         m = self.settings.subdomain.cells
         values = torch.from_numpy(parameters)
         f = torch.from_numpy(source)
@@ -210,14 +217,14 @@ class SquareGenerator:
         f = f.float().double()
         place(torch.from_numpy(boundary.astype("f4")).double(), u)
         self._newton.linear(u, f[:, 1:-1, 1:-1], reaction)
-        for start in range(0, len(u), BATCH):
+        for start in range(unsolved, len(u), BATCH):
             some = slice(start, start + BATCH)
             fields = {
                 name: values[some, i, None, None] for i, name in enumerate(self.pde.parameters)
             }
             if not self._newton.solve(u[some], f[some, 1:-1, 1:-1], fields).all():
                 raise RuntimeError(f"Newton's method fails for a square of {self.pde.name}")
-        return f.float().numpy(), u.float().numpy()
+        return f.float().numpy(), u[unsolved:].float().numpy()
 
 
 def linear_reaction(pde: NonlinearEquation, parameters: np.ndarray) -> torch.Tensor:

@@ -115,6 +115,28 @@ def test_a_model_from_data_to_a_solution(mosaicdd, tmp_path, strict_json):
     assert strict_json(done.out)["discrete_residual"] <= 1e-9
 
 
+def test_a_model_from_the_equation_alone(mosaicdd, tmp_path, strict_json):
+    data, model = tmp_path / "d.h5", tmp_path / "m.h5"
+    given = ("--pde", "poisson-boltzmann", "--samples", "512")
+    assert mosaicdd("generate", data, *given, "--no-labels").code == 0
+    train = ("train", data, "-o", model, "--network", "correction", "--batch-size", "64", "--json")
+    small = ("--epochs", "20", "--set", "channels=4", "--set", "depth=1")
+    done = mosaicdd(*train, *small)
+    assert done.code == 2
+    assert "461 of 512 squares have no solution" in done.err
+    done = mosaicdd(*train, *small, "--no-labels")
+    assert done.code == 0, done.err
+    assert strict_json(done.out)["error"] < 0.5 * strict_json(done.out)["linear"]
+
+
+@pytest.mark.parametrize("pde", ["laplace", "diffusion"])
+def test_labels_are_left_out_of_nonlinear_equations_alone(mosaicdd, tmp_path, pde):
+    media = ("--media",) if pde == "diffusion" else ()
+    done = mosaicdd("generate", tmp_path / "d.h5", "--pde", pde, "--no-labels", *media)
+    assert done.code == 2
+    assert "--no-labels: other data than those of nonlinear equations" in done.err
+
+
 def test_a_signal_keeps_a_checkpoint_and_resume_goes_on(tmp_path):
     output = tmp_path / "out.h5"
     command = [sys.executable, "-m", "mosaicdd.cli.main", *SOLVE, "-o", output]
