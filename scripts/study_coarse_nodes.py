@@ -1,7 +1,7 @@
 """What networks of operators could reach at most: subdomains with the best operators there are.
 
 Usage: study_coarse_nodes.py [CELLS [SPE10.npz]] (by default 512). In each subdomain the operator that a
-network learns to say (`mosaicdd.training.operators`) is computed: by 54 solutions in the 48 x 48 cells around. All
+network learns to say (`mosaicdd.training.operator_samples`) is computed: by 54 solutions in the 48 x 48 cells around. All
 else is the engine of `diffusion-operator`, with its one correction. Media and problems are those of
 `bench_field_networks`; errors as there. Writes ``benchmarks/field_coarse_nodes.md``.
 """
@@ -28,7 +28,7 @@ from mosaicdd.local_solvers.operator_model import OperatorModel
 from mosaicdd.local_solvers.subdomain_graphs import CELLS
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.storage.model_file import ModelCard
-from mosaicdd.training.operators import samples_in
+from mosaicdd.training.operator_samples import samples_in
 
 _SEED = 12345
 _PART = 100  # subdomains that are solved in at once

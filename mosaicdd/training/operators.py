@@ -1,32 +1,14 @@
-r"""Training of a network of operators on what subdomains are inside larger squares.
-
-Each medium of a dataset is a square of 48 cells, the subdomain the 32 x 32 in its middle. Smooth boundary
-data and sources of the square have solutions that pass through the subdomain as those of a large domain do.
-At the coarse nodes, ``t`` around it and ``u`` inside, they say what its operator should be: ``G`` is that of
-the least squares ``|u - G t|``, and for the sources ``F = u - G t``. What the lifting lacks of both is to be
-learned. The loss is the mean logarithm of the relative errors that are left in all these solutions.
-
-The square's symmetries take media and operators along, so each medium is eight.
-
-Shape letters: ``B`` media, ``P`` coarse nodes around a subdomain, ``I`` inside, ``q`` problems.
-"""
+"""Training of a network of operators: the loss is the mean logarithm of the errors that it leaves in `operator_samples`."""
 
 import math
 import os
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain, perimeter_nodes
-from mosaicdd.local_solvers.networks.family import interior_images
-from mosaicdd.local_solvers.networks.medium_channels import (
-    SEEN,
-    relative_reaction,
-    roughness,
-    scales,
-)
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.medium_channels import roughness
 from mosaicdd.local_solvers.networks.operator import (
     MOMENTS,
     OPERATOR,
@@ -34,210 +16,27 @@ from mosaicdd.local_solvers.networks.operator import (
     ROUGHNESS,
     OperatorNetwork,
     OperatorSettings,
-    polynomials,
-    shared_moments,
 )
-from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
-from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, SubdomainGraphs
-from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.local_solvers.subdomain_graphs import CELLS
+from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.storage.media_file import MediaDataset, read_media
 from mosaicdd.storage.model_file import ModelCard
-from mosaicdd.training.row_elimination import solve_squares
+from mosaicdd.training.operator_samples import SMALLEST, OperatorSamples, samples_of, symmetries
 from mosaicdd.training.serial import Lesson, SerialReport
 
 _ROUGHEST = 1.0  # of media that are learned
-_OUTER = RATIO * SEEN  # fine cells around the subdomain
-_WAVES, _DECAY = 24, 1.5  # of boundary data, and how they fall
 _FLOOR = 1e-3  # relative error that is as good as none
-_RIDGE = 1e-8  # of the least squares
 _PART = 50  # media of a pass
 _WITH_REACTION, _REACTIONS, _SPREAD = 1 / 3, (1e-3, 1.0), 0.5  # share of media, on the coarse grid
 _ACCURATE = 0.05  # error up to which held-out media of a roughness are within the model's range
 _ALIKE = 20  # of the held-out media that are compared: a share of them, of about the same roughness
-_SMALLEST = 1e-12
-
-
-@dataclass(frozen=True)
-class OperatorSamples:
-    """What a network of operators sees of media, and what it is to say.
-
-    Parameters
-    ----------
-    x, y, c
-        Logarithms of the conductances and the reaction over them, as `OperatorNetwork.encode`.
-    lacking
-        ``(B, I, P + moments)``, what lifting and uniform mode lack.
-    traces
-        ``(B, P, q)``, of the solutions around the subdomain, less their means.
-    sizes, loads
-        ``(B,)``, squares of what these solutions are inside, less those means, and ``(B, I, moments)``, of
-        sources.
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    c: torch.Tensor
-    lacking: torch.Tensor
-    traces: torch.Tensor
-    sizes: torch.Tensor
-    loads: torch.Tensor
-
-    def __getitem__(self, which: torch.Tensor) -> "OperatorSamples":
-        """Return some of them."""
-        return OperatorSamples(*(one[which] for one in self._all))
-
-    @classmethod
-    def joined(cls, parts: "list[OperatorSamples]") -> "OperatorSamples":
-        """Return all samples of some parts."""
-        return cls(*(torch.cat(one) for one in zip(*(part._all for part in parts), strict=True)))
-
-    @property
-    def _all(self) -> tuple[torch.Tensor, ...]:
-        return self.x, self.y, self.c, self.lacking, self.traces, self.sizes, self.loads
-
-    def turned(self, element: int) -> "OperatorSamples":
-        """Return their images under a symmetry of the square."""
-        around, inside, moments = (one[element] for one in _symmetries())
-        x, y = (_turned(one, element) for one in (self.x, self.y))
-        if _swaps(element):
-            x, y = y, x
-        lacking, traces, loads = map(torch.empty_like, (self.lacking, self.traces, self.loads))
-        lacking[:, inside[:, None], around] = self.lacking[..., :AROUND]
-        lacking[:, inside, AROUND:] = self.lacking[..., AROUND:] @ moments
-        traces[:, around] = self.traces
-        loads[:, inside] = self.loads @ moments
-        return OperatorSamples(x, y, _turned(self.c, element), lacking, traces, self.sizes, loads)
-
-    def errors(self, correction: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return relative errors squared: of boundary data ``(B,)``, and of sources ``(B, moments)``."""
-        left = self.lacking if correction is None else self.lacking - correction
-        data = (left[..., :AROUND] @ self.traces).square().sum(dim=(1, 2)) / self.sizes
-        sizes = self.loads.square().sum(dim=1).clamp(min=_SMALLEST)
-        return data, left[..., AROUND:].square().sum(dim=1) / sizes
-
-
-def samples_of(logarithm: torch.Tensor, reaction: torch.Tensor) -> OperatorSamples:
-    """Solve in media, and return what their subdomains are.
-
-    Parameters
-    ----------
-    logarithm
-        Of the coefficient at the nodes of squares of 48 cells, ``(B, 49, 49)``.
-    reaction
-        There, on the coarse grid and over the mean conductance of the subdomain.
-    """
-    a = logarithm.double().exp()
-    right = 2 / (1 / a[:, :, 1:] + 1 / a[:, :, :-1])
-    up = 2 / (1 / a[:, 1:] + 1 / a[:, :-1])
-    return samples_in(right, up, reaction)
-
-
-def samples_in(right: torch.Tensor, up: torch.Tensor, reaction: torch.Tensor) -> OperatorSamples:
-    """As `samples_of`, by the conductances of squares, ``(B, 49, 48)`` and ``(B, 48, 49)``."""
-    scale = scales(right.log(), up.log()).exp()  # (B, 1, 1)
-    right, up = right / scale, up / scale
-    inner = slice(_OUTER, -_OUTER)
-    c = reaction.double() / RATIO**2
-    u = solve_squares(right, up, c, *_problems())[:, inner, inner]
-    around, q = RATIO * torch.from_numpy(perimeter_nodes(CELLS)), u.shape[3] - MOMENTS
-    t = u[:, around[:, 0], around[:, 1]]
-    u = u[:, RATIO:-RATIO:RATIO, RATIO:-RATIO:RATIO].flatten(1, 2)
-    mean = t.mean(dim=1, keepdim=True)
-    graphs = _graphs(right, up, c)
-    operator, constant = _least_squares(t[..., :q] - mean[..., :q], mean[..., :q], u[..., :q])
-    loads = u[..., q:] - operator @ (t[..., q:] - mean[..., q:]) - constant * mean[..., q:]
-    spread = torch.eye(AROUND, dtype=t.dtype) - 1 / AROUND
-    lacking = torch.cat(
-        [operator - graphs.operator() @ spread, loads - graphs.inverse @ shared_moments()], dim=2
-    )
-    x, y = right.log(), up.log()
-    ratio = relative_reaction(right, up, c)
-    traces, inside = (one[..., :q] - mean[..., :q] for one in (t, u))
-    sizes = inside.square().sum(dim=(1, 2))
-    return OperatorSamples(*(one.float() for one in (x, y, ratio, lacking, traces, sizes, loads)))
-
-
-def _graphs(right: torch.Tensor, up: torch.Tensor, c: torch.Tensor) -> SubdomainGraphs:
-    """Return the lifting of the subdomains in the middle of squares."""
-    cut = slice(_OUTER - MARGIN, MARGIN - _OUTER)
-    made = [
-        averaged(Conductances(*(one[cut, cut].numpy() for one in (u, r, f))))
-        for r, u, f in zip(right, up, c, strict=True)
-    ]
-    parts = (
-        torch.from_numpy(np.stack([getattr(one, name) for one in made]))
-        for name in ("right", "up", "reaction")
-    )
-    return SubdomainGraphs(*parts)
-
-
-def _least_squares(
-    t: torch.Tensor, mean: torch.Tensor, u: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the operators ``(B, I, P)`` from what is around to what is inside, ``u (B, I, q)``.
-
-    That is ``t (B, P, q)``, and its mean ``(B, 1, q)``, which has been taken out; what is inside for a mean of 1
-    is returned besides, ``(B, I, 1)``.
-    """
-    t = torch.cat([t, mean], dim=1)
-    gram = t @ t.mT
-    scale = gram.diagonal(dim1=1, dim2=2).mean(dim=1)[:, None, None]
-    ridge = _RIDGE * torch.eye(AROUND + 1, dtype=t.dtype)
-    ridge[:AROUND, :AROUND] += 1 / AROUND  # no mean is left for the operator to see
-    found = torch.linalg.solve(gram + scale * ridge, t @ u.mT).mT
-    return found[..., :AROUND], found[..., AROUND:]
-
-
-@lru_cache
-def _problems() -> tuple[torch.Tensor, torch.Tensor]:
-    """Return boundary data and sources of the square, ``(49, 49, problems)`` each."""
-    cells = RATIO * CELLS + 2 * _OUTER
-    nodes = perimeter_nodes(cells)
-    angle = 2 * np.pi * np.arange(len(nodes)) / len(nodes)
-    waves = [f(k * angle) / k**_DECAY for k in range(1, _WAVES + 1) for f in (np.cos, np.sin)]
-    edge, f = (np.zeros((cells + 1, cells + 1, len(waves) + MOMENTS)) for _ in range(2))
-    edge[*nodes.T, : len(waves)] = np.stack(waves, axis=1)
-    t = (np.arange(cells + 1) - cells / 2) / (RATIO * CELLS / 2)
-    f[..., len(waves) :] = np.moveaxis(polynomials(t), 0, -1)
-    return torch.from_numpy(edge), torch.from_numpy(f)
-
-
-@lru_cache
-def _symmetries() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return where nodes around and inside go, and what becomes of moments ``(8, moments, moments)``."""
-    square, shared = SquareSymmetry(AROUND), shared_moments()
-    inside = interior_images(square, CELLS)
-    moments = []
-    for nodes in inside:
-        image = torch.empty_like(shared)
-        image[nodes] = shared
-        moments.append(torch.linalg.inv(torch.linalg.lstsq(shared, image).solution))
-    return square.images, inside, torch.stack(moments).float()
-
-
-@lru_cache
-def _matrices() -> list[list[list[int]]]:
-    return SquareSymmetry(AROUND).matrices.long().tolist()
-
-
-def _swaps(element: int) -> bool:
-    """Say whether a symmetry exchanges the axes."""
-    return _matrices()[element][0][0] == 0
-
-
-def _turned(values: torch.Tensor, element: int) -> torch.Tensor:
-    """Return the image of values ``(B, rows, columns)``."""
-    matrix = _matrices()[element]
-    values = values.mT if _swaps(element) else values
-    return values.flip([axis for axis in (1, 2) if sum(matrix[axis - 1]) < 0])
 
 
 def _reactions(data: MediaDataset) -> torch.Tensor:
     """Draw reactions: in most media none, else of the shape of the next medium."""
     rng = np.random.default_rng(data.seed)
     shape = torch.from_numpy(np.roll(data.logarithm, -1, axis=0))
-    shape = shape / shape.std(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
+    shape = shape / shape.std(dim=(1, 2), keepdim=True).clamp(min=SMALLEST)
     least, most = np.log(_REACTIONS)
     size = np.exp(rng.uniform(least, most, len(shape)))
     size *= rng.random(len(shape)) < _WITH_REACTION
@@ -275,13 +74,13 @@ class OperatorLesson(Lesson):
 
     def _set_modes(self) -> None:
         """Begin with the principal components of what is lacking, each sample of about the same weight."""
-        samples, network, count = self._samples, self.network, len(_matrices())
+        samples, network, images = self._samples, self.network, symmetries()[0]
         traces = samples.traces.double()
-        images = _symmetries()[0]
+        count = len(images)
         gram = (traces @ traces.mT).mean(dim=0)
         gram = torch.stack([gram[image][:, image] for image in images]).mean(dim=0)
         values, vectors = torch.linalg.eigh(gram)
-        root = vectors * values.clamp(min=_SMALLEST * float(values[-1])).sqrt() @ vectors.T
+        root = vectors * values.clamp(min=SMALLEST * float(values[-1])).sqrt() @ vectors.T
         sources = (samples.sizes.mean() / samples.loads[..., 0].square().sum(dim=1).mean()).sqrt()
         weights = torch.block_diag(root, float(sources) * torch.eye(MOMENTS, dtype=root.dtype))
         every = torch.arange(self.learned)
@@ -289,7 +88,7 @@ class OperatorLesson(Lesson):
             samples[every[i::count]].turned(i).lacking - network.uniform for i in range(count)
         ]
         lacking = (torch.cat(turned).double() @ weights).flatten(1)
-        even = lacking / lacking.norm(dim=1, keepdim=True).clamp(min=_SMALLEST).sqrt()
+        even = lacking / lacking.norm(dim=1, keepdim=True).clamp(min=SMALLEST).sqrt()
         modes = torch.linalg.eigh(even.T @ even)[1].flip(1)[:, : network.settings.modes]
         network.amplitudes.copy_((lacking @ modes).square().mean(dim=0).sqrt())
         shaped = modes.T.unflatten(1, network.uniform.shape) @ torch.linalg.inv(weights)
@@ -298,7 +97,7 @@ class OperatorLesson(Lesson):
 
     def loss(self, chosen: torch.Tensor) -> torch.Tensor:
         """Return the mean logarithm of the errors in images of some media."""
-        samples = self._samples[chosen].turned(int(chosen[0]) % len(_matrices()))
+        samples = self._samples[chosen].turned(int(chosen[0]) % len(symmetries()[0]))
         data, sources = samples.errors(self._said(samples))
         return sum((one + _FLOOR**2).log().mean() for one in (data, sources)) / 4  # type: ignore[return-value]
 
@@ -314,7 +113,7 @@ class OperatorLesson(Lesson):
         for part in torch.arange(len(self._rough)).split(_PART):
             samples = self._held_out[part]
             data, sources = samples.errors(None if network is None else self._said(samples))
-            errors.append((torch.maximum(data, sources[:, 0]) + _SMALLEST).log() / 2)
+            errors.append((torch.maximum(data, sources[:, 0]) + SMALLEST).log() / 2)
         return torch.cat(errors)
 
     def errors(self) -> tuple[float, float]:

@@ -16,7 +16,8 @@ from mosaicdd.problems.fields import Field
 from mosaicdd.problems.medium import Medium, MediumSystem
 from mosaicdd.problems.random_media import draw
 from mosaicdd.training.media import generate_media
-from mosaicdd.training.operators import OperatorLesson, _turned, samples_of
+from mosaicdd.training.operator_samples import samples_of, turned_field
+from mosaicdd.training.operators import OperatorLesson
 from mosaicdd.training.row_elimination import solve_squares
 from mosaicdd.training.serial import SerialTraining
 from mosaicdd.training.settings import MediaSettings, TrainingSettings
@@ -69,7 +70,7 @@ def test_what_is_to_be_learned_is_what_solutions_are(drawn):
 
 @pytest.mark.parametrize("element", range(8))
 def test_images_of_media_have_the_images_of_their_operators(drawn, element):
-    turned = samples_of(*(_turned(one, element) for one in drawn))
+    turned = samples_of(*(turned_field(one, element) for one in drawn))
     images = samples_of(*drawn).turned(element)
     for name in ("x", "y", "c", "loads"):
         mine, other = getattr(images, name), getattr(turned, name)

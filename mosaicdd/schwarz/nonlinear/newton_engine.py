@@ -17,7 +17,8 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.nonlinear import Nonlinear, NonlinearPart
-from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation, NonlinearEquations
+from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method

@@ -18,7 +18,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields import LocalPart, Part
 from mosaicdd.problems.linear_step import LinearStep
 from mosaicdd.problems.nonlinear import Linearised, NonlinearPart
-from mosaicdd.problems.nonlinear_discretisation import NonlinearData, NonlinearEquations
+from mosaicdd.problems.nonlinear_equations import NonlinearData, NonlinearEquations
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.nonlinear.wide_field import WideField
 

@@ -1,0 +1,211 @@
+r"""What subdomains are inside larger squares: what a network of operators learns from.
+
+Each medium is a square of 48 cells, the subdomain the 32 x 32 in its middle. Smooth boundary data and sources of
+the square have solutions that pass through the subdomain as those of a large domain do. At the coarse nodes, ``t``
+around it and ``u`` inside, they say what its operator should be: ``G`` is that of the least squares ``|u - G t|``, and
+for the sources ``F = u - G t``. What the lifting lacks of both is to be learned.
+
+The square's symmetries take media and operators along, so each medium is eight.
+
+Shape letters: ``B`` media, ``P`` coarse nodes around a subdomain, ``I`` inside, ``q`` problems.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.local_solvers.networks.family import interior_images
+from mosaicdd.local_solvers.networks.medium_channels import SEEN, relative_reaction, scales
+from mosaicdd.local_solvers.networks.operator import MOMENTS, polynomials, shared_moments
+from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, SubdomainGraphs
+from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged
+from mosaicdd.problems.conductances import Conductances
+from mosaicdd.training.row_elimination import solve_squares
+
+SMALLEST = 1e-12
+"""Of sizes that are divided by."""
+
+_OUTER = RATIO * SEEN  # fine cells around the subdomain
+_WAVES, _DECAY = 24, 1.5  # of boundary data, and how they fall
+_RIDGE = 1e-8  # of the least squares
+
+
+@dataclass(frozen=True)
+class OperatorSamples:
+    """What a network of operators sees of media, and what it is to say.
+
+    Parameters
+    ----------
+    x, y, c
+        Logarithms of the conductances and the reaction over them, as `OperatorNetwork.encode`.
+    lacking
+        ``(B, I, P + moments)``, what lifting and uniform mode lack.
+    traces
+        ``(B, P, q)``, of the solutions around the subdomain, less their means.
+    sizes, loads
+        ``(B,)``, squares of what these solutions are inside, less those means, and ``(B, I, moments)``, of
+        sources.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    c: torch.Tensor
+    lacking: torch.Tensor
+    traces: torch.Tensor
+    sizes: torch.Tensor
+    loads: torch.Tensor
+
+    def __getitem__(self, which: torch.Tensor) -> "OperatorSamples":
+        """Return some of them."""
+        return OperatorSamples(*(one[which] for one in self._all))
+
+    @classmethod
+    def joined(cls, parts: "list[OperatorSamples]") -> "OperatorSamples":
+        """Return all samples of some parts."""
+        return cls(*(torch.cat(one) for one in zip(*(part._all for part in parts), strict=True)))
+
+    @property
+    def _all(self) -> tuple[torch.Tensor, ...]:
+        return self.x, self.y, self.c, self.lacking, self.traces, self.sizes, self.loads
+
+    def turned(self, element: int) -> "OperatorSamples":
+        """Return their images under a symmetry of the square."""
+        around, inside, moments = (one[element] for one in symmetries())
+        x, y = (turned_field(one, element) for one in (self.x, self.y))
+        if _swaps(element):
+            x, y = y, x
+        lacking, traces, loads = map(torch.empty_like, (self.lacking, self.traces, self.loads))
+        lacking[:, inside[:, None], around] = self.lacking[..., :AROUND]
+        lacking[:, inside, AROUND:] = self.lacking[..., AROUND:] @ moments
+        traces[:, around] = self.traces
+        loads[:, inside] = self.loads @ moments
+        return OperatorSamples(
+            x, y, turned_field(self.c, element), lacking, traces, self.sizes, loads
+        )
+
+    def errors(self, correction: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return relative errors squared: of boundary data ``(B,)``, and of sources ``(B, moments)``."""
+        left = self.lacking if correction is None else self.lacking - correction
+        data = (left[..., :AROUND] @ self.traces).square().sum(dim=(1, 2)) / self.sizes
+        sizes = self.loads.square().sum(dim=1).clamp(min=SMALLEST)
+        return data, left[..., AROUND:].square().sum(dim=1) / sizes
+
+
+def samples_of(logarithm: torch.Tensor, reaction: torch.Tensor) -> OperatorSamples:
+    """Solve in media, and return what their subdomains are.
+
+    Parameters
+    ----------
+    logarithm
+        Of the coefficient at the nodes of squares of 48 cells, ``(B, 49, 49)``.
+    reaction
+        There, on the coarse grid and over the mean conductance of the subdomain.
+    """
+    a = logarithm.double().exp()
+    right = 2 / (1 / a[:, :, 1:] + 1 / a[:, :, :-1])
+    up = 2 / (1 / a[:, 1:] + 1 / a[:, :-1])
+    return samples_in(right, up, reaction)
+
+
+def samples_in(right: torch.Tensor, up: torch.Tensor, reaction: torch.Tensor) -> OperatorSamples:
+    """As `samples_of`, by the conductances of squares, ``(B, 49, 48)`` and ``(B, 48, 49)``."""
+    scale = scales(right.log(), up.log()).exp()  # (B, 1, 1)
+    right, up = right / scale, up / scale
+    inner = slice(_OUTER, -_OUTER)
+    c = reaction.double() / RATIO**2
+    u = solve_squares(right, up, c, *_problems())[:, inner, inner]
+    around, q = RATIO * torch.from_numpy(perimeter_nodes(CELLS)), u.shape[3] - MOMENTS
+    t = u[:, around[:, 0], around[:, 1]]
+    u = u[:, RATIO:-RATIO:RATIO, RATIO:-RATIO:RATIO].flatten(1, 2)
+    mean = t.mean(dim=1, keepdim=True)
+    graphs = _graphs(right, up, c)
+    operator, constant = _least_squares(t[..., :q] - mean[..., :q], mean[..., :q], u[..., :q])
+    loads = u[..., q:] - operator @ (t[..., q:] - mean[..., q:]) - constant * mean[..., q:]
+    spread = torch.eye(AROUND, dtype=t.dtype) - 1 / AROUND
+    lacking = torch.cat(
+        [operator - graphs.operator() @ spread, loads - graphs.inverse @ shared_moments()], dim=2
+    )
+    x, y = right.log(), up.log()
+    ratio = relative_reaction(right, up, c)
+    traces, inside = (one[..., :q] - mean[..., :q] for one in (t, u))
+    sizes = inside.square().sum(dim=(1, 2))
+    return OperatorSamples(*(one.float() for one in (x, y, ratio, lacking, traces, sizes, loads)))
+
+
+def _graphs(right: torch.Tensor, up: torch.Tensor, c: torch.Tensor) -> SubdomainGraphs:
+    """Return the lifting of the subdomains in the middle of squares."""
+    cut = slice(_OUTER - MARGIN, MARGIN - _OUTER)
+    made = [
+        averaged(Conductances(*(one[cut, cut].numpy() for one in (u, r, f))))
+        for r, u, f in zip(right, up, c, strict=True)
+    ]
+    parts = (
+        torch.from_numpy(np.stack([getattr(one, name) for one in made]))
+        for name in ("right", "up", "reaction")
+    )
+    return SubdomainGraphs(*parts)
+
+
+def _least_squares(
+    t: torch.Tensor, mean: torch.Tensor, u: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the operators ``(B, I, P)`` from what is around to what is inside, ``u (B, I, q)``.
+
+    That is ``t (B, P, q)``, and its mean ``(B, 1, q)``, which has been taken out; what is inside for a mean of 1
+    is returned besides, ``(B, I, 1)``.
+    """
+    t = torch.cat([t, mean], dim=1)
+    gram = t @ t.mT
+    scale = gram.diagonal(dim1=1, dim2=2).mean(dim=1)[:, None, None]
+    ridge = _RIDGE * torch.eye(AROUND + 1, dtype=t.dtype)
+    ridge[:AROUND, :AROUND] += 1 / AROUND  # no mean is left for the operator to see
+    found = torch.linalg.solve(gram + scale * ridge, t @ u.mT).mT
+    return found[..., :AROUND], found[..., AROUND:]
+
+
+@lru_cache
+def _problems() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return boundary data and sources of the square, ``(49, 49, problems)`` each."""
+    cells = RATIO * CELLS + 2 * _OUTER
+    nodes = perimeter_nodes(cells)
+    angle = 2 * np.pi * np.arange(len(nodes)) / len(nodes)
+    waves = [f(k * angle) / k**_DECAY for k in range(1, _WAVES + 1) for f in (np.cos, np.sin)]
+    edge, f = (np.zeros((cells + 1, cells + 1, len(waves) + MOMENTS)) for _ in range(2))
+    edge[*nodes.T, : len(waves)] = np.stack(waves, axis=1)
+    t = (np.arange(cells + 1) - cells / 2) / (RATIO * CELLS / 2)
+    f[..., len(waves) :] = np.moveaxis(polynomials(t), 0, -1)
+    return torch.from_numpy(edge), torch.from_numpy(f)
+
+
+@lru_cache
+def symmetries() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return where nodes around and inside go, and what becomes of moments ``(8, moments, moments)``."""
+    square, shared = SquareSymmetry(AROUND), shared_moments()
+    inside = interior_images(square, CELLS)
+    moments = []
+    for nodes in inside:
+        image = torch.empty_like(shared)
+        image[nodes] = shared
+        moments.append(torch.linalg.inv(torch.linalg.lstsq(shared, image).solution))
+    return square.images, inside, torch.stack(moments).float()
+
+
+@lru_cache
+def _matrices() -> list[list[list[int]]]:
+    return SquareSymmetry(AROUND).matrices.long().tolist()
+
+
+def _swaps(element: int) -> bool:
+    """Say whether a symmetry exchanges the axes."""
+    return _matrices()[element][0][0] == 0
+
+
+def turned_field(values: torch.Tensor, element: int) -> torch.Tensor:
+    """Return the image of values ``(B, rows, columns)``."""
+    matrix = _matrices()[element]
+    values = values.mT if _swaps(element) else values
+    return values.flip([axis for axis in (1, 2) if sum(matrix[axis - 1]) < 0])
