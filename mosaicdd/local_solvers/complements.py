@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.kinds import Kinds, Piece
-from mosaicdd.local_solvers.products import one_times, row_times
+from mosaicdd.local_solvers.products import grouped, one_times, row_times
 from mosaicdd.tensors import Tensors
 
 _MANY = 8  # vectors that are worth whole matrices
@@ -99,6 +99,11 @@ class Complements:
         if piece.shared:
             return one_times(self._shared[piece.operators.start], values)
         rows = [(a, every[piece.operators]) for a, every in self._rows]
+        each = grouped(values, len(rows[0][1]))
+        return self._products(rows, each).reshape(values.shape)
+
+    def _products(self, rows: list[tuple[int, torch.Tensor]], values: torch.Tensor) -> torch.Tensor:
+        """Return the products of some operators with vectors ``(.., n, P)`` of each."""
         if not self.symmetric:
             return torch.bmm(values, rows[0][1].mT)
         if values.shape[1] >= _MANY:

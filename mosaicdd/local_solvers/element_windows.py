@@ -51,11 +51,15 @@ class Windows:
             index[kinds == kind] = index[np.argmax(kinds == kind)]
         self._index = index
         y, x = (one[:, None, None] * s for one in np.nonzero(wanted))
-        along, across = np.arange(s + 1)[:, None], np.arange(s + 1)
+        reaction: Any = conductances.reaction
+        places = reaction.places(y + np.arange(s + 1)[:, None], x + np.arange(s + 1))
 
         def windows(values: Any) -> np.ndarray:
-            ends = s + 1 - (np.array(conductances.reaction.shape) - values.shape)
-            return np.asarray(values[y + along[: ends[0]], x + across[: ends[1]]])
+            rows, columns = (
+                s + 1 - (whole - own)
+                for whole, own in zip(reaction.shape, values.shape, strict=True)
+            )
+            return np.asarray(values.at(places[:, :rows, :columns]))
 
         return conductances.each(windows)
 

@@ -2,8 +2,9 @@
 
 Elements with the same conductances have the same Schur complement; subdomains with the same elements the
 same inverse. Where coefficients are constant, almost all are of one kind, and along straight sides of a
-handful; where an outline cuts, or coefficients vary, each is of its own. What many have in common is
-applied by one matrix product to all of them; the rest by one product each.
+handful; where an outline cuts, or coefficients vary, each is of its own, or like few others. What many
+have in common is applied by one matrix product to all of them; the rest by one product each, or one for
+those few.
 """
 
 import itertools
@@ -20,16 +21,16 @@ _COMPARED = 1024  # members at a time, for the cache
 
 @dataclass(frozen=True)
 class Piece:
-    """Members that are handled at once, and their operators: one for all of them, or one for each.
+    """Members that are handled at once, and their operators: one for all of them, or some, each of as many.
 
     Parameters
     ----------
     members
-        Where they stand in the order of `Kinds`.
+        Where they stand in the order of `Kinds`, those of an operator after one another.
     operators
         The numbers of their operators.
     shared
-        Whether they have but one.
+        Whether they have but one, as all of their kind.
     """
 
     members: slice
@@ -38,7 +39,7 @@ class Piece:
 
 
 class Kinds:
-    """Members in the order of their kinds: those that many have, then those with an operator each.
+    """Members in the order of their kinds: those that many have, then those that few have, or one.
 
     Parameters
     ----------
@@ -50,13 +51,13 @@ class Kinds:
     keys
         ``(E,)``, as they were given, counted from 0.
     order
-        ``(E,)``, the numbers of the members in that order; of those with an operator each, ascending.
+        ``(E,)``, the numbers of the members in that order, ascending for each kind.
     shared
-        Where in the order the members of each kind stand that shares its operator.
+        Where in the order the members of each kind stand that many have.
     own
-        Where those stand that have an operator each.
+        Where all others stand.
     operator
-        ``(E,)``, the number of each member's operator: of kinds first, then of `own` in their order.
+        ``(E,)``, the number of each member's operator: of kinds that many have first.
     examples
         ``(operators,)``, a member that has the operator.
     idle
@@ -69,18 +70,23 @@ class Kinds:
         )
         self.keys = kind
         common = np.flatnonzero(counts >= _MANY)
+        if not len(common):  # as if all were different, in the order of their numbers
+            first = kind = np.arange(len(keys))
+            counts = np.ones_like(first)
         common = common[np.argsort(first[common])]
-        shared = np.full(len(counts), len(common))
-        shared[common] = np.arange(len(common))
-        self.operator = shared[kind]
+        few = np.flatnonzero(counts < _MANY) if len(common) else first
+        few = few[np.lexsort((first[few], counts[few]))]
+        kinds = np.concatenate([common, few])
+        number = np.empty(len(kinds), int)
+        number[kinds] = np.arange(len(kinds))
+        self.operator = number[kind]
         self.order = np.argsort(self.operator, kind="stable")
+        self.examples = first[kinds]
         ends = np.cumsum([0, *counts[common]]).tolist()
         self.shared = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self.own = slice(ends[-1], len(keys))
-        alone = self.order[self.own]
-        self.operator[alone] = len(common) + np.arange(len(alone))
-        self.examples = np.concatenate([first[common], alone])
-        self._kinds = np.concatenate([common, kind[alone]])  # of the operators
+        # How many of the kinds that few have are of so many members, ascending.
+        self._few = np.unique(counts[few], return_counts=True)
         self.idle: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
@@ -92,7 +98,7 @@ class Kinds:
         self.idle = frozenset(number for number, member in shared if empty(member))
 
     def pieces(self, shared: int, own: int) -> list[Piece]:
-        """Cut the order into pieces of at most so many members with one operator, or with one each.
+        """Cut the order into pieces of at most so many members with one operator, or with several.
 
         Without those that are idle.
         """
@@ -104,33 +110,17 @@ class Kinds:
                 members = slice(kind.start + part.start, kind.start + part.stop)
                 found.append(Piece(members, slice(number, number + 1), shared=True))
         first, start = len(self.shared), self.own.start
-        for part in even(self.own.stop - start, own):
-            members = slice(start + part.start, start + part.stop)
-            found.append(Piece(members, slice(first + part.start, first + part.stop), shared=False))
+        for members, count in zip(*(one.tolist() for one in self._few), strict=True):
+            for part in even(count, max(1, own // members)):
+                here = slice(start + part.start * members, start + part.stop * members)
+                operators = slice(first + part.start, first + part.stop)
+                found.append(Piece(here, operators, shared=False))
+            first, start = first + count, start + count * members
         return found
 
-    def made(self, size: int) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray | slice]]:
-        """Say how all operators are made, so many different ones at a time.
-
-        Returns
-        -------
-        list
-            Members that have those made at once; the numbers of all operators that are like one of them,
-            and like which.
-        """
-        _, first, like = np.unique(self._kinds, return_index=True, return_inverse=True)
-        if len(first) == self.operators:
-            parts = even(self.operators, size)
-            return [(self.examples[part], part, slice(None)) for part in parts]
-        rank = np.argsort(np.argsort(first))  # in the order of their first operators
-        first, like = np.sort(first), rank[like]
-        order = np.argsort(like, kind="stable")
-        found: list[tuple[np.ndarray, np.ndarray | slice, np.ndarray | slice]] = []
-        for part in even(len(first), size):
-            low, high = np.searchsorted(like[order], (part.start, part.stop))
-            numbers = order[low:high]
-            found.append((self.examples[first[part]], numbers, like[numbers] - part.start))
-        return found
+    def made(self, size: int) -> list[tuple[np.ndarray, slice]]:
+        """Say how all operators are made, so many at a time: members that have them, and their numbers."""
+        return [(self.examples[part], part) for part in even(self.operators, size)]
 
     @property
     def operators(self) -> int:

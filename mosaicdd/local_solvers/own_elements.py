@@ -55,26 +55,23 @@ class OwnElements:
         keep: bool,
         **tensors: Unpack[Tensors],
     ):
-        self._shape, self._s, self._common = windows.shape, spacing, len(kinds.shared)
+        self._shape, self._s = windows.shape, spacing
         self._tensors, self._device = tensors, tensors["device"]
         those = windows.those
-        self._numbers = kinds.order[kinds.own]
+        self._numbers = np.sort(kinds.order[kinds.own])
         self._conductances = those(self._numbers)
-        # What is left of the inner nodes, of all that differ, and which of these operators have.
+        self._operators = torch.from_numpy(kinds.operator[self._numbers])
+        # What is left of the inner nodes, of all operators.
         self._roots: Roots | None = None
-        self._rooted = np.empty(kinds.operators, int)
-        made = kinds.made(_PIECE[self._device.type])
-        first, whole = 0, (1, sum(len(members) for members, _, _ in made))
-        for members, numbers, like in made:
+        whole = 1, kinds.operators
+        for members, numbers in kinds.made(_PIECE[self._device.type]):
             left, roots = eliminate(those(members), spacing, **self._tensors)
-            schur.put(numbers, left[like])
-            part = slice(first, first + len(members))
-            self._rooted[numbers] = np.arange(part.start, part.stop)[like]
-            first = part.stop
+            schur.put(numbers, left)
             if keep:
                 if self._roots is None:
                     self._roots = roots.room((1, len(members)), whole)
-                self._roots.part(whole, (slice(0, 1), part)).copy_(roots)
+                self._roots.part(whole, (slice(0, 1), numbers)).copy_(roots)
+        self._count = kinds.operators
         self._solved = (_SOLVED if keep else _PIECE)[self._device.type]
 
     def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
@@ -124,14 +121,12 @@ class OwnElements:
         if self._roots is None:
             _, roots = eliminate(conductances, self._s, **self._tensors)
         else:
-            first = self._common
-            numbers = self._rooted[first + part.start : first + part.stop]
-            count = int(self._rooted.max()) + 1
-            if (np.diff(numbers) == 1).all():
+            numbers = self._operators[part]
+            if bool((numbers.diff() == 1).all()):
                 here = slice(0, 1), slice(int(numbers[0]), int(numbers[-1]) + 1)
-                roots = self._roots.part((1, count), here)
+                roots = self._roots.part((1, self._count), here)
             else:
-                roots = self._roots.chosen(torch.from_numpy(numbers), count)
+                roots = self._roots.chosen(numbers, self._count)
         interior = Interior(conductances.side_by_side(), halved(self._s)[0], roots)
         s = self._s
         joined = torch.cat([f[..., :s].transpose(1, 2).flatten(2), f[:, -1, :, s:]], dim=2)

@@ -31,10 +31,18 @@ def row_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
 
 
 def rows_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Return the products of rows ``(E, n, k)`` with a matrix ``(E, k, m)`` each.
+    """Return the products of rows ``(E, n, k)`` with a matrix each, ``(E, k, m)``; or see `grouped`.
 
     Several are best where the same entry of all vectors lies side by side in memory, as they come back.
     """
+    if len(values) > len(matrices):
+        products = torch.bmm(grouped(values, len(matrices)), matrices)
+        return products.reshape(*values.shape[:2], -1)
     if values.shape[1] == 1:
         return row_times(values, matrices)
     return torch.bmm(matrices.mT, values.mT).mT
+
+
+def grouped(values: torch.Tensor, count: int) -> torch.Tensor:
+    """Return vectors ``(E, n, k)`` by the matrices that as many after one another share, ``(count, .., k)``."""
+    return values.unflatten(0, (count, -1)).flatten(1, 2)

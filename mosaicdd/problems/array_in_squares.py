@@ -63,7 +63,7 @@ class ArrayInSquares:
             return np.asarray(self)[key]
         first, second = key if isinstance(key, tuple) else (key, slice(None))
         if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-            return self._points(first, second)
+            return self.at(self.places(first, second))
         if not _plain_slice(second):
             return self.T[second, first].T
         if _plain_slice(first):
@@ -90,15 +90,18 @@ class ArrayInSquares:
             common = total
         return np.minimum(common, 0)
 
-    def _points(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Return the values at some places."""
+    def places(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Return numbers of nodes of the part, by which `at` finds their values in all arrays that are like it.
+
+        Those in squares whose values are the same are negative.
+        """
         y, x = (one + p.start for one, p in zip((y, x), self._part, strict=True))
         kinds = self.kinds[y // SIDE, x // SIDE]
-        plain = self.plain[np.minimum(kinds, -1)]
-        if not len(self.values):
-            return plain
-        own = self.values[np.maximum(kinds, 0), y % SIDE, x % SIDE]
-        return np.where(kinds >= 0, own, plain)
+        return np.where(kinds < 0, kinds, kinds * SIDE**2 + (y % SIDE * SIDE + x % SIDE))
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """Return the values at nodes by their `places`."""
+        return np.append(self.values, self.plain).take(places)
 
     def _rows(self, rows: np.ndarray) -> np.ndarray:
         """Return some rows, or one, as an array."""

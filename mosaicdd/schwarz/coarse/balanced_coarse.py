@@ -116,13 +116,13 @@ class BalancedCoarse:
         values = 4 + 4 * most
         products = new(kinds.operators, values, values)
         self._swept = new(kinds.operators if keep else 0, values, 4 * block.lattice.spacing)
-        for members, numbers, like in kinds.made(_ELEMENTS[device.type]):
+        for members, numbers in kinds.made(_ELEMENTS[device.type]):
             some = torch.from_numpy(members).to(device)
             prolongation = _on_elements(bases, some, element_shape(block)[1])
             swept = torch.bmm(prolongation.mT, schur.of(some))
-            products[numbers] = torch.bmm(swept, prolongation)[like]
+            products[numbers] = torch.bmm(swept, prolongation)
             if keep:
-                self._swept[numbers] = swept[like]
+                self._swept[numbers] = swept
         products = products[torch.from_numpy(kinds.operator).to(device)]
         self._once = OncePerMachine(ranks)
         matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)

@@ -29,7 +29,7 @@ from mosaicdd.lattice.elements import QUARTERS, quarter_numbers, star_parts, sta
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.local_solvers.kinds import Kinds, Piece, combined
-from mosaicdd.local_solvers.products import one_times, rows_times
+from mosaicdd.local_solvers.products import grouped, one_times, rows_times
 from mosaicdd.local_solvers.shared_elements import SharedElements
 from mosaicdd.schwarz.condensed.parts import Parts, values_at
 
@@ -67,8 +67,8 @@ class Stars:
         made = _made(kinds, schur, quarters, block.lattice.spacing)
         if kinds.all_own:
             self._factors, self._whole = new(kinds.operators), torch.empty(0)
-            for numbers, like, factors, _ in made:
-                self._factors.put(numbers, factors, like)
+            for numbers, factors, _ in made:
+                self._factors.put(numbers, factors)
             return
         every = list(made)
         whole = max(contrast for *_, contrast in every) < _CONTRAST
@@ -76,11 +76,11 @@ class Stars:
         count = kinds.operators if whole else len(kinds.shared)
         self._whole = torch.empty(count, nodes, nodes, device=device, dtype=_PRECISION)
         while every:  # of which not all are kept twice
-            numbers, like, factors, _ = every.pop()
+            numbers, factors, _ = every.pop()
             if whole:
-                self._whole[numbers] = _together(factors)[like]
+                self._whole[numbers] = _together(factors)
             else:
-                self._factors.put(numbers, factors, like)
+                self._factors.put(numbers, factors)
         if not whole:
             self._whole[:] = _together(self._factors.some(slice(0, count)))
 
@@ -100,7 +100,8 @@ class Stars:
             return one_times(self._whole[piece.operators.start].mT, given)
         if piece.operators.start < len(self._whole):
             return rows_times(given, self._whole[piece.operators])
-        return self._factors.solve(piece.operators, given)
+        each = grouped(given, piece.operators.stop - piece.operators.start)
+        return self._factors.solve(piece.operators, each).reshape(given.shape)
 
 
 class _Factors:
@@ -113,13 +114,11 @@ class _Factors:
             for _ in range(1 if symmetric else 2)
         ]
 
-    def put(
-        self, numbers: slice | np.ndarray, factors: list[_Pair], like: slice | np.ndarray
-    ) -> None:
-        """Take those of some stars, each like one of those given."""
+    def put(self, numbers: slice, factors: list[_Pair]) -> None:
+        """Take those of some stars."""
         for kept, made in zip(self._kept, factors, strict=True):
             for whole, piece in zip(kept, made, strict=True):
-                whole[numbers] = piece[like]
+                whole[numbers] = piece
 
     def some(self, numbers: slice) -> list[_Pair]:
         """Return those of some stars."""
@@ -158,24 +157,24 @@ def _inverse_diagonal(factors: list[_Pair]) -> torch.Tensor:
 
 def _made(
     kinds: Kinds, schur: Complements, quarters: np.ndarray, spacing: int
-) -> Iterator[tuple[slice | np.ndarray, slice | np.ndarray, list[_Pair], float]]:
+) -> Iterator[tuple[slice, list[_Pair], float]]:
     """Factorise the blocks of all stars that differ.
 
     Yields
     ------
-    slice or ndarray, slice or ndarray, list, float
-        The numbers of some operators, which of the factors are theirs, these, and the most that a
-        diagonal of an inverse times that of the block is.
+    slice, list, float
+        The numbers of some operators, their factors, and the most that a diagonal of an inverse times
+        that of the block is.
     """
     device = schur.device
     nodes = [torch.from_numpy(one).to(device) for one in star_parts(spacing)]
-    for examples, numbers, like in kinds.made(_STARS[device.type]):
+    for examples, numbers in kinds.made(_STARS[device.type]):
         of = torch.from_numpy(quarters[examples]).to(device)
         parts = [schur.among(some, at) for some, at in zip(of.unbind(1), nodes, strict=True)]
         factors, diagonal = _factorised(parts, symmetric=schur.symmetric)
         contrast = float((_inverse_diagonal(factors) * diagonal).max())
         low = [(arms.to(_PRECISION), rest.to(_PRECISION)) for arms, rest in factors]
-        yield numbers, like, low, contrast
+        yield numbers, low, contrast
 
 
 def _factorised(
