@@ -27,9 +27,9 @@ from mosaicdd.problems.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.conditions import Dirichlet, Neumann
 from mosaicdd.problems.crossings import Crossings, NaturalPieces, OnOutlines
 from mosaicdd.problems.fields import Part, is_number, overlaps
-from mosaicdd.problems.periodic_shapes import labelled, require_periodic
+from mosaicdd.problems.periodic_shapes import require_periodic
 from mosaicdd.problems.scattered import Scattered
-from mosaicdd.problems.shape import Shape
+from mosaicdd.problems.shape import Shape, labelled
 from mosaicdd.problems.sides import Sides
 
 _NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not drown the residual
@@ -68,7 +68,7 @@ class CutOutline:
         self._numbers: np.ndarray | None = None
         self._known: tuple[Part, np.ndarray] | None = None
         if sides.named:
-            self.names, self._numbers = shape.outlines(grid)
+            self.names, self._numbers = shape.outlines(grid, self._periods)
             sides.require_outlines(self.names)
         parts = [sides.outline(name) for name in self.names]
         self.alphas = np.array([0.0 if part is None else part.alpha for part in parts])

@@ -1,12 +1,9 @@
-"""Shapes between periodic sides: they go on at the other side, and so do their connected parts."""
+"""Shapes between periodic sides: they go on at the other side."""
 
 import numpy as np
-import scipy.ndimage
-import scipy.sparse
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields import Periods
 from mosaicdd.problems.shape import Shape
 
 _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
@@ -40,17 +37,3 @@ def require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, bool]) -> N
                 f"the same on both, first at {'xy'[axis]} = {np.argmax(wrong) * grid.spacing:g}: let it "
                 "go on at the other side"
             )
-
-
-def labelled(inside: np.ndarray, periods: Periods) -> tuple[np.ndarray, int]:
-    """Return the numbers of the connected parts of a domain from 1 on, 0 outside, and how many there are."""
-    parts, count = scipy.ndimage.label(inside)
-    joined = [np.moveaxis(parts, axis, 0)[[0, -1]] for axis in (0, 1) if periods[axis]]
-    if not joined:
-        return parts, count
-    one, other = np.concatenate(joined, axis=1)
-    both = (one > 0) & (other > 0)
-    links = scipy.sparse.coo_array((both[both], (one[both], other[both])), shape=(count + 1,) * 2)
-    found, numbers = scipy.sparse.csgraph.connected_components(links, directed=False)
-    # The outside is a component alone, with the number 0.
-    return numbers[parts], found - 1

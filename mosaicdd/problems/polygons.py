@@ -11,7 +11,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields import Part, real_array
+from mosaicdd.problems.fields import Part, Periods, real_array
 
 _BAND = 2.0  # cells from the polygons to which distances are right
 _ON = 1e-6  # cells from the outline within which a node lies on it
@@ -84,8 +84,8 @@ class Polygons:
         distance[distance < _ON * grid.spacing] = 0.0
         return np.where(inside, -distance, distance)
 
-    def outlines(self, grid: Grid) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the names of the outlines, and which one each node outside belongs to."""
+    def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the names of the outlines, as given, and which one each node outside belongs to."""
         whole = pair(slice(0, n) for n in grid.nodes)
         distance, numbers = self._distances(grid, whole)
         off = distance >= _ON * grid.spacing

@@ -4,19 +4,21 @@ The outline is where the level, linear along grid edges, is zero. Of a signed di
 like it, that is right to second order. A mask of nodes has the level -1 at these and 0 at all others: its
 outline is the staircase of the first nodes outside. One of cells has 0 on its outline, along grid lines.
 
-The outside falls into connected pieces, whose outlines have names: ``outer`` what reaches the edge of
-the rectangle, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of these the leftmost.
+The outside falls into connected pieces, whose outlines have names: ``outer`` what reaches a side that is
+not periodic, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of these the leftmost.
 """
 
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.ndimage
+import scipy.sparse
+import scipy.sparse.csgraph
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.fields import Field, Part, overlap
+from mosaicdd.problems.fields import Field, Part, Periods, overlap
 
 _ON = 1e-6  # cells from the outline within which a node lies on it
 
@@ -40,7 +42,7 @@ class Shape(Protocol):
         """Return the level at the nodes of a part of a grid, ``(rows, columns)``."""
         ...
 
-    def outlines(self, grid: Grid) -> tuple[tuple[str, ...], np.ndarray]:
+    def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to.
 
         The numbers ``(ny + 1, nx + 1)`` of nodes inside are 0.
@@ -92,11 +94,11 @@ class Level:
         values[abs(values) < _ON * grid.spacing] = 0.0
         return values
 
-    def outlines(self, grid: Grid) -> tuple[tuple[str, ...], np.ndarray]:
+    def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to."""
         outside = self.level(grid, pair(slice(0, nodes) for nodes in grid.nodes)) >= 0
-        numbers, count = scipy.ndimage.label(outside, np.ones((3, 3)))
-        holes = _enclosed(numbers, count)
+        numbers, count = labelled(outside, periods, np.ones((3, 3)))
+        holes = _enclosed(numbers, count, periods)
         of_piece = np.zeros(count + 1, np.int32)
         of_piece[holes] = np.arange(1, len(holes) + 1)
         return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
@@ -111,6 +113,35 @@ def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | Non
     inside = np.zeros([p.stop - p.start for p in ring], bool)
     inside[where] = shape.level(grid, there) < 0
     return inside
+
+
+def labelled(
+    where: np.ndarray, periods: Periods, around: np.ndarray | None = None
+) -> tuple[np.ndarray, int]:
+    """Find the connected pieces of some nodes, which go on at the other one of periodic sides.
+
+    Parameters
+    ----------
+    around
+        Which of the 3 x 3 nodes around one it is connected with, by default those along the axes.
+
+    Returns
+    -------
+    numbers : ndarray
+        From 1 on, by the pieces' lowest nodes, of these the leftmost; 0 elsewhere.
+    count : int
+        How many pieces there are.
+    """
+    parts, count = scipy.ndimage.label(where, around)
+    joined = [np.moveaxis(parts, axis, 0)[[0, -1]] for axis in (0, 1) if periods[axis]]
+    if not joined:
+        return parts, count
+    one, other = np.concatenate(joined, axis=1)
+    both = (one > 0) & (other > 0)
+    links = scipy.sparse.coo_array((both[both], (one[both], other[both])), shape=(count + 1,) * 2)
+    found, numbers = scipy.sparse.csgraph.connected_components(links, directed=False)
+    # What is elsewhere is a component alone, with the number 0.
+    return numbers[parts], found - 1
 
 
 def level_of_mask(mask: np.ndarray) -> Level:
@@ -195,7 +226,7 @@ def _two_by_two(mask: np.ndarray) -> np.ndarray:
     return found
 
 
-def _enclosed(numbers: np.ndarray, count: int) -> np.ndarray:
-    """Return which of some pieces ``1..count`` do not reach the edge of the rectangle."""
-    edges = [numbers[0], numbers[-1], numbers[:, 0], numbers[:, -1]]
-    return np.setdiff1d(np.arange(1, count + 1), np.concatenate(edges))
+def _enclosed(numbers: np.ndarray, count: int, periods: Periods = (None, None)) -> np.ndarray:
+    """Return which of some pieces ``1..count`` reach no side of the rectangle that is not periodic."""
+    edges = [np.moveaxis(numbers, axis, 0)[[0, -1]].ravel() for axis in (0, 1) if not periods[axis]]
+    return np.setdiff1d(np.arange(1, count + 1), np.concatenate([[0], *edges]))

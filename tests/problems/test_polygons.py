@@ -41,7 +41,7 @@ def test_the_level_of_a_part_is_that_part_of_the_level():
 
 
 def test_outlines_are_named_in_the_order_of_the_holes():
-    names, numbers = Polygons(OUTER, HOLES).outlines(GRID)
+    names, numbers = Polygons(OUTER, HOLES).outlines(GRID, (None, None))
     assert names == ("outer", "hole1", "hole2")
     assert numbers[40, 70] == 1
     assert numbers[30, 21] == 2

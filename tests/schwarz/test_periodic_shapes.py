@@ -91,6 +91,46 @@ def test_a_hole_across_the_sides_is_that_in_the_middle(n, hole):
         np.testing.assert_allclose(field[:, :-1], moved, atol=1e-9)
 
 
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize("both", [False, True])
+def test_a_hole_across_the_sides_has_a_name_like_others(comm, both):
+    """Moved by half the width it is the other hole, and the bottom is the middle where that is periodic."""
+    n, around = 64, PAIRS | {"bottom": Periodic(), "top": Periodic()} if both else PAIRS
+    level = "0.18 - minimum({}, {})"
+    across = "hypot(minimum(x, 1 - x), y - 0.3)"
+    inside = "hypot(x - 0.5, y - 0.7)"
+    moved = "hypot(minimum(x, 1 - x), y - 0.7)", "hypot(x - 0.5, y - 0.3)"
+    first, second = {"hole1": Dirichlet(1.0)}, {"hole2": Robin(2.0, "y")}
+    one, other = (
+        solve(
+            Problem(
+                Domain.from_distance(level.format(*distances), (n, n), 1 / n),
+                "poisson",
+                {"f": 1.0},
+                around | first | second,
+            ),
+            ranks=comm,
+            settings=TIGHT,
+        ).field
+        for distances in ((across, inside), moved)
+    )
+    np.testing.assert_allclose(np.roll(other[:, :-1], n // 2, axis=1), one[:, :-1], atol=1e-9)
+    assert np.nanmax(abs(one[20] - 1)[:13]) < 0.2  # beside hole1
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_wall_between_periodic_sides_is_outer_only_at_another_side(comm):
+    wall = Domain.from_distance("0.1 - abs(y - 0.5)", (64, 64), 1 / 64)
+    names = PAIRS | {"hole1": Dirichlet(1.0), "bottom": Dirichlet(0.0), "top": Dirichlet(2.0)}
+    field = solve(Problem(wall, "laplace", sides=names), ranks=comm, settings=TIGHT).field
+    y = np.arange(65) / 64
+    exact = np.where(y < 0.4, y / 0.4, 1 + (y - 0.6) / 0.4)[:, None] * np.ones(65)
+    there = abs(y - 0.5) > 0.1
+    np.testing.assert_allclose(field[there], exact[there], atol=1e-9)
+    with pytest.raises(ValueError, match="has no outline hole1: its outlines are outer"):
+        solve(Problem(wall, "laplace", sides={"hole1": Dirichlet(1.0)}), ranks=comm)
+
+
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("shape", ["distance", "mask"])
 @pytest.mark.parametrize("hole", [Dirichlet("y"), Neumann(0.0)], ids=str)
