@@ -105,7 +105,6 @@ class BalancedCoarse:
         own = numbering.placed(block, self._places[ranks.rank])
         parts = numbering.between(block.first, block.last)
         along, across = keys = pair(map(_alike_edges, bases))
-        self._transfer = CoarseTransfer(bases, parts, own, numbering.size, keys)
         # Elements are alike if they are to the equation, and their edges are to the basis.
         y, x = np.divmod(np.arange(len(schur)), element_shape(block)[1])
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
@@ -123,7 +122,10 @@ class BalancedCoarse:
             products[numbers] = torch.bmm(swept, prolongation)
             if keep:
                 self._swept[numbers] = swept
-        products = products[torch.from_numpy(kinds.operator).to(device)]
+        if not kinds.all_own:
+            products = products[torch.from_numpy(kinds.operator).to(device)]
+        self._transfer = CoarseTransfer(bases, parts, own, numbering.size, keys)
+        del bases, edges, counts  # for the memory of the factorisation
         self._once = OncePerMachine(ranks)
         matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)
         del products

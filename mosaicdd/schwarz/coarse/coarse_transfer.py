@@ -62,12 +62,20 @@ class CoarseTransfer:
                 along.append((*every, first + np.arange(len(every[-1]))))
             first += lines * (cells * (inner + 1) + 1)
         values, columns, counts, rows = (np.concatenate(one) for one in zip(*along, strict=True))
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        # Along a periodic axis a number stands at several places, of which but one is owned.
-        local = scipy.sparse.csr_array((values, columns, starts), (len(counts), len(numbers)))
-        self._down = _tensor(local.T.tocsr()[own], device)
-        up = scipy.sparse.csr_array((values, numbers[columns], starts), (len(counts), size))
+        del along
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        up = scipy.sparse.csr_array(
+            (values, numbers.astype(np.int32)[columns], starts), (len(counts), size)
+        )
         self._up = _tensor(up, device)
+        # On a processor one matrix serves both ways. But along a periodic axis a number stands at several
+        # places, of which but one is owned.
+        self._both = (
+            up if device.type == "cpu" and len(np.unique(numbers)) == len(numbers) else None
+        )
+        if self._both is None:
+            local = scipy.sparse.csr_array((values, columns, starts), (len(counts), len(numbers)))
+            self._down = _tensor(local.tocsc().T, device)
         # The nodes that these matrices have a row of; None for all.
         self._nodes = torch.from_numpy(rows).to(device) if self._common else None
         self._own, self._numbers = (torch.from_numpy(one).to(device) for one in (own, numbers))
@@ -75,13 +83,14 @@ class CoarseTransfer:
     def restrict(self, residual: torch.Tensor) -> torch.Tensor:
         """Return what the block owns of ``P^T r``, ``(n, own)``, for ``(n, L)``."""
         given = residual.T if self._nodes is None else residual.T.index_select(0, self._nodes)
-        own = (self._down @ given).T
-        if self._common:
-            total = residual.new_zeros(len(self._numbers), len(residual)).T
-            for edges in self._common:
-                edges.add_restricted(residual, total)
-            own += total.T.index_select(0, self._own).T
-        return own
+        if self._both is None:
+            total = self._down @ given
+        else:
+            everywhere = torch.from_numpy(self._both.T @ given.numpy())
+            total = everywhere.index_select(0, self._numbers)
+        for edges in self._common:
+            edges.add_restricted(residual, total.T)
+        return total.index_select(0, self._own).T
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``; ``c`` is ``(n, size)``."""

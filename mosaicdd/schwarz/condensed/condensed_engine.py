@@ -116,7 +116,9 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         clock.append(time.perf_counter())
         estimates = self._estimates(solve, x, r)
         clock.append(time.perf_counter())
-        residuals = [one.residual[-1] for one in solve.histories]
+        ends, sizes, histories = solve.ends, solve.sizes, solve.histories
+        del solve, x, b, r  # for the memory of the fill
+        residuals = [one.residual[-1] for one in histories]
         fields = None
         if self._wanted:
             strips = self._strips(v, source, field_residual, data)
@@ -132,9 +134,9 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         certify = self.settings.certify
         return [
             Outcome(
-                status=solve.ends[i],
-                update=solve.histories[i].update[-1],
-                size=float(solve.sizes[i]),
+                status=ends[i],
+                update=histories[i].update[-1],
+                size=float(sizes[i]),
                 residual=None,
                 discrete_residual=residuals[i],
                 imbalance=None
@@ -143,9 +145,9 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
                 error_estimate=estimates[i],
                 certificate=None
                 if certify is None
-                else Certificate(certify, len(solve.histories[i].update), 0.0, 0.0),
+                else Certificate(certify, len(histories[i].update), 0.0, 0.0),
                 outside=None,
-                history=solve.histories[i],
+                history=histories[i],
                 interface=v,
                 field=None if fields is None else fields[i],
                 place=self.place,

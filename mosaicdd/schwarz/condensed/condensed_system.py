@@ -75,13 +75,13 @@ class CondensedSystem:
     ):
         self.equations: Equations | None = None
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
-        self.signs = torch.from_numpy(_signs(block)).to(device=device, dtype=dtype)
+        self.signs = torch.from_numpy(_signs(block)).to(device)
         keep = memory_share(ranks, _WITH_FACTORS * math.prod(block.cells)) <= _MOST
         lines = ranks.agree(lambda: self._condense(block, medium, discretisation, clock, keep=keep))
         self.unknowns = block.lattice.unknowns
-        self.active = torch.ones_like(self.inside)
+        self.active = torch.ones_like(self.signs)
         if self.equations is not None:
-            self.active = _on_lines(self.equations.active, block).to(self.inside)
+            self.active = _on_lines(self.equations.active, block).to(self.signs)
             self.signs *= self.active
             owned = Interface(block, device=device, dtype=dtype).ownership().flat
             here = float((owned * self.active).sum())
@@ -226,7 +226,7 @@ def _signs(block: Block) -> np.ndarray:
         y, x = (line[:, None], node) if axis == 0 else (node, line[:, None])
         mixed = (y * 0x9E3779B1 + x * 0x85EBCA77) & 0xFFFFFFFF
         mixed = ((mixed ^ mixed >> 15) * 0x2C1B3C6D) & 0xFFFFFFFF
-        parts.append(np.where(mixed >> 16 & 1, 1.0, -1.0).ravel())
+        parts.append(np.where(mixed >> 16 & 1, 1, -1).astype(np.int8).ravel())
     return np.concatenate(parts)
 
 
