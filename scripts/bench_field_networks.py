@@ -230,11 +230,12 @@ def beside_peers(cells: int, rounds: int = 3) -> None:
     ]
     header = ["by", "seconds", "of these set-up", "error", "times `diffusion`"]
     title = f"Networks for media beside other solvers, {cells} x {cells}"
+    taken = f"Medians of {rounds} rounds, in which all take turns." if rounds > 1 else "One round."
     note = (
-        "By `python scripts/bench_field_networks.py peers`; its head says what is measured. Medians of "
-        f"{rounds} rounds, in which all take turns. Lognormal over 8 nodes, contrast 1e4, a source of 1. "
-        "Beyond 1024 x 1024 hypre alone is asked, the fastest of the three there (`fields.md`). Before the "
-        "seconds of its set-up a solver has no answer at all."
+        "By `python scripts/bench_field_networks.py peers`; its head says what is measured. "
+        f"{taken} Lognormal over 8 nodes, contrast 1e4, a source of 1. Beyond 1024 x "
+        "1024 hypre alone is asked, the fastest of the three there (`fields.md`). Before the seconds of its "
+        "set-up a solver has no answer at all."
     )
     publish("field_networks_peers", title, f"{note}\n\n{table(header, written)}")
 

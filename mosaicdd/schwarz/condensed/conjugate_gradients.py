@@ -19,7 +19,7 @@ from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
 
 _SAFETY = 1.5  # of bounds: Ritz values approach the smallest eigenvalue from above
 _NEAR = 1e4  # times the rounding: a residual that is computed anew
-_MATTERS = 0.1  # rounding beside what is asked for, for that to pay
+_MATTERS = 2.0  # rounding beside what is asked for, for that to pay: its bound is generous
 
 
 class ConjugateGradients(InterfaceKrylov):
