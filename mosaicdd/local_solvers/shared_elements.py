@@ -227,7 +227,7 @@ class SharedElements:
         for number, those in kinds:
             by_sides, by_source = self._fills[number].split([beside.shape[2], values.shape[2]])
             solved = torch.mm(those(beside), by_sides)
-            if f is not None and number in driving:
+            if source is not None and f is not None and number in driving:
                 solved.addmm_(those(f), by_source, alpha=source.scale)
             those.put(values, solved)
         whole = values.view(*shape, n, s - 1, s - 1)

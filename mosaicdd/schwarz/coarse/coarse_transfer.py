@@ -143,5 +143,7 @@ def _inner_nodes(edges: np.ndarray, inner: int) -> np.ndarray:
 
 def _tensor(matrix: scipy.sparse.csr_array, device: torch.device) -> torch.Tensor:
     """Return a sparse matrix as a tensor."""
-    parts = matrix.indptr, matrix.indices, matrix.data
-    return sparse_rows(*(torch.from_numpy(one).to(device) for one in parts), matrix.shape[1])
+    starts, columns, values = (
+        torch.from_numpy(one).to(device) for one in (matrix.indptr, matrix.indices, matrix.data)
+    )
+    return sparse_rows(starts, columns, values, matrix.shape[1])
