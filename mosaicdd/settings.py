@@ -7,7 +7,9 @@ Settings are frozen dataclasses; the command line makes an option of every field
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
-from typing import Any
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, get_args
 
 
 def setting(default: Any, text: str, choices: tuple = (), least: float | None = None) -> Any:
@@ -29,12 +31,14 @@ def setting(default: Any, text: str, choices: tuple = (), least: float | None = 
 
 
 def check_settings(settings: Any) -> None:
-    """Check the fields of a dataclass against their choices and smallest values.
+    """Check the fields of a dataclass against their choices, types of numbers and smallest values.
 
     Raises
     ------
     ValueError
         If a value is not allowed; None is where it is the default.
+    TypeError
+        If it is no number where one is needed, or no whole one.
     """
     for entry in fields(settings):
         name, value = entry.name, getattr(settings, entry.name)
@@ -43,6 +47,10 @@ def check_settings(settings: Any) -> None:
         choices, least = (entry.metadata.get(key) for key in ("choices", "least"))
         if choices and value not in choices:
             raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, choices))}")
+        kinds = get_args(entry.type) if isinstance(entry.type, UnionType) else (entry.type,)
+        for kind, number, what in ((float, Real, "number"), (int, Integral, "whole number")):
+            if kind in kinds and (isinstance(value, bool) or not isinstance(value, number)):
+                raise TypeError(f"{name} must be a {what}, got {value!r}")
         if least is not None and not value >= least:
             rule = "0 or more" if least == 0 else f"at least {least}"
             raise ValueError(f"{name} must be {rule}, got {value}")

@@ -54,6 +54,12 @@ class Domain:
         if self.shape is not None:
             self.shape.require_shape(grid)
 
+    def __str__(self) -> str:
+        """Say in a few words what it is."""
+        ny, nx = self.cells
+        spacing = "" if self.spacing is None else f" of {self.spacing:g}"
+        return f"{nx}x{ny} cells{spacing}" + ("" if self.shape is None else f" ({self.shape})")
+
     @classmethod
     def from_mask(
         cls, mask: Any, spacing: float | None = None, *, per_cell: bool = False

@@ -74,6 +74,9 @@ class Problem:
         if not isinstance(domain, Domain):
             domain = Domain(domain)
         known = find_any_equation(equation) if isinstance(equation, str) else use_equation(equation)
+        if not isinstance(fields, Mapping | None):
+            kind = type(fields).__name__
+            raise TypeError(f"fields must be given by their names, as {{'f': 1.0}}, got {kind}")
         object.__setattr__(self, "domain", domain)
         object.__setattr__(self, "equation", known)
         object.__setattr__(self, "fields", dict(fields or {}))

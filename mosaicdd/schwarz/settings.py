@@ -6,7 +6,9 @@ fast: devices and types are words here, and torch's own in `SolveSettings.tensor
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from os import PathLike
 from typing import Any
 
@@ -201,6 +203,7 @@ class SolveSettings:
             raise ValueError(f"unknown device {self.device!r}; known: {', '.join(DEVICES)}")
         phases = self.levels == 1 and self.accelerate != "gmres"
         self._default("sweep", "phases" if phases else "additive")
+        self._require_dims()
         self._default("network_dtype", self.dtype)
         self._default("rtol", max(_RTOL[self.dtype], self._least_rtol))
         self._default("max_iterations", _MAX_ITERATIONS[self.levels])
@@ -219,6 +222,13 @@ class SolveSettings:
         """What rounding inside of a network allows."""
         single = self.network_dtype == "float32" and self.dtype == "float64"
         return _FLOAT32_NETWORK if single else 0.0
+
+    def _require_dims(self) -> None:
+        if self.dims is None:
+            return
+        pair = isinstance(self.dims, Sequence) and len(self.dims) == 2
+        if not pair or not all(isinstance(n, Integral) and n >= 1 for n in self.dims):
+            raise ValueError(f"dims must be ranks (rows, columns), each 1 or more, got {self.dims}")
 
     def _require_precision(self) -> None:
         if self.rtol < self._least_rtol:

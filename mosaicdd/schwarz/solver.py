@@ -299,16 +299,15 @@ class Solver:
 
     def _require_same_kind(self, problem: Problem) -> None:
         planned = self._work.problem
-        kinds = problem.conditions.kinds, planned.conditions.kinds
-        if (
-            problem.domain != planned.domain
-            or problem.operator != planned.operator
-            or kinds[0] != kinds[1]
-        ):
+        changed = {
+            f"domain, {problem.domain}": problem.domain != planned.domain,
+            "equation, or other coefficients": problem.operator != planned.operator,
+            "kind of sides": problem.conditions.kinds != planned.conditions.kinds,
+        }
+        if any(changed.values()):
             raise ValueError(
-                f"this Solver was planned for {planned.equation.name} on {planned.domain} with "
-                f"{planned.described}; make a new one for {problem.equation.name} on "
-                f"{problem.domain} with {problem.described}"
+                f"this Solver was planned for {planned.equation.name} on {planned.domain}, the problem has "
+                f"another {' and another '.join(k for k, is_so in changed.items() if is_so)}: make a new one"
             )
         if self._write_points is not None and (problem.source is not None or problem.problems > 1):
             raise TypeError(

@@ -89,6 +89,11 @@ def test_other_data_leave_the_problem_that_they_were_made_from():
     assert moved.boundaries(GRID)[0].left[0] == 4.0
 
 
+def test_fields_without_names_are_refused():
+    with pytest.raises(TypeError, match=r"fields must be given by their names, as .*, got list"):
+        Problem(GRID.shape, "poisson", [1.0])
+
+
 @pytest.mark.parametrize(
     ("pde", "fields", "message"),
     [

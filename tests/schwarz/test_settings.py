@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.time.settings import TimeSettings
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,27 @@ from mosaicdd.schwarz.settings import SolveSettings
 def test_an_unknown_value_is_refused_with_its_name(setting, value):
     with pytest.raises(ValueError, match=f"unknown {setting} |{setting} must be at least 1, got"):
         SolveSettings(**{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("rtol", "1e-3", "rtol must be a number, got '1e-3'"),
+        ("certify", True, "certify must be a number, got True"),
+        ("max_iterations", 2.5, "max_iterations must be a whole number, got 2.5"),
+        ("halo_depth", "2", "halo_depth must be a whole number, got '2'"),
+        ("dims", 4, r"dims must be ranks \(rows, columns\), each 1 or more, got 4"),
+        ("dims", (0, 2), r"each 1 or more, got \(0, 2\)"),
+    ],
+)
+def test_what_is_no_number_is_refused_with_its_name(setting, value, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        SolveSettings(**{setting: value})
+
+
+def test_steps_in_time_are_whole():
+    with pytest.raises(TypeError, match=r"steps must be a whole number, got 2.5"):
+        TimeSettings(steps=2.5, dt=0.1)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,17 @@ import pytest
 import torch
 from mpi4py import MPI
 
-from mosaicdd import Dirichlet, Domain, Output, Problem, Ranks, Solver, SolveSettings, solve
+from mosaicdd import (
+    Dirichlet,
+    Domain,
+    Neumann,
+    Output,
+    Problem,
+    Ranks,
+    Solver,
+    SolveSettings,
+    solve,
+)
 from mosaicdd import open as open_solution
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary_spec import BoundarySpec
@@ -110,6 +120,11 @@ def test_a_solver_refuses_another_operator_and_a_closed_one_everything(comm):
     for other in (screened(1.0, c=4.0), Problem((128, 128), "laplace")):
         with pytest.raises(ValueError, match="this Solver was planned for screened-poisson"):
             solver(other)
+    natural = Problem(CELLS, "laplace", sides={"left": Neumann(0.0)})
+    with pytest.raises(
+        ValueError, match=r"another equation.* and another kind of sides: make a new one"
+    ):
+        solver(natural)
     solver.close()
     with pytest.raises(RuntimeError, match="this Solver has been closed; make a new one"):
         solver()
