@@ -22,7 +22,7 @@ from mosaicdd.problems.outline_system import OutlineSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.smooth_start import screening, smooth_problem
 
-_STEPS = 50  # of Newton's method
+_STEPS = 100  # of Newton's method, as many as a solve takes
 _RTOL = 1e-11  # of the residual, relative to the right-hand side of the first linear equation
 _LOOSE, _LEAST = 1e-6, 64  # the same on coarser grids, and cells that a side has to have for one
 _SHORTEST = 2.0**-30  # part of a step
