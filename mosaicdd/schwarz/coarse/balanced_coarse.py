@@ -125,7 +125,14 @@ class BalancedCoarse:
         if not kinds.all_own:
             products = products[torch.from_numpy(kinds.operator).to(device)]
         self._transfer = CoarseTransfer(bases, parts, own, numbering.size, keys)
-        del bases, edges, counts  # for the memory of the factorisation
+        del (
+            bases,
+            edges,
+            counts,
+            conductances,
+            diagonals,
+            new,
+        )  # for the memory of the factorisation
         self._once = OncePerMachine(ranks)
         matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)
         del products

@@ -77,7 +77,9 @@ class CondensedSystem:
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
         self.signs = torch.from_numpy(_signs(block)).to(device)
         keep = memory_share(ranks, _WITH_FACTORS * math.prod(block.cells)) <= _MOST
-        lines = ranks.agree(lambda: self._condense(block, medium, discretisation, clock, keep=keep))
+        lines = [
+            *ranks.agree(lambda: self._condense(block, medium, discretisation, clock, keep=keep))
+        ]
         self.unknowns = block.lattice.unknowns
         self.active = torch.ones_like(self.signs)
         if self.equations is not None:
@@ -98,7 +100,8 @@ class CondensedSystem:
                 block,
                 self.operator,
                 self.elements.schur,
-                *lines,
+                lines.pop(0),  # which are not needed any more
+                lines.pop(0),
                 cut=cut,
                 nodes=nodes,
                 keep=keep,
