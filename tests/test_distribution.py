@@ -52,8 +52,7 @@ def test_the_source_distribution_holds_every_file_of_the_repository(sdist, track
 
 
 def test_a_wheel_made_from_it_holds_all_of_the_package(sdist, tracked, tmp_path):
-    with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(sdist, tmp_path)
     (source,) = tmp_path.iterdir()
     with zipfile.ZipFile(build("wheel", source)) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
