@@ -1,0 +1,100 @@
+"""Iterations for nonlinear equations: Newton's method in the subdomains, and on the grid where that does not serve.
+
+Usage: bench_nonlinear_iterations.py [CELLS ...], by default 256 512 1024. One thread, to a relative update of 1e-8, on the
+square of side 4, so that finer grids have more subdomains. *Apart* is the largest difference on the first grid, of
+solutions to 1e-11, from Newton's method on the grid with a sparse direct solver. Writes
+``benchmarks/nonlinear_iterations.md``.
+"""
+
+import sys
+import time
+
+import numpy as np
+import torch
+from tables import publish, table
+
+import mosaicdd as m
+from mosaicdd.problems.references import solve_directly
+
+_SIDE = 4.0
+_BY_SUBDOMAINS = "subdomain-newton"
+
+
+def source(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return a smooth source."""
+    return np.sin(2 * x) * np.cos(y)
+
+
+def _times(factor: float) -> dict[str, object]:
+    return {"f": lambda x, y: factor * source(x, y)}
+
+
+_WAVES, _FLAT = "2*sin(3*x) + cos(y)", "0.5*sin(3*x) + 0.3*cos(y)"
+PROBLEMS: dict[str, tuple[str, dict[str, object], str, str]] = {
+    "c 20, f to 20": ("poisson-boltzmann", {"c": 20.0} | _times(20.0), _WAVES, _BY_SUBDOMAINS),
+    "eps 0.2 to 0.4, c 10": (
+        "allen-cahn",
+        {"eps": "0.2 + 0.05*x", "c": 10.0} | _times(20.0),
+        _WAVES,
+        _BY_SUBDOMAINS,
+    ),
+    "slopes to 2": ("minimal-surface", _times(0.2), _FLAT, _BY_SUBDOMAINS),
+    "p 1.5, a 0.5 to 2.5": (
+        "p-laplace",
+        {"p": 1.5, "eps": 0.1, "a": "1.5 + sin(x)"} | _times(0.2),
+        _FLAT,
+        _BY_SUBDOMAINS,
+    ),
+    "p 4, a 0.5 to 2.5": (
+        "p-laplace",
+        {"p": 4.0, "eps": 0.1, "a": "1.5 + sin(x)"} | _times(0.2),
+        _FLAT,
+        _BY_SUBDOMAINS,
+    ),
+    "k 1 + u^2, u to 5": (
+        "quasilinear-diffusion",
+        {"k": "1 + u**2"} | _times(20.0),
+        "5*sin(x + y)",
+        "exact",
+    ),
+    "slopes to 4": ("minimal-surface", _times(0.2), "4*sin(x)", "exact"),
+}
+
+
+def main(sizes: list[int]) -> None:
+    """Solve, print and write the table."""
+    torch.set_num_threads(1)
+    rows = []
+    for what, (equation, fields, boundary, solver) in PROBLEMS.items():
+
+        def problem(cells: int) -> m.Problem:
+            domain = m.Domain((cells, cells), _SIDE / cells)
+            return m.Problem(domain, equation, fields, m.Dirichlet(boundary))  # noqa: B023 - used here
+
+        counts, seconds = [], 0.0
+        for cells in sizes:
+            begun = time.perf_counter()
+            found = m.solve(problem(cells), solver, settings=m.SolveSettings(rtol=1e-8))
+            seconds = time.perf_counter() - begun
+            if not found.converged:
+                raise RuntimeError(f"{equation} at {cells}: {found.status}")
+            counts.append(str(found.iterations))
+        tight = m.solve(problem(sizes[0]), solver, settings=m.SolveSettings(rtol=1e-11))
+        apart = np.abs(np.asarray(tight.field) - solve_directly(problem(sizes[0]))).max()
+        by = "subdomains" if solver == _BY_SUBDOMAINS else "the grid"
+        rows.append([equation, what, by, *counts, f"{seconds:.1f}", f"{apart:.0e}"])
+        _publish(sizes, rows)
+
+
+def _publish(sizes: list[int], rows: list[list[str]]) -> None:
+    header = ["equation", "with", "Newton on", *map(str, sizes), "s of the last", "apart"]
+    text = "By `python scripts/bench_nonlinear_iterations.py`; its head says what is measured."
+    publish(
+        "nonlinear_iterations",
+        "Iterations for nonlinear equations",
+        f"{text}\n\n{table(header, rows)}",
+    )
+
+
+if __name__ == "__main__":
+    main([int(one) for one in sys.argv[1:]] or [256, 512, 1024])
