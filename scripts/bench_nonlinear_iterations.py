@@ -1,22 +1,25 @@
 """Iterations for nonlinear equations: Newton's method in the subdomains, and on the grid where that does not serve.
 
-Usage: bench_nonlinear_iterations.py [CELLS ...], by default 256 512 1024. One thread, to a relative update of 1e-8, on the
+Usage: bench_nonlinear_iterations.py [PROBLEM ...], by default all of `PROBLEMS`. One thread, to a relative update of 1e-8, on the
 square of side 4, so that finer grids have more subdomains. *Apart* is the largest difference on the first grid, of
-solutions to 1e-11, from Newton's method on the grid with a sparse direct solver. Writes
-``benchmarks/nonlinear_iterations.md``.
+solutions to 1e-11, from Newton's method on the grid with a sparse direct solver. Rows go to
+``benchmarks/nonlinear_iterations.csv`` and ``nonlinear_iterations.md``.
 """
 
+import csv
 import sys
 import time
 
 import numpy as np
 import torch
-from tables import publish, table
+from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
 from mosaicdd.problems.references import solve_directly
 
-_SIDE = 4.0
+_SIDE, _SIZES = 4.0, (256, 512, 1024)
+_FILE = BENCHMARKS / "nonlinear_iterations.csv"
+_HEADER = ["equation", "with", "Newton on", *map(str, _SIZES), "s of the last", "apart"]
 _BY_SUBDOMAINS = "subdomain-newton"
 
 
@@ -61,40 +64,49 @@ PROBLEMS: dict[str, tuple[str, dict[str, object], str, str]] = {
 }
 
 
-def main(sizes: list[int]) -> None:
+def main(names: list[str]) -> None:
     """Solve, print and write the table."""
     torch.set_num_threads(1)
-    rows = []
-    for what, (equation, fields, boundary, solver) in PROBLEMS.items():
-
-        def problem(cells: int) -> m.Problem:
-            domain = m.Domain((cells, cells), _SIDE / cells)
-            return m.Problem(domain, equation, fields, m.Dirichlet(boundary))  # noqa: B023 - used here
-
-        counts, seconds = [], 0.0
-        for cells in sizes:
-            begun = time.perf_counter()
-            found = m.solve(problem(cells), solver, settings=m.SolveSettings(rtol=1e-8))
-            seconds = time.perf_counter() - begun
-            if not found.converged:
-                raise RuntimeError(f"{equation} at {cells}: {found.status}")
-            counts.append(str(found.iterations))
-        tight = m.solve(problem(sizes[0]), solver, settings=m.SolveSettings(rtol=1e-11))
-        apart = np.abs(np.asarray(tight.field) - solve_directly(problem(sizes[0]))).max()
-        by = "subdomains" if solver == _BY_SUBDOMAINS else "the grid"
-        rows.append([equation, what, by, *counts, f"{seconds:.1f}", f"{apart:.0e}"])
-        _publish(sizes, rows)
-
-
-def _publish(sizes: list[int], rows: list[list[str]]) -> None:
-    header = ["equation", "with", "Newton on", *map(str, sizes), "s of the last", "apart"]
+    for what in names:
+        row = _row(what)
+        known = {one[1]: one for one in _known()} | {what: row}
+        with open(_FILE, "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([_HEADER, *(known[one] for one in PROBLEMS if one in known)])
     text = "By `python scripts/bench_nonlinear_iterations.py`; its head says what is measured."
-    publish(
-        "nonlinear_iterations",
-        "Iterations for nonlinear equations",
-        f"{text}\n\n{table(header, rows)}",
-    )
+    title = "Iterations for nonlinear equations"
+    publish("nonlinear_iterations", title, f"{text}\n\n{table(_HEADER, _known())}")
+
+
+def _known() -> list[list[str]]:
+    """Return the rows that were measured."""
+    if not _FILE.exists():
+        return []
+    with open(_FILE, newline="") as file:
+        return list(csv.reader(file))[1:]
+
+
+def _row(what: str) -> list[str]:
+    """Solve a problem on all grids."""
+    equation, fields, boundary, solver = PROBLEMS[what]
+
+    def problem(cells: int) -> m.Problem:
+        domain = m.Domain((cells, cells), _SIDE / cells)
+        return m.Problem(domain, equation, fields, m.Dirichlet(boundary))
+
+    counts, seconds = [], 0.0
+    for cells in _SIZES:
+        begun = time.perf_counter()
+        found = m.solve(problem(cells), solver, settings=m.SolveSettings(rtol=1e-8))
+        seconds = time.perf_counter() - begun
+        if not found.converged:
+            raise RuntimeError(f"{equation} at {cells}: {found.status}")
+        counts.append(str(found.iterations))
+    tight = m.solve(problem(_SIZES[0]), solver, settings=m.SolveSettings(rtol=1e-11))
+    apart = np.abs(np.asarray(tight.field) - solve_directly(problem(_SIZES[0]))).max()
+    by = "subdomains" if solver == _BY_SUBDOMAINS else "the grid"
+    return [equation, what, by, *counts, f"{seconds:.1f}", f"{apart:.0e}"]
 
 
 if __name__ == "__main__":
-    main([int(one) for one in sys.argv[1:]] or [256, 512, 1024])
+    main(sys.argv[1:] or list(PROBLEMS))
