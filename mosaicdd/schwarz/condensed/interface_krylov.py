@@ -83,9 +83,8 @@ class InterfaceKrylov(abc.ABC):
         self.statuses: list[str | None] = [None] * v.problems
         self.sizes = np.zeros(v.problems)
         self._aims, self._patience = np.full(v.problems, rule.rtol), 0  # of the recurrences
-        self._renewed = np.zeros(
-            v.problems, dtype=bool
-        )  # whose residual is computed anew by the way
+        # Whose residual is computed anew by the way.
+        self._renewed = np.zeros(v.problems, dtype=bool)
 
     @property
     def ends(self) -> list[str]:
