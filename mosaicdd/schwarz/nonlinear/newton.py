@@ -28,6 +28,7 @@ _MARGIN = 10.0  # of the residual that a derivative taken before is expected to 
 _FAST = 0.1  # part of its last update below which the last derivative shows the next one
 _SAFETY = 2.0  # of error estimates, which are linear
 _ESTIMATE = 0.1  # linear residual that is enough for an error estimate
+_NOTHING = 1e-300  # beside which no residual is small
 
 
 class Newton:
@@ -198,7 +199,7 @@ class Newton:
         try:
             right = self._steps.ranks.agree(lambda: self._equations.right_hand_side(self.u))
         except ValueError:  # no elliptic equation at these values, as the next step will find, too
-            self._measure = 1e-300
+            self._measure = _NOTHING
         else:
             self._measure = min(self._measure, self._size_of(right))
 
