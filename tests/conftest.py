@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -101,6 +102,54 @@ class _Ranks:
 def comm():
     """Return the communicator over all ranks."""
     return MPI.COMM_WORLD
+
+
+@pytest.fixture
+def by_one(comm):
+    """Return a function: ``by_one(function, ...)`` is called by rank 0 alone, and all get what it returns.
+
+    On many ranks the same on each would take as many times as long.
+    """
+
+    def call(function, *arguments, **options):
+        given, failure = None, None
+        if comm.rank == 0:
+            try:
+                given = function(*arguments, **options)
+            except Exception as error:  # noqa: BLE001 - raised again below, on every rank
+                failure = error
+        arrived = comm.Ibarrier()
+        while not arrived.Test():
+            time.sleep(0.001)  # MPI would poll
+        if failure := comm.bcast(failure):
+            raise failure
+        return comm.bcast(given)
+
+    return call
+
+
+@pytest.fixture
+def known_by_one(by_one):
+    """Return a function: as `by_one`, of a solve or a march, which itself does not travel."""
+    told = ("field", "iterations", "error_estimate", "status", "steps", "report")
+
+    def known(function, *arguments, **options):
+        found = function(*arguments, **options)
+        many = {"fields": list(found)} if hasattr(found, "times") else {"results": found.results}
+        return SimpleNamespace(**{name: getattr(found, name, None) for name in told}, **many)
+
+    return lambda *arguments, **options: by_one(known, *arguments, **options)
+
+
+@pytest.fixture
+def alone_and_together(known_by_one, comm):
+    """Return a function that returns a solve or a march by one rank, as far as it is known, and by all."""
+
+    def both(function, *arguments, **options):
+        alone = known_by_one(function, *arguments, **options)
+        return alone, function(*arguments, ranks=comm, **options)
+
+    return both
 
 
 @pytest.fixture

@@ -132,13 +132,12 @@ def test_the_reported_residual_is_that_of_the_grid(shape):
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("kind", ["noise", "channels", "flow"])
-def test_all_numbers_of_ranks_give_the_same(comm, kind):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, kind):
     if kind == "flow":
         problem = flowing_problem(20.0, several=(2,), a="smooth")
     else:
         problem = random_problem(kind, several=(2,), c=2.0)
-    alone = solve(problem, settings=TIGHT)
-    together = solve(problem, ranks=comm, settings=TIGHT)
+    alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
     assert distance(together.field, alone.field) < 1e-9
     for one, other in zip(together.results, alone.results, strict=True):

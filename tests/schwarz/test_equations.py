@@ -48,13 +48,14 @@ def bound(problem, spacing=None, cells=32):
 @RANKS
 @pytest.mark.parametrize("name", CASES)
 def test_the_exact_local_solver_reproduces_the_direct_solution_on_any_number_of_ranks(
-    name, make_solver, make_ranks, all_dims
+    name, by_one, make_solver, make_ranks, all_dims
 ):
     problem = case(name, (96 * 2, 128 * 2))
     lattice, solver = bound(problem)
-    truth = solve_directly(problem, lattice.grid)
+    truth = by_one(solve_directly, problem, lattice.grid)
     boundaries = problem.boundaries(lattice.grid)
-    alone = make_solver(lattice, local_solver=solver, rtol=1e-12).solve(boundaries[0])
+    engine = make_solver(lattice, local_solver=solver, rtol=1e-12)
+    alone = by_one(engine.solve, boundaries[0])
     # The iteration ends at a relative update of 1e-12, its contraction is 0.8 at most.
     np.testing.assert_allclose(alone.field, truth, rtol=0, atol=1e-11 * abs(truth).max())
     for ranks in map(make_ranks, all_dims if alone.iterations else ()):

@@ -85,10 +85,8 @@ def test_the_estimate_covers_the_error_of_few_iterations(rtol):
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("name", FIELDS)
-def test_all_numbers_of_ranks_give_the_same(comm, name):
-    alone, together = (
-        solve(problem(name), "subdomain-newton", ranks=r, settings=TIGHT) for r in (None, comm)
-    )
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, name):
+    alone, together = alone_and_together(solve, problem(name), "subdomain-newton", settings=TIGHT)
     assert together.iterations == alone.iterations
     np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10)
     assert together.error_estimate == pytest.approx(alone.error_estimate, rel=1e-3)

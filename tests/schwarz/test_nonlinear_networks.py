@@ -61,9 +61,9 @@ def test_the_first_ring_by_newtons_method_takes_out_what_rough_data_cost():
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("how", ["network", "edge"])
-def test_all_numbers_of_ranks_give_the_same(comm, how):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, how):
     settings = FAST.with_changes(out_of_range=how)
-    alone, together = (solve(problem(), NAME, ranks=r, settings=settings) for r in (None, comm))
+    alone, together = alone_and_together(solve, problem(), NAME, settings=settings)
     assert together.iterations == alone.iterations
     assert together.report["outside_training_range"] == alone.report["outside_training_range"]
     np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10)

@@ -225,8 +225,8 @@ def test_a_value_just_beside_a_node_does_not_end_the_reference():
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("name", ["rectangle", "holes", "all natural"])
-def test_all_numbers_of_ranks_give_the_same(comm, name):
-    alone, together = (solve(several()[name], ranks=r, settings=TIGHT) for r in (None, comm))
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, name):
+    alone, together = alone_and_together(solve, several()[name], settings=TIGHT)
     assert together.iterations == alone.iterations
     np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10)
 

@@ -117,13 +117,12 @@ def test_the_shipped_network_refuses_rough_media_but_for_a_certificate():
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("levels", [1, 2])
-def test_all_numbers_of_ranks_give_the_same(comm, levels):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, levels):
     problem = problem_in("smooth", (128, 192), f="cos(x)", c=1.0)
     settings = SolveSettings(levels=levels, rtol=1e-9, sync="phase")
     if levels == 1:
         settings = settings.with_changes(max_iterations=20)  # it need not have converged
-    alone = solve(problem, model(1e-3), settings=settings)
-    together = solve(problem, model(1e-3), ranks=comm, settings=settings)
+    alone, together = alone_and_together(solve, problem, model(1e-3), settings=settings)
     assert abs(together.iterations - alone.iterations) <= 1
     # The correction is solved to 1e-2 of itself; networks work in float32.
     tolerance = 1e-2 * alone.error_estimate + 1e-5 * np.ptp(alone.field)

@@ -136,7 +136,7 @@ def test_pyamg_agrees():
 @pytest.mark.parametrize(
     ("axes", "cells"), list(itertools.product(AXES, [(96, 128), (100, 90)])), ids=str
 )
-def test_all_numbers_of_ranks_give_the_same(comm, axes, cells):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, axes, cells):
     rng = np.random.default_rng(1)
     fields = {"a": np.exp(rng.standard_normal(cells)), "f": "sin(2*pi*x) + cos(3*y)"}
     if axes == "xy":
@@ -145,7 +145,7 @@ def test_all_numbers_of_ranks_give_the_same(comm, axes, cells):
         {} if "x" in axes else {"left": Neumann(1.0), "right": Robin(1.0, "y")}
     )
     problem = Problem(Domain(cells, 1 / 32), "diffusion", fields, sides)
-    alone, together = (solve(problem, ranks=ranks, settings=TIGHT) for ranks in (None, comm))
+    alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
     assert abs(together.field - alone.field).max() < 1e-10 * abs(alone.field).max()
     assert together.error_estimate == pytest.approx(alone.error_estimate, rel=0.1)

@@ -105,9 +105,9 @@ def test_fields_are_those_of_newtons_method_with_a_direct_solver(axes, name):
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize(("axes", "name"), list(zip(("x", "y", "xy"), NAMES, strict=False)))
-def test_all_numbers_of_ranks_give_the_same(comm, axes, name):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, axes, name):
     problem = rough(axes, name, (73, 90))
-    alone, together = (solve(problem, ranks=ranks, settings=TIGHT) for ranks in (None, comm))
+    alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert together.iterations == alone.iterations
     assert abs(together.field - alone.field).max() < 1e-10 * abs(alone.field).max()
 

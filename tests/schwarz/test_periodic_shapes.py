@@ -134,7 +134,7 @@ def test_a_wall_between_periodic_sides_is_outer_only_at_another_side(comm):
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("shape", ["distance", "mask"])
 @pytest.mark.parametrize("hole", [Dirichlet("y"), Neumann(0.0)], ids=str)
-def test_all_numbers_of_ranks_give_the_same(comm, shape, hole):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, shape, hole):
     n, x = 97, np.arange(98) / 97
     level = across(x, x[:, None])
     domain = Domain.from_distance(level, (n, n), 1 / 32)
@@ -142,7 +142,7 @@ def test_all_numbers_of_ranks_give_the_same(comm, shape, hole):
         domain = Domain.from_mask(level < 0, 1 / 32)
     a = np.exp(np.random.default_rng(0).standard_normal((n, n)))
     problem = Problem(domain, "diffusion", {"a": a, "f": "x*y"}, PAIRS | {"outline": hole})
-    alone, together = (solve(problem, ranks=ranks, settings=TIGHT) for ranks in (None, comm))
+    alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
     assert np.nanmax(abs(together.field - alone.field)) < 1e-10 * np.nanmax(abs(alone.field))
     np.testing.assert_array_equal(np.isnan(together.field), np.isnan(alone.field))

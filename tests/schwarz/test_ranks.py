@@ -33,11 +33,11 @@ def require_part(solution, serial):
 @RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP])
 def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
-    settings, make_lattice, make_solver, make_ranks, all_dims, problem
+    settings, by_one, make_lattice, make_solver, make_ranks, all_dims, problem
 ):
     lattice = make_lattice((208 // 16, 480 // 16), m=32)
     boundary, _ = problem(lattice)
-    serial = make_solver(lattice, **settings).solve(boundary)
+    serial = by_one(make_solver(lattice, **settings).solve, boundary)
     for ranks in map(make_ranks, all_dims):
         solution = make_solver(lattice, ranks=ranks, **settings).solve(boundary)
         assert solution.status == serial.status

@@ -190,9 +190,9 @@ def test_fields_are_those_of_a_direct_solver(make):
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
-def test_all_numbers_of_ranks_give_the_same(comm, make):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, make):
     problem = make()
-    alone, together = (solve(problem, ranks=ranks, settings=TIGHT) for ranks in (None, comm))
+    alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
     scale = np.nanmax(abs(alone.field))
     np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10 * scale)

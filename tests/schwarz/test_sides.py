@@ -155,9 +155,9 @@ def weights(cells):
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("floating", [False, True])
-def test_all_numbers_of_ranks_give_the_same(comm, floating):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, floating):
     problem = manufactured((100, 120), 1 / 64, c=0.0 if floating else 2.0, floating=floating)
-    alone, together = (solve(problem, ranks=ranks, settings=TIGHT) for ranks in (None, comm))
+    alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
     assert abs(together.field - alone.field).max() < 1e-9 * np.ptp(alone.field)
     if floating:

@@ -73,9 +73,9 @@ def test_the_first_ring_by_newtons_method_takes_out_what_rough_data_cost():
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("fields", [{}, {"f": "0.4*sin(2*x)"}], ids=["plain", "source"])
-def test_all_numbers_of_ranks_give_the_same(comm, fields):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, fields):
     one = problem(**fields)
-    alone, together = (solve(one, NAME, ranks=r, settings=FAST) for r in (None, comm))
+    alone, together = alone_and_together(solve, one, NAME, settings=FAST)
     assert together.iterations == alone.iterations
     assert together.report["outside_training_range"] == alone.report["outside_training_range"]
     # Corrections and fills are in float32, summed in other orders in batches of other sizes.

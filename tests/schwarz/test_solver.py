@@ -51,9 +51,9 @@ def source(seed=0, problems=None):
 @pytest.mark.parametrize(
     "make", [laplace, lambda: screened("sin(9*x)*y"), lambda: screened(source())]
 )
-def test_all_ranks_have_the_field_of_one(make, comm):
+def test_all_ranks_have_the_field_of_one(make, by_one, comm):
     problem = make()
-    serial = solve(problem, "exact", settings=PRECISE)
+    serial = by_one(solve, problem, "exact", settings=PRECISE)
     solution = solve(problem, "exact", ranks=comm, settings=PRECISE)
     assert solution.iterations == serial.iterations
     assert solution.field.shape == NODES
@@ -64,10 +64,10 @@ def test_all_ranks_have_the_field_of_one(make, comm):
 
 
 @RANKS
-def test_many_problems_are_one_array_whatever_the_groups_and_batches(comm):
+def test_many_problems_are_one_array_whatever_the_groups_and_batches(comm, by_one):
     problem = screened(source(problems=5))
     settings = {"rtol": 1e-11, "batch": 2}
-    serial = solve(problem, "exact", settings=SolveSettings(rtol=1e-11))
+    serial = by_one(solve, problem, "exact", settings=SolveSettings(rtol=1e-11))
     assert serial.field.shape == (5, *NODES)
     for replicas in {1, 2, 3} & {n for n in range(1, 5) if comm.size % n == 0}:
         solution = solve(

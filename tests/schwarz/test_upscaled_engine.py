@@ -75,10 +75,10 @@ def test_the_estimate_covers_the_error_and_the_residual_is_that_of_the_grid(
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("local_solver", [Averaged(), Learned()], ids=["averaged", "learned"])
-def test_all_numbers_of_ranks_give_the_same(comm, local_solver):
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, local_solver):
     problem = problem_in("smooth", (128, 192), f="cos(x)", c=1.0)
-    alone = solve(problem, local_solver, settings=SolveSettings(rtol=1e-10))
-    together = solve(problem, local_solver, ranks=comm, settings=SolveSettings(rtol=1e-10))
+    settings = SolveSettings(rtol=1e-10)
+    alone, together = alone_and_together(solve, problem, local_solver, settings=settings)
     # The correction is solved to 1e-2 of itself; networks work in float32.
     tolerance = 1e-2 * alone.error_estimate + 1e-5 * np.ptp(alone.field)
     assert abs(together.field - alone.field).max() < tolerance

@@ -130,7 +130,7 @@ def test_energy_of_a_closed_box_is_kept():
 
 @RANKS
 @pytest.mark.parametrize("medium", [False, True], ids=["constant", "medium"])
-def test_the_fields_do_not_depend_on_the_ranks(medium, comm):
+def test_the_fields_do_not_depend_on_the_ranks(medium, alone_and_together):
     fields = {"f": "exp(-4*((x-2-cos(3*t))**2+(y-2)**2))"}
     fields |= {"a": "2+sin(3*x*y)"} if medium else {}
     sides = (
@@ -139,21 +139,19 @@ def test_the_fields_do_not_depend_on_the_ranks(medium, comm):
     problem = m.Problem((128, 160), "heat", fields, sides)
     options = {"dt": 0.05, "steps": 5, "every": 2, "solver_share": 0}
     options["settings"] = m.SolveSettings(rtol=1e-12)
-    one = m.march(problem, "x*y/4", **options)
-    all_ranks = m.march(problem, "x*y/4", ranks=comm, **options)
+    one, all_ranks = alone_and_together(m.march, problem, "x*y/4", **options)
     np.testing.assert_array_equal(all_ranks.times, [0, 0.1, 0.2, 0.25])
-    for field, other in zip(one, all_ranks, strict=True):
+    for field, other in zip(one.fields, all_ranks, strict=True):
         np.testing.assert_allclose(other, field, rtol=0, atol=1e-10)
     part = all_ranks.local(2)
     np.testing.assert_array_equal(part, all_ranks[2][all_ranks.place])
 
 
 @RANKS
-def test_steps_by_tolerance_are_the_same_on_all_ranks(comm):
+def test_steps_by_tolerance_are_the_same_on_all_ranks(alone_and_together):
     problem = m.Problem((96, 96), "heat", {"f": "sin(4*t)*x"})
     options = {"dt": 0.02, "steps": 4, "every": 2, "tolerance": 0.05, "solver_share": 0}
-    one = m.march(problem, "sin(x)*sin(y)", **options)
-    all_ranks = m.march(problem, "sin(x)*sin(y)", ranks=comm, **options)
+    one, all_ranks = alone_and_together(m.march, problem, "sin(x)*sin(y)", **options)
     np.testing.assert_array_equal(all_ranks.steps["step"], one.steps["step"])
     np.testing.assert_allclose(all_ranks.field, one.field, rtol=0, atol=1e-7)
     np.testing.assert_allclose(all_ranks.times, [0, 0.04, 0.08])

@@ -37,7 +37,7 @@ def test_a_travelling_wave_is_of_second_order_in_space_and_time():
 
 @pytest.mark.ranks(2, 3, 4, 6)
 @pytest.mark.parametrize("cells", [(64, 96), (50, 97)], ids=str)
-def test_all_numbers_of_ranks_take_the_same_steps(comm, cells):
+def test_all_numbers_of_ranks_take_the_same_steps(alone_and_together, cells):
     sides = {
         "left": m.Periodic(),
         "right": m.Periodic(),
@@ -47,22 +47,19 @@ def test_all_numbers_of_ranks_take_the_same_steps(comm, cells):
     problem = m.Problem(
         m.Domain(cells, 1 / 64), "reaction-diffusion", {"r": "5*u**3", "f": "sin(9*x) + t"}, sides
     )
-    alone, together = (
-        m.march(problem, "cos(3*x) + y", dt=0.02, steps=3, ranks=ranks, **TIGHT)
-        for ranks in (None, comm)
+    alone, together = alone_and_together(
+        m.march, problem, "cos(3*x) + y", dt=0.02, steps=3, **TIGHT
     )
     if together.field is not None:
         assert abs(together.field - alone.field).max() < 1e-9 * abs(alone.field).max()
 
 
 @pytest.mark.ranks(2, 3)
-def test_heat_on_a_domain_between_periodic_sides_on_all_ranks(comm):
+def test_heat_on_a_domain_between_periodic_sides_on_all_ranks(alone_and_together):
     wave = m.Domain.from_distance("0.3 + 0.1*sin(pi*x) - y", (64, 97), 2 / 97)
     sides = PAIR | {"outline": m.Robin(1.0, "x*(2 - x) + t"), "top": m.Neumann(0.0)}
     problem = m.Problem(wave, "heat", {"f": "sin(pi*x)"}, sides)
-    alone, together = (
-        m.march(problem, "y", dt=0.05, steps=3, ranks=ranks, **TIGHT) for ranks in (None, comm)
-    )
+    alone, together = alone_and_together(m.march, problem, "y", dt=0.05, steps=3, **TIGHT)
     if together.field is not None:
         np.testing.assert_allclose(together.field, alone.field, atol=1e-9)
         np.testing.assert_array_equal(together.field[:, 0], together.field[:, -1])
