@@ -106,6 +106,11 @@ class Block:
         ends = zip(self.first, self.lattice.first_node, strict=True)
         return pair(a * self.lattice.spacing + node for a, node in ends)
 
+    @property
+    def nodes(self) -> Slices:
+        """Grid nodes of the region, its outline included; in a margin some are beyond the grid."""
+        return pair(slice(a, a + n + 1) for a, n in zip(self.origin, self.cells, strict=True))
+
     def at_edge(self, axis: int) -> tuple[bool, bool]:
         """Say whether the region touches the domain's edge at the low and high end of an axis."""
         if self.lattice.periodic[axis]:

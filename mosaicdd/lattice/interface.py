@@ -96,6 +96,12 @@ class Interface:
                     edges = np.stack([b.edge(other, end)[across] for b in boundaries])
                     lines[:, :, end] = torch.from_numpy(edges)
 
+    def take(self, fields: torch.Tensor) -> None:
+        """Take the values on the lines from those at all nodes of the region, ``(n, rows, columns)``."""
+        s = self.block.lattice.spacing
+        self.lines[0].copy_(fields[:, ::s])
+        self.lines[1].copy_(fields[:, :, ::s].mT)
+
     def owned_parts(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return views of the values that this block owns: every node of the interface once.
 

@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
@@ -267,8 +266,7 @@ class Windows:
                 number = torch.tensor(field.number, dtype=torch.float64, device=device)
                 self.numbers[name] = number
                 continue
-            part = pair(slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True))
-            values = field.sample(block.lattice.grid, part)[0]
+            values = field.sample(block.lattice.grid, block.nodes)[0]
             self._varying[name] = self._cut(torch.from_numpy(values).to(device))
 
     def load(self, f: torch.Tensor | None) -> None:

@@ -65,13 +65,9 @@ class Source:
 
     def on(self, block: Block, *, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
         """Sample ``f`` at the nodes of a block's region: ``(n or 1, rows, columns)``."""
-        part = pair(
-            slice(first, first + cells + 1)
-            for first, cells in zip(block.origin, block.cells, strict=True)
-        )
-        values = self.problem.source_at(self.grid, part)
+        values = self.problem.source_at(self.grid, block.nodes)
         if values is None:
-            values = np.zeros((1, *(p.stop - p.start for p in part)))
+            values = np.zeros((1, *(p.stop - p.start for p in block.nodes)))
         return torch.as_tensor(values).to(device=device, dtype=dtype)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
@@ -168,11 +167,11 @@ class CoarseSource:
         """Return the source at the coarse nodes of a block's region, ``(n or 1, rows, columns)``."""
         if self.values is not None:
             return self.values.to(device=device, dtype=dtype)
-        part = pair(slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True))
-        place, missing = fine_part(part, self._fine.grid, MARGIN)
+        place, missing = fine_part(block.nodes, self._fine.grid, MARGIN)
         f = self._fine.problem.source_at(self._fine.grid, place)
         if f is None:
-            return torch.zeros(1, *(p.stop - p.start for p in part), device=device, dtype=dtype)
+            shape = [p.stop - p.start for p in block.nodes]
+            return torch.zeros(1, *shape, device=device, dtype=dtype)
         shared = restricted(np.pad(f, ((0, 0), *missing))) / RATIO**2
         return torch.from_numpy(np.ascontiguousarray(shared)).to(device=device, dtype=dtype)
 

@@ -99,9 +99,8 @@ class FieldStart:
 
     def start(self, members: Sequence[int], **tensors: Unpack[Tensors]) -> Interface:
         """Return the values on the lattice lines of the rank's region."""
-        block, s = self._share.block, self._share.block.lattice.spacing
-        region = pair(slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True))
-        nodes = self._share.grid.nodes
+        block = self._share.block
+        region, nodes = block.nodes, self._share.grid.nodes
         if any(p.start < 0 or p.stop > n for p, n in zip(region, nodes, strict=True)):
             values = np.zeros(
                 [p.stop - p.start for p in region]
@@ -116,8 +115,7 @@ class FieldStart:
         else:
             values = self._wide[_within(region, self._share.wide)]
         v = Interface(block, problems=1, **tensors)
-        v.lines[0][0].copy_(torch.from_numpy(values[::s]))
-        v.lines[1][0].copy_(torch.from_numpy(np.ascontiguousarray(values[:, ::s].T)))
+        v.take(torch.from_numpy(values[None]))
         return v
 
     def _come_round(self, values: np.ndarray, first: int, axis: int) -> None:

@@ -10,7 +10,7 @@ from mosaicdd.problems.references import solve_directly
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 
-CELLS = (64, 112)
+CELLS = (64, 128)  # of which there is a coarser grid
 SIDES = Dirichlet("2*sin(3*x) + cos(y)")
 FLAT = Dirichlet("0.5*sin(3*x) + 0.3*cos(y)")
 TIGHT = SolveSettings(rtol=1e-10)
@@ -42,21 +42,36 @@ def test_fields_are_those_of_newtons_method_on_the_grid(name):
     np.testing.assert_allclose(solution.field, solve_directly(one), rtol=0, atol=1e-8)
 
 
-def test_the_iterations_do_not_grow_with_the_domain():
+def test_without_a_coarser_grid_it_starts_from_the_linear_equations_solution():
+    one = problem("p-laplace", (64, 112))
+    solution = solve(one, "subdomain-newton", settings=TIGHT)
+    np.testing.assert_allclose(solution.field, solve_directly(one), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_iterations_do_not_grow_with_the_domain(name):
     counts = [
-        solve(
-            problem("poisson-boltzmann", (n, n)), "subdomain-newton", settings=SolveSettings()
-        ).iterations
-        for n in (64, 128, 256)
+        solve(problem(name, (n, n)), "subdomain-newton", settings=SolveSettings()).iterations
+        for n in (64, 128)
     ]
-    assert max(counts) <= 10
+    assert (
+        counts[1] <= counts[0] <= 6
+    )  # from the linear equation's solution 6 to 8, and more on the larger
+
+
+def test_nor_with_finer_grids_where_the_linear_equations_solution_is_far():
+    fields, counts = {"p": 4.0, "eps": 0.1, "a": "1.5 + sin(x)"}, []
+    for n in (64, 128):
+        one = Problem(Domain((n, n), 4 / n), "p-laplace", fields, FLAT)
+        counts.append(solve(one, "subdomain-newton", settings=SolveSettings(rtol=1e-6)).iterations)
+    assert counts[1] <= counts[0] <= 7
 
 
 def test_acceleration_makes_few_iterations_of_many_where_it_is_steep():
-    steep = Problem(Domain((96, 96)), "minimal-surface", {}, Dirichlet("2*sin(2*x) + y"))
+    steep = Problem(Domain((80, 96)), "minimal-surface", {}, Dirichlet("2*sin(2*x) + y"))
     solution = solve(steep, "subdomain-newton", settings=SolveSettings(rtol=1e-6))
     assert solution.status == "converged_rtol"
-    assert solution.iterations <= 15  # 29 without
+    assert solution.iterations <= 14  # 27 without, from the linear equation's solution
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -71,8 +86,9 @@ def test_residuals_are_relative_to_the_right_hand_side_of_the_linearised_equatio
         f = grid.spacing**2 * one.source_at(grid, part)[0, 1:-1, 1:-1]
     right = operator.product(u, inner) - operator.residual(u) + f
     expected = np.linalg.norm(operator.residual(u) - f) / np.linalg.norm(right)
-    # Away from the edges, whose part is the largest, the latter is taken at every eighth node.
-    assert solution.report["discrete_residual"] == pytest.approx(expected, rel=0.01)
+    # Away from the edges, whose part is the largest, the latter is taken at every eighth node; and in float32 values
+    # are rounded by 6e-8, so where 3e-6 is left some per cent of it are that.
+    assert solution.report["discrete_residual"] == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("rtol", [1e-2, 1e-4])

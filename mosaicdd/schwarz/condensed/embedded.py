@@ -73,10 +73,7 @@ class Embedded:
         self._ranks, self._block, self._problem = ranks, block, problem
         self._discretisation, self._equations = discretisation, equations
         self._beyond = beyond
-        self._part = pair(
-            slice(first, first + cells + 1)
-            for first, cells in zip(block.origin, block.cells, strict=True)
-        )
+        self._part = block.nodes
         self.right_hand_side = ranks.agree(self._evaluated)
         self.driven: np.ndarray | None = None
         if isinstance(discretisation, Discretisation):

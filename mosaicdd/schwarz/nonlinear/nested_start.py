@@ -1,7 +1,8 @@
-"""Nested iteration: Newton's method begins with the solution on a coarser grid, which begins with that on another.
+"""Nested iteration: a solve begins with the solution on a coarser grid, which begins with that on another.
 
-From there it takes as many steps on any grid, two or three, however many the harmonic surface would take. Every
-rank solves the whole of a coarser problem alone: of few nodes, that takes less than to tell each other.
+From there it takes as many iterations on any grid, Newton's method two or three, however many it would take from the
+harmonic surface. Every rank solves the whole of a coarser problem alone: of few nodes, that takes less than to tell
+each other.
 """
 
 import math
@@ -45,7 +46,7 @@ class NestedStart:
         solver = Exact().bind(one, grid)
         if not isinstance(solver, CondensedSolver):
             raise TypeError(f"{one.equation.name} is linear: there is nothing to begin with")
-        loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0)
+        loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
         lattice = Lattice(grid, solver.subdomain)
         self._engine = make(Ranks.alone(), lattice, solver, loose)
         self._boundaries, self._apart = one.boundaries(grid), apart

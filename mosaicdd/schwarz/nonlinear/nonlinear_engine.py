@@ -1,6 +1,7 @@
 """The engine for nonlinear equations by their local solvers: Newton's method in subdomains, or a network.
 
-The iteration of `nonlinear_iteration` starts from the linear equation's solution; the field between the lattice
+The iteration of `nonlinear_iteration` starts from the solution on a coarser grid, by Newton's method on that, or,
+where there is no such grid or a network is as fast, from the linear equation's; the field between the lattice
 lines, and the estimate of its error, are those of `nonlinear_fill`. A certificate is `NewtonEngine`'s, from this field
 on.
 """
@@ -26,6 +27,7 @@ from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.nonlinear.linear_start import write_linear_start
+from mosaicdd.schwarz.nonlinear.nested_start import nested_start
 from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill, error_estimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
@@ -102,7 +104,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             v = region.like()
             if start is None:
                 with self.clock.part("start"):
-                    write_linear_start(v, self._solver, boundary, i)
+                    self._begin(v, boundary, i)
             else:
                 v.flat.copy_(start.flat.view(self.problems, -1)[i])
             v.impose([boundary])
@@ -142,6 +144,18 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             )
             for i, one in enumerate(solved)
         ]
+
+    def _begin(self, v: Interface, boundary: Boundary, number: int) -> None:
+        """Write where the iteration of a problem begins."""
+        values = None
+        if self._solver.learned is None:  # networks iterate faster than Newton's method begins
+            given = self._solver.source.problem, self.block.lattice, boundary, number
+            nested = nested_start(*given, NewtonEngine, self.settings)
+            values = None if nested is None else nested(self.block.nodes)
+        if values is None:
+            write_linear_start(v, self._solver, boundary, number)
+        else:
+            v.take(torch.from_numpy(values[None]))
 
     def _source(self) -> torch.Tensor | None:
         """Return the sources at the nodes of the region; that of one problem may be known already."""

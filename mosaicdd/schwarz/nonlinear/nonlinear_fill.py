@@ -72,9 +72,7 @@ class NewtonFill:
         self._means = torch.empty(
             3, *(n // s for n in block.cells), dtype=torch.float32, device=device
         )
-        self._part = pair(
-            slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True)
-        )
+        self._part = block.nodes
         self._operator = solver.operator.on(block.lattice.grid, self._part)
 
     def load(self, f: torch.Tensor | None) -> None:

@@ -3,7 +3,7 @@ r"""The two-level iteration with local solvers that are not linear.
 An iteration is $v \to T v + T' P c$: a sweep of all local solvers, and a coarse correction swept by their
 derivative, where $A c = R (T v - v)$ and $A = R (I - T') P$, as in `fixed_point`. The derivative in the
 directions of the hats, $T' P$, is that of each subdomain at the first values, and taken anew when the updates fall
-slower than those of a linear equation do. What remains is linear convergence, which Anderson's acceleration
+slower than those of a linear equation do, far from where it was taken. What remains is linear convergence, which Anderson's acceleration
 makes faster. Where $R (T v - v)$ has not fallen, half of the last step is tried, and so on.
 """
 
@@ -28,6 +28,7 @@ from mosaicdd.schwarz.sweep import interface_exchange
 
 _SLOW = 0.2  # ratio of updates above which the derivative is taken anew
 _FASTER = 0.7  # part of the ratio before, below which that has helped
+_NEAR = 1e-2  # relative update below which a derivative is as good as one taken anew
 _SHORTEST = 2.0**-6
 # Lattice nodes around a centre, in the order of the hats on a perimeter: rows, columns.
 _AROUND = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1))
@@ -181,12 +182,13 @@ def drive(
 ) -> tuple[Interface, list[str]]:
     """Repeat the iteration until it ends; return the last values, and their status."""
     image, base, direction = v.like_boundary(), v.like(v.flat.clone()), v.like()
-    length, slow, before, last = 1.0, True, np.inf, np.inf
+    length, slow, before, last, taken = 1.0, True, np.inf, np.inf, 0
     memory = AndersonMemory(v)
     helps, rate = iterate.closely, 1.0  # whether derivatives taken anew make updates fall faster
     while True:
         if slow:
             iterate.linearise(v, closely=bool(monitor.history.update))
+            taken = monitor.iterations
         residual = iterate(v, image)
         if monitor.record(v, image, residual):
             return image, monitor.final_statuses
@@ -196,7 +198,8 @@ def drive(
             torch.add(base.flat, direction.flat, alpha=length, out=v.flat)
             continue
         helps = helps and not (slow and update > _FASTER * rate * last)
-        slow = helps and not slow and update > _SLOW * last
+        far = max(monitor.history.update[taken:]) > _NEAR * monitor.size
+        slow = helps and far and not slow and update > _SLOW * last
         rate = min(update / last, 1.0)
         memory.add(v.flat, image.flat)
         base.flat.copy_(v.flat)

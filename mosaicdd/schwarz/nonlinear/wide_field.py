@@ -114,14 +114,11 @@ class WideField:
     def lines(self, fields: Sequence[np.ndarray], tensors: Tensors) -> Interface:
         """Return the values of wide arrays on the lattice lines of the region."""
         v = Interface(self.block, problems=len(fields), **tensors)
-        s = self.block.lattice.spacing
         values = np.zeros((len(fields), *self._nodes))
         for one, u in zip(values, fields, strict=True):
             held = u[self._region]
             one[self._inside] = held if self._stretch is None else self._stretch.interpolated(held)
-        nodes = torch.from_numpy(values)
-        v.lines[0].copy_(nodes[:, ::s])
-        v.lines[1].copy_(nodes[:, :, ::s].mT)
+        v.take(torch.from_numpy(values))
         return v
 
     def strips(self, fields: Sequence[np.ndarray], tensors: Tensors) -> Iterator[Strip]:
