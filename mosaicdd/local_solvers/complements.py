@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.kinds import Kinds, Piece
-from mosaicdd.local_solvers.products import grouped, one_times, row_times
+from mosaicdd.local_solvers.products import grouped, one_times, row_times, rows_times
 from mosaicdd.tensors import Tensors
 
 _MANY = 8  # vectors that are worth whole matrices
@@ -94,20 +94,28 @@ class Complements:
         """Return the diagonals, ``(E, P)``."""
         return self._flat[:, self._places.diagonal()][self._operator]
 
-    def __call__(self, piece: Piece, values: torch.Tensor) -> torch.Tensor:
-        """Return the products of a piece of the elements with vectors ``(.., n, P)``."""
+    def __call__(
+        self, piece: Piece, values: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return the products of a piece of the elements with vectors ``(.., n, P)``.
+
+        Parameters
+        ----------
+        out
+            Where they may be written.
+        """
         if piece.shared:
-            return one_times(self._shared[piece.operators.start], values)
+            return one_times(self._shared[piece.operators.start], values, out)
         rows = [(a, every[piece.operators]) for a, every in self._rows]
         each = grouped(values, len(rows[0][1]))
+        if self.symmetric and each.shape[1] >= _MANY:
+            return rows_times(values, self._whole(rows), out)
         return self._products(rows, each).reshape(values.shape)
 
     def _products(self, rows: list[tuple[int, torch.Tensor]], values: torch.Tensor) -> torch.Tensor:
         """Return the products of some operators with vectors ``(.., n, P)`` of each."""
         if not self.symmetric:
             return torch.bmm(values, rows[0][1].mT)
-        if values.shape[1] >= _MANY:
-            return torch.bmm(self._whole(rows), values.mT).mT  # as vectors lie in memory
         times = row_times if values.shape[1] == 1 else torch.bmm
         total = times(values[..., : rows[0][1].shape[1]], rows[0][1])
         for a, matrices in rows:

@@ -7,16 +7,25 @@ import numpy as np
 import torch
 
 
-def one_times(matrix: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def one_times(
+    matrix: torch.Tensor, values: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return the products of one matrix ``(m, k)`` with vectors ``(E, n, k)``, all at once.
 
     Several are best where the same entry of all vectors lies side by side in memory, as they come back.
+
+    Parameters
+    ----------
+    out
+        Where to write those of several.
     """
     if values.shape[1] == 1:
         return values @ matrix.mT
     entries = values.permute(2, 0, 1)
-    products = torch.mm(matrix, entries.flatten(1))
-    return products.unflatten(1, entries.shape[1:]).permute(1, 2, 0)
+    if out is None:
+        out = values.new_empty(len(matrix), *entries.shape[1:]).permute(1, 2, 0)
+    torch.mm(matrix, entries.flatten(1), out=out.permute(2, 0, 1).flatten(1))
+    return out
 
 
 def row_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
@@ -30,17 +39,27 @@ def row_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
     return torch.bmm(values, matrices)
 
 
-def rows_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
+def rows_times(
+    values: torch.Tensor, matrices: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return the products of rows ``(E, n, k)`` with a matrix each, ``(E, k, m)``; or see `grouped`.
 
     Several are best where the same entry of all vectors lies side by side in memory, as they come back.
+
+    Parameters
+    ----------
+    out
+        Where to write those of several, if each has its own matrix.
     """
     if len(values) > len(matrices):
         products = torch.bmm(grouped(values, len(matrices)), matrices)
         return products.reshape(*values.shape[:2], -1)
     if values.shape[1] == 1:
         return row_times(values, matrices)
-    return torch.bmm(matrices.mT, values.mT).mT
+    if out is None:
+        out = values.new_empty(len(values), matrices.shape[2], values.shape[1]).mT
+    torch.bmm(matrices.mT, values.mT, out=out.mT)
+    return out
 
 
 def grouped(values: torch.Tensor, count: int) -> torch.Tensor:

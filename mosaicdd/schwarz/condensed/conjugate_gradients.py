@@ -90,7 +90,12 @@ class ConjugateGradients(InterfaceKrylov):
     def _near_rounding(self, x: torch.Tensor, r: torch.Tensor) -> np.ndarray:
         """Return from what relative residual on each problem's is to be computed anew; zero for never."""
         rounding = self._rounding(x)
-        left, lost = np.sqrt(self.sums((r, r), (rounding, rounding))) / self._norms
+        products = torch.cat(
+            [self.all_products((r, r), (rounding, rounding)), self.squares(x)[None]]
+        )
+        *squares, values = self._over_ranks(products)
+        left, lost = np.sqrt(squares) / self._norms
+        self.sizes = np.sqrt(values / self._unknowns)  # while steps are apart from the values
         pays = (lost >= _MATTERS * self._rule.rtol) & (left > _NEAR * lost)
         return np.where(pays, _NEAR * lost, 0.0)
 

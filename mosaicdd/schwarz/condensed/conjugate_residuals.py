@@ -49,7 +49,7 @@ class ConjugateResiduals(InterfaceKrylov):
             p, alpha = self._step(r)
             alpha = np.where(self._running, alpha, 0.0)
             x.addcmul_(p, torch.from_numpy(alpha).to(x)[:, None])
-            products = self.all_products((p, p), (r, r))
+            products = torch.cat([self.all_products((p, p), (r, r)), self.squares(x)[None]])
             ended = self._judge(x, products, alpha) and self._settled(x, b, r)
 
     def _step(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:

@@ -275,16 +275,17 @@ class InterfaceKrylov(abc.ABC):
         Parameters
         ----------
         products
-            Of ``p`` and the residual with themselves, over the owned nodes, ``(2, n)``.
+            Of ``p`` and the residual with themselves, over the owned nodes, ``(2, n)``; and of the values,
+            where they have changed.
         more
             What is still to be added to ``x``.
         """
         running = np.flatnonzero(self._running)
-        products = torch.cat([products, self.squares(x)[None]])
         totals = self._over_ranks(products, self._watch.calls())
         updates = np.abs(alpha) * np.sqrt(totals[0] / self._unknowns)
         residuals = np.sqrt(totals[1]) / self._norms
-        self.sizes = np.sqrt(totals[2] / self._unknowns)
+        for values in totals[2:]:
+            self.sizes = np.sqrt(values / self._unknowns)
         for i in running.tolist():
             self._enter(i, float(updates[i]), float(residuals[i]))
         self._report(running, updates)

@@ -53,14 +53,14 @@ class InterfaceOperator:
     def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
         total = torch.empty_like(v) if out is None else out
-        self._parts.add(total, lambda piece, at: self._schur(piece, values_at(v, at)))
+        self._parts.add(total, lambda piece, at, out: self._schur(piece, values_at(v, at), out))
         total.T.index_fill_(0, self._edge, 0.0)
         return total
 
     def diagonal(self) -> torch.Tensor:
         """Return the diagonal of ``S``, ``(L,)``; zero on the region's edge."""
         total, diagonals = torch.empty_like(self._inside)[None], self._schur.diagonal()
-        self._parts.add(total, lambda part, _: diagonals[self._order[part.members], None])
+        self._parts.add(total, lambda part, *_: diagonals[self._order[part.members], None])
         return total[0].index_fill_(0, self._edge, 0.0)
 
 

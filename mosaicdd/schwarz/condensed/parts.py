@@ -16,6 +16,10 @@ from mosaicdd.schwarz.sparse import sparse_rows
 _PIECE = {"cpu": 128, "cuda": 8192}  # members of a product: few, for the cache
 _SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where they have one operator
 
+Products = Callable[[Piece, torch.Tensor, torch.Tensor | None], torch.Tensor]
+"""``products(piece, at, out)``: what its members have at their places, ``(.., n, P)``; with room for it, if any,
+that need not be used."""
+
 
 class Parts:
     """Elements, or stars, in the order of their kinds, with their places in the interface.
@@ -50,22 +54,14 @@ class Parts:
         for piece, at in self._pieces:
             yield piece, at.T.contiguous().T if piece.shared and problems > 1 else at
 
-    def add(
-        self, total: torch.Tensor, products: Callable[[Piece, torch.Tensor], torch.Tensor]
-    ) -> torch.Tensor:
-        """Write to ``(n, L)`` the sums of what there is at each place, and return it.
-
-        Parameters
-        ----------
-        products
-            Returns what the members of a piece have at their places, ``(.., n, P)``.
-        """
+    def add(self, total: torch.Tensor, products: Products) -> torch.Tensor:
+        """Write to ``(n, L)`` the sums of what there is at each place, and return it."""
         n = len(total)
         if n == 1:
             self._room = self._room.new_empty(0, 0)
             total.zero_()
             for piece, at in self(1):
-                total.index_add_(1, at.flatten(), products(piece, at).reshape(1, -1))
+                total.index_add_(1, at.flatten(), products(piece, at, None).reshape(1, -1))
             return total
         # All products first, then their sums by a sparse matrix: a third of the time of `add_at`.
         sums = self._matrix(total.dtype)
@@ -74,8 +70,10 @@ class Parts:
         first = 0
         for piece, at in self(n):
             room = self._room[first : first + at.numel()].view(*_in_memory(at).shape, n)
-            order = (1, 2, 0) if piece.shared else (0, 2, 1)
-            room.permute(order).copy_(products(piece, at))
+            room = room.permute((1, 2, 0) if piece.shared else (0, 2, 1))
+            found = products(piece, at, room)
+            if found is not room:
+                room.copy_(found)
             first += at.numel()
         torch.addmm(total.T, sums, self._room, beta=0.0, out=total.T)
         return total

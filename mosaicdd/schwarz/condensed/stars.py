@@ -90,16 +90,18 @@ class Stars:
             self._given, self._sums = (torch.empty_like(r, dtype=_PRECISION) for _ in range(2))
         given = self._given.copy_(r)
         z = self._parts.add(
-            self._sums, lambda piece, at: self._corrections(piece, values_at(given, at))
+            self._sums, lambda piece, at, out: self._corrections(piece, values_at(given, at), out)
         )
         return z.to(r.dtype) if out is None else out.copy_(z)
 
-    def _corrections(self, piece: Piece, given: torch.Tensor) -> torch.Tensor:
+    def _corrections(
+        self, piece: Piece, given: torch.Tensor, out: torch.Tensor | None
+    ) -> torch.Tensor:
         """Return the products of a piece of the inverses with vectors ``(.., n, nodes)``."""
         if piece.shared:
-            return one_times(self._whole[piece.operators.start].mT, given)
+            return one_times(self._whole[piece.operators.start].mT, given, out)
         if piece.operators.start < len(self._whole):
-            return rows_times(given, self._whole[piece.operators])
+            return rows_times(given, self._whole[piece.operators], out)
         each = grouped(given, piece.operators.stop - piece.operators.start)
         return self._factors.solve(piece.operators, each).reshape(given.shape)
 
