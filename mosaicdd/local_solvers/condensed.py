@@ -58,7 +58,11 @@ class NodeSource:
             inside = (y % spacing > 0) & (x % spacing > 0)
             there[y[inside] // spacing, x[inside] // spacing] = True
             return there
-        for row in range(rows):
+        if not spacing > 1:
+            return there
+        # Mostly one node of each element tells.
+        there[:] = (self.values[:, 1:-1:spacing, 1:-1:spacing] != 0).any(0).cpu().numpy()
+        for row in np.flatnonzero(~there.all(1)):
             strip = self.values[:, row * spacing + 1 : (row + 1) * spacing, :-1] != 0
             cells = strip.any(1).any(0).view(columns, spacing)
             there[row] = cells[:, 1:].any(1).cpu().numpy()
