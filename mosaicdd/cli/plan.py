@@ -12,7 +12,7 @@ from mosaicdd.storage.json_line import json_line
 _MOST_RANKS = 10**6
 _ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 10, 16
 _SIDES = (
-    "natural sides: elements that are alike share operators there, so it takes less time and memory than this, "
+    "here elements that are alike share operators there, so it takes less time and memory than this, "
     "of a medium"
 )
 
@@ -121,6 +121,7 @@ def plan(
         plan_report,
         plan_text,
     )
+    from mosaicdd.problems.shape import require_inside
 
     with bad_input("--rates"):
         known, assumed_links = completed(rates_of_name(rates, dtype))
@@ -128,6 +129,8 @@ def plan(
         problem = given_problem(cells, spacing, domain, "diffusion", (), "expr:0", given_sides)
         grid, periodic = problem.domain.grid(), problem.conditions.periodic
         problem.conditions.require_parts(grid)
+        if problem.domain.shape is not None:
+            require_inside(problem.domain.shape, grid)
     with bad_input(f"--cells {cells[1]}x{cells[0]}"):
         if problem.plain:
             size = Subdomain().cells

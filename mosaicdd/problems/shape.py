@@ -20,6 +20,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Field, Part, Periods, overlap
 
+_STRIP = 256  # rows that are looked at at once
 _ON = 1e-6  # cells from the outline within which a node lies on it
 
 
@@ -102,6 +103,20 @@ class Level:
         of_piece = np.zeros(count + 1, np.int32)
         of_piece[holes] = np.arange(1, len(holes) + 1)
         return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
+
+
+def require_inside(shape: Shape, grid: Grid) -> None:
+    """Check that some node lies inside a shape, strip by strip up to the first.
+
+    Raises
+    ------
+    ValueError
+        If none does.
+    """
+    rows, columns = grid.nodes
+    strips = (slice(low, min(low + _STRIP, rows)) for low in range(0, rows, _STRIP))
+    if not any((shape.level(grid, (strip, slice(0, columns))) < 0).any() for strip in strips):
+        raise ValueError(f"the domain is empty: none of the {rows * columns} nodes lies inside")
 
 
 def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | None:

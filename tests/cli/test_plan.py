@@ -73,6 +73,8 @@ def test_a_plan_refuses_what_a_solve_would(mosaicdd):
     assert "--side: the side left is periodic, the side right is not" in one.err
     beyond = mosaicdd(*arguments, "--side", "left[0:99]=neumann:1")
     assert "left[0:99] reaches beyond the side" in beyond.err
+    empty = mosaicdd(*arguments, "--domain", "expr:hypot(x,y)+1")
+    assert "the domain is empty: none of the 2100225 nodes lies inside" in empty.err
 
 
 def test_a_plan_in_a_medium_for_people_says_what_it_does_not_know(mosaicdd):
