@@ -12,8 +12,7 @@ from mosaicdd.storage.json_line import json_line
 _MOST_RANKS = 10**6
 _ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 10, 16
 _SIDES = (
-    "here elements that are alike share operators there, so it takes less time and memory than this, "
-    "of a medium"
+    "elements that are alike share operators: it takes less time and memory than this, of a medium"
 )
 
 
