@@ -2,7 +2,7 @@
 
 Where a value is given on the outline, a node outside is no unknown: a grid edge from a node inside to
 it ends at the outline, after a part ``theta`` of a cell, so its conductance grows to ``k / theta`` and
-ties the node to the value there. That is symmetric, and of second order in the largest error (Gibou,
+ties the node to the value there. That is symmetric but for a velocity, and of second order in the largest error (Gibou,
 Fedkiw, Cheng and Kang, 2002, doi:10.1006/jcph.2001.6977).
 
 Where the outline is natural, nodes whose control volumes have a part in the domain are unknowns, with
@@ -242,7 +242,7 @@ class Cut:
         self,
         active: np.ndarray,
         known: np.ndarray,
-        conductances: Sequence[np.ndarray],
+        conductances: Sequence[tuple[np.ndarray, np.ndarray]],
         exchange: np.ndarray,
     ) -> OnOutlines:
         """Return where outlines act on active nodes.
@@ -252,7 +252,7 @@ class Cut:
         known
             At which nodes sides give values.
         conductances
-            Between the nodes, inside or not, per axis.
+            Between the nodes, inside or not, per axis: in the equations of their low and of their high ends.
         exchange
             ``alpha`` of each outline times the spacing.
         """
@@ -272,12 +272,14 @@ class Cut:
             natural,
         )
 
-    def _ties(self, active: np.ndarray, conductances: Sequence[np.ndarray]) -> Crossings:
+    def _ties(
+        self, active: np.ndarray, conductances: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> Crossings:
         """Return where given values act on active nodes."""
         found, flat = [Crossings.none()], np.arange(active.size).reshape(active.shape)
-        for axis, k in enumerate(conductances):
+        for axis, (forth, back) in enumerate(conductances):
             low, high = ends(axis)
-            for here, there in ((low, high), (high, low)):
+            for here, there, k in ((low, high, forth), (high, low, back)):
                 at = np.nonzero(active[here] & self.given[there] & (k > 0))
                 p, q = self.level[here][at], self.level[there][at]
                 theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
@@ -317,12 +319,12 @@ class Cut:
             one.distances[some],
         )
 
-    def _diffusion(self, conductances: Sequence[np.ndarray]) -> np.ndarray:
+    def _diffusion(self, conductances: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """Return ``a`` at the nodes: their conductances over their faces, 1 where there are none."""
         total, faces = np.zeros(self.level.shape), np.zeros(self.level.shape)
-        for axis, k in enumerate(conductances):
+        for axis, (forth, back) in enumerate(conductances):
             for end in ends(axis):
-                total[end] += k
+                total[end] += (forth + back) / 2
                 faces[end] += self.cover.of_edges(axis)
         return np.where(faces > 0, total, 1.0) / np.where(faces > 0, faces, 1.0)
 

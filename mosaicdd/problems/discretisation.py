@@ -140,7 +140,8 @@ class Discretisation:
         tied: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         reaction = np.where(active, whole.reaction, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
-        for axis, (forth, back) in enumerate(((whole.up, whole.down), (whole.right, whole.left))):
+        along = ((whole.up, whole.down), (whole.right, whole.left))
+        for axis, (forth, back) in enumerate(along):
             low, high = ends(axis)
             both = active[low] & active[high]
             between.append(np.where(both, forth, 0.0))
@@ -156,7 +157,7 @@ class Discretisation:
         outlines = None
         if cut is not None and self.outline is not None:
             exchange = self.grid.spacing * self.outline.alphas
-            outlines = cut.on_outlines(active, on_sides, (whole.up, whole.right), exchange)
+            outlines = cut.on_outlines(active, on_sides, along, exchange)
             outlines.add_to_diagonal(reaction, exchange)
         if whole.symmetric:
             left = Conductances(between[0], between[1], reaction)

@@ -260,24 +260,14 @@ def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray,
     return np.where(forwards, against, along), np.where(forwards, along, against)
 
 
-def medium_of(operator: object, *, shape: bool = False) -> Medium:
+def medium_of(operator: object) -> Medium:
     """Return an operator, with constant coefficients or not, as a medium.
-
-    Parameters
-    ----------
-    shape
-        Whether the domain is no rectangle.
 
     Raises
     ------
     NotImplementedError
-        If its tensor is not diagonal, it describes waves, or is not linear; or has a velocity where the
-        domain is no rectangle.
+        If its tensor is not diagonal, it describes waves, or is not linear.
     """
-    if isinstance(operator, (Medium, EllipticOperator)) and shape and not operator.self_adjoint:
-        raise NotImplementedError(
-            "domains that are no rectangles are solved for without velocity; leave it out"
-        )
     if isinstance(operator, Medium):
         return operator
     if not isinstance(operator, EllipticOperator) or operator.axy or operator.c < 0:

@@ -1,0 +1,154 @@
+"""Advection and diffusion on domains that are no rectangles: orders of accuracy, and the same answer everywhere."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from mosaicdd.problems.conditions import Dirichlet, Neumann, Periodic, Robin
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references import solve_directly
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import solve
+
+TIGHT = SolveSettings(rtol=1e-11)
+SIZE = 2.0
+CENTRE = 1.0
+
+
+def radius(x, y):
+    return np.hypot(x - CENTRE, y - CENTRE)
+
+
+def disk(x, y):
+    return radius(x, y) - 0.83
+
+
+def ring(x, y):
+    return np.maximum(disk(x, y), 0.31 - radius(x, y))
+
+
+def u(x, y):
+    """Return the manufactured solution ``sin(1.3 x + 0.2) cos(0.9 y)``."""
+    return np.sin(1.3 * x + 0.2) * np.cos(0.9 * y)
+
+
+def gradient(x, y):
+    """Return its derivatives along x and y."""
+    phase = 1.3 * x + 0.2
+    return 1.3 * np.cos(phase) * np.cos(0.9 * y), -0.9 * np.sin(phase) * np.sin(0.9 * y)
+
+
+def manufactured(n, distance, hole, speed):
+    """Return the problem that `u` solves in a flow that turns around the centre."""
+
+    def f(x, y):
+        ux, uy = gradient(x, y)
+        return (1.3**2 + 0.9**2) * u(x, y) + speed * ((x - CENTRE) * uy - (y - CENTRE) * ux)
+
+    def into_the_hole(x, y):
+        ux, uy = gradient(x, y)
+        return (ux * (CENTRE - x) + uy * (CENTRE - y)) / radius(x, y)
+
+    fields = {"bx": f"-{speed}*(y - {CENTRE})", "by": f"{speed}*(x - {CENTRE})", "f": f}
+    on_hole = {
+        "given": {},
+        "value": {"hole1": Dirichlet(u)},
+        "flux": {"hole1": Neumann(into_the_hole)},
+    }
+    domain = Domain.from_distance(distance, (n, n), SIZE / n)
+    return Problem(domain, "advection-diffusion", fields, {"outer": Dirichlet(u)} | on_hole[hole])
+
+
+@pytest.mark.parametrize("speed", [1.0, 30.0])
+@pytest.mark.parametrize(
+    ("distance", "hole"), [(disk, "given"), (ring, "value"), (ring, "flux")], ids=str
+)
+def test_curved_outlines_are_of_second_order_in_the_largest_error(distance, hole, speed):
+    grids, errors = (32, 64, 128, 256), []
+    for n in grids:
+        solution = solve(manufactured(n, distance, hole, speed), settings=TIGHT)
+        assert solution.status == "converged_rtol"
+        errors.append(np.nanmax(abs(solution.field - u(solution.x, solution.y[:, None]))))
+    slope = np.polyfit(np.log(grids), np.log(errors), 1)[0]
+    assert slope < -1.9, errors
+    assert all(one > 3 * other for one, other in itertools.pairwise(errors)), errors
+
+
+def test_a_fast_flow_past_a_cylinder_keeps_between_the_values_that_it_meets():
+    # Potential flow around it; upwind of it the value of the inflow, in its wake its own.
+    x, y, r = "(x - 0.5)", "(y - 0.5)", "((x - 0.5)**2 + (y - 0.5)**2 + 1e-3)"
+    fields = {
+        "a": 1e-3,
+        "bx": f"1 - 0.01*({x}**2 - {y}**2)/{r}**2",
+        "by": f"-0.02*{x}*{y}/{r}**2",
+    }
+    sides = {name: Neumann() for name in ("right", "bottom", "top")}
+    sides |= {"left": Dirichlet(0.0), "hole1": Dirichlet(1.0)}
+    domain = Domain.from_distance("0.1 - hypot(x - 0.5, y - 0.5)", (96, 128), 1 / 96)
+    solution = solve(Problem(domain, "advection-diffusion", fields, sides), settings=TIGHT)
+    field = solution.field
+    assert -1e-9 <= np.nanmin(field) <= np.nanmax(field) <= 1 + 1e-9
+    assert field[48, 12] < 1e-3  # at x = 0.125
+    assert field[48, 120] > 0.2  # at x = 1.25
+
+
+def two_holes(x, y):
+    return np.maximum(0.3 - np.hypot(x - 0.9, y - 1.1), 0.2 - np.hypot(x - 2.1, y - 1.7))
+
+
+def constant(n=144):
+    """Return a problem whose full elements are alike."""
+    domain = Domain.from_distance(two_holes, (n, n), 3 / n)
+    fields = {"bx": 3.0, "by": -20.0, "f": "x"}
+    return Problem(domain, "advection-diffusion", fields, {"left": Dirichlet("y")})
+
+
+def natural(n=144):
+    """Return one with fluxes and exchange on sides and on a hole."""
+    domain = Domain.from_distance(two_holes, (n, n), 3 / n)
+    sides = {"left": Dirichlet("y"), "right": Neumann(), "top": Robin(2.0, 1.0)}
+    sides |= {"hole1": Robin(5.0, 1.0), "hole2": Neumann(1.0)}
+    return Problem(domain, "advection-diffusion", {"bx": 30.0, "by": "x", "c": 1.0}, sides)
+
+
+def rough(n=144):
+    """Return a staircase in a medium, with a fast flow."""
+    x = np.arange(n + 1) * 3 / n
+    domain = Domain.from_mask(two_holes(x, x[:, None]) < 0, 3 / n)
+    a = np.exp(2 * np.random.default_rng(0).standard_normal((n, n)))
+    fields = {"bx": "10*y", "by": -400.0, "a": a}
+    sides = {"left": Dirichlet("y"), "hole1": Neumann()}
+    return Problem(domain, "advection-diffusion", fields, sides)
+
+
+def around(n=144):
+    """Return one between periodic sides."""
+    domain = Domain.from_distance(two_holes, (n, n), 3 / n)
+    sides = {"left": Periodic(), "right": Periodic(), "hole1": Dirichlet(1.0)}
+    return Problem(domain, "advection-diffusion", {"bx": 10.0, "by": "cos(x)"}, sides)
+
+
+PROBLEMS = {one.__name__: one for one in (constant, natural, rough, around)}
+
+
+@pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
+def test_fields_are_those_of_a_direct_solver(make):
+    problem = make()
+    solution, reference = solve(problem, settings=TIGHT), solve_directly(problem)
+    assert solution.status == "converged_rtol"
+    scale = np.nanmax(abs(reference))
+    np.testing.assert_allclose(solution.field, reference, rtol=0, atol=1e-9 * scale)
+    loose = solve(problem, settings=SolveSettings(rtol=1e-4))
+    rms = np.sqrt(np.nanmean((loose.field - reference) ** 2))
+    assert rms <= loose.error_estimate <= 30 * rms
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
+def test_all_numbers_of_ranks_give_the_same(alone_and_together, make):
+    alone, together = alone_and_together(solve, make(), settings=TIGHT)
+    assert abs(together.iterations - alone.iterations) <= 1
+    scale = np.nanmax(abs(alone.field))
+    np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-10 * scale)
