@@ -54,12 +54,17 @@ def test_outlines_that_change_with_time_keep_the_order_of_the_steps(method, orde
     assert np.nanmax(abs(fields[-1] - cooled(series))) < (2e-4 if order == 2 else 2e-3)
 
 
-def test_steps_are_those_of_euler_s_method_by_hand():
+@pytest.mark.parametrize(
+    ("pde", "flow"),
+    [("heat", {}), ("advection-diffusion", {"bx": "20*(0.52 - y)", "by": "20*(x - 0.5)"})],
+)
+def test_steps_are_those_of_euler_s_method_by_hand(pde, flow):
     n, dt, steps = 48, 0.02, 3
     sides = {"outer": m.Robin(2.0, "x"), "hole1": m.Neumann(0.3)}
-    problem = m.Problem(ring(n), "heat", {"a": "1 + x", "f": "sin(5*x)"}, sides)
+    fields = flow | {"a": "1 + x", "f": "sin(5*x)"}
+    problem = m.Problem(ring(n), pde, fields, sides)
     series = m.march(problem, "x*y", dt=dt, steps=steps, method="euler", **TIGHT)
-    steady = m.Problem(problem.domain, "diffusion", {"a": "1 + x", "f": "sin(5*x)"}, sides)
+    steady = m.Problem(problem.domain, "advection-diffusion", fields, sides)
     grid, whole = steady.domain.grid(), (slice(0, n + 1), slice(0, n + 1))
     equations = Discretisation(steady, medium_of(steady.operator), grid).equations(whole)
     system = OutlineSystem(steady, grid)
@@ -77,7 +82,9 @@ def several():
     mixed = {"left": m.Dirichlet("t*y"), "right": m.Neumann("x*y"), "top": m.Robin(2.0, "x")}
     on_ring = {"outer": m.Neumann(0.0), "hole1": m.Robin(2.0, "cos(t)")}
     rectangle = m.Domain((50, 70), 1 / 64)
+    turning = {"f": waves, "bx": "30*(0.52 - y)", "by": "30*(x - 0.5)"}
     return {
+        "flow": (m.Problem(ring(96), "advection-diffusion", turning, on_ring), initial),
         "heat": (m.Problem(ring(96), "heat", {"f": waves, "a": "1 + x"}, on_ring), initial),
         "reaction": (
             m.Problem(ring(64), "reaction-diffusion", {"f": waves, "r": "u**3 - u"}, on_ring),
@@ -97,7 +104,7 @@ def test_nonlinear_equations_move_with_second_order(name):
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize("name", ["heat", "reaction", "sides"])
+@pytest.mark.parametrize("name", ["heat", "flow", "reaction", "sides"])
 def test_the_fields_do_not_depend_on_the_ranks(name, alone_and_together):
     problem, initial = several()[name]
     options = {"dt": 0.02, "steps": 3, "method": "crank-nicolson", **TIGHT}
