@@ -90,6 +90,13 @@ class ArrayInSquares:
             common = total
         return np.minimum(common, 0)
 
+    def differs(self) -> np.ndarray:
+        """Say where in squares with values of their own these are not the last of ``plain``."""
+        found = np.zeros((self.kinds.shape[0], SIDE, self.kinds.shape[1], SIDE), bool)
+        y, x = np.nonzero(self.kinds >= 0)
+        found[y, :, x] = self.values[self.kinds[y, x]] != self.plain[-1]
+        return found.reshape(self.kinds.shape[0] * SIDE, -1)[self._part]
+
     def places(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Return numbers of nodes of the part, by which `at` finds their values in all arrays that are like it.
 
@@ -101,7 +108,12 @@ class ArrayInSquares:
 
     def at(self, places: np.ndarray) -> np.ndarray:
         """Return the values at nodes by their `places`."""
-        return np.append(self.values, self.plain).take(places)
+        plain = places < 0
+        if not self.values.size:
+            return self.plain[places]
+        found = self.values.reshape(-1).take(places, mode="clip")
+        found[plain] = self.plain[places[plain]]
+        return found
 
     def _rows(self, rows: np.ndarray) -> np.ndarray:
         """Return some rows, or one, as an array."""

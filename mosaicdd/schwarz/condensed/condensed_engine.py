@@ -96,7 +96,9 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         v = self._from_owners(v)
         x = v.flat.view(self.problems, -1)
         less = None if equations is None else equations.less_weights()
-        field_residual = FieldResidual(self._ranks, v, self._system.conductances, source, less)
+        active = None if equations is None else equations.active
+        where = self._ranks, v, self._system.conductances
+        field_residual = FieldResidual(*where, source, less, active)
         rule = self._rule
         solve = _METHODS[self.acceleration](
             self._ranks,

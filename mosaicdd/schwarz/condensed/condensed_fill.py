@@ -1,6 +1,6 @@
 """The field of a medium from its interface, strip by strip, and its residual by the way."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -8,12 +8,13 @@ from mosaicdd.lattice.axes import Slices, even, pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.common_conductances import CommonConductances, is_mostly_common
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 from mosaicdd.schwarz.fill import Strip
 
-_VALUES = 2**15  # of a field that are handled at once, for the cache
+_VALUES = 2**16  # of a field that are handled at once, for the cache
 
 
 def fill_strips(
@@ -63,6 +64,8 @@ class FieldResidual:
         At the nodes of the region; None for zero.
     less
         Flat nodes whose right-hand sides do not fully count in the norms, and what they count.
+    active
+        Which nodes of the region are; None if all.
     """
 
     def __init__(
@@ -72,10 +75,14 @@ class FieldResidual:
         conductances: Conductances | Resampled,
         source: NodeSource | None,
         less: tuple[np.ndarray, np.ndarray] | None = None,
+        active: np.ndarray | None = None,
     ):
         self._ranks = ranks
         self._block = block = v.block
         self._conductances = conductances
+        self._common = None
+        if active is not None and is_mostly_common(conductances):
+            self._common = CommonConductances(conductances, active)
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
         self._driven = None if source is None else source.nodes
@@ -174,19 +181,29 @@ class FieldResidual:
                 )
             )
         )
-        around = (slice(part.start - 1, part.stop + 1) for part in here)
-        conductances = self._conductances.part(*around).each(np.asarray)
-        count = len(values)
-        across, first = slice(0, values.shape[2]), here[0].start
+        applied, first = self._applied(here), here[0].start
         for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
-            low, high = some.start, some.stop + 2
-            between = conductances.part(slice(low, high), across)
-            for i in range(count):
-                residual = between.apply(values[i, low:high].double().cpu().numpy())
+            place = slice(first + some.start, first + some.stop), here[1]
+            for i in range(len(values)):
+                u = values[i, some.start : some.stop + 2].double().cpu().numpy()
+                residual = applied(u, place)
                 if self._source is not None:
-                    rows = slice(first + some.start, first + some.stop)
-                    self._subtract(self._source[i], residual, (rows, here[1]))
+                    self._subtract(self._source[i], residual, place)
                 self._squares[i] += np.vdot(residual, residual)
+
+    def _applied(self, here: Slices) -> Callable[[np.ndarray, Slices], np.ndarray]:
+        """Return what applies the operator at places within one of the region."""
+        if self._common is not None:
+            return self._common.apply
+        conductances = self._conductances.part(
+            *(slice(part.start - 1, part.stop + 1) for part in here)
+        ).each(np.asarray)
+
+        def apply(u: np.ndarray, place: Slices) -> np.ndarray:
+            low = place[0].start - here[0].start
+            return conductances.part(slice(low, low + len(u)), slice(0, u.shape[1])).apply(u)
+
+        return apply
 
     def _subtract(self, source: np.ndarray, residual: np.ndarray, here: Slices) -> None:
         """Take a problem's source off at some nodes of the region."""

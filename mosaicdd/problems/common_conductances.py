@@ -1,0 +1,83 @@
+"""The discrete operator of a region most of whose nodes have the same equation, applied as that one.
+
+With constant coefficients the residual of a field takes a few passes over its values: nothing is read of
+conductances but at the nodes along outlines and sides, whose equations are corrected one by one.
+"""
+
+import numpy as np
+
+from mosaicdd.problems.array_in_squares import ArrayInSquares
+from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.fields import Part
+
+
+class CommonConductances:
+    """Conductances without a velocity between the nodes of a region, that are `ArrayInSquares`.
+
+    Parameters
+    ----------
+    active
+        Which nodes are. Fields are zero at all others.
+    """
+
+    def __init__(self, conductances: Conductances, active: np.ndarray):
+        up, right, reaction = every = conductances.arrays()
+        self._up, self._right, self._reaction = (float(one.plain[-1]) for one in every)
+        columns = self._width = reaction.shape[1]
+        differs = reaction.differs()
+        for axis, one in enumerate((up, right)):
+            low, high = (slice(None),) * axis, slice(1, None)
+            there = one.differs()
+            differs[*low, :-1] |= there
+            differs[*low, high] |= there
+        differs[[0, -1]] = differs[:, [0, -1]] = False
+        nodes, there = np.flatnonzero(differs), active.ravel()
+        # At others than active nodes, and those beside them, all is zero.
+        near = there[nodes]
+        for step in (-columns, columns, -1, 1):
+            near |= there[nodes + step]
+        self._nodes = nodes = nodes[near]
+        y, x = np.divmod(nodes, columns)
+        # What their own reaction and conductances are more: to the nodes below, above, left and right.
+        self._more = [
+            reaction[y, x] - self._reaction,
+            up[y - 1, x] - self._up,
+            up[y, x] - self._up,
+            right[y, x - 1] - self._right,
+            right[y, x] - self._right,
+        ]
+
+    def apply(self, u: np.ndarray, place: Part) -> np.ndarray:
+        """Return ``h^2 A u`` at the nodes of a part of the region, ``u`` having one more all around."""
+        total = u[1:-1, 1:-1] * (self._reaction + 2 * self._up + 2 * self._right)
+        for k, beside in (
+            (self._up, (u[:-2, 1:-1], u[2:, 1:-1])),
+            (self._right, (u[1:-1, :-2], u[1:-1, 2:])),
+        ):
+            for values in beside:
+                total -= values if k == 1 else k * values
+        rows, columns = place
+        ends = rows.start * self._width, rows.stop * self._width
+        some = slice(*np.searchsorted(self._nodes, ends))
+        y, x = np.divmod(self._nodes[some], self._width)
+        y, x = y - rows.start, x - columns.start
+        more = [one[some] for one in self._more]
+        there = (x >= 0) & (x < total.shape[1])
+        if not there.all():
+            y, x, more = y[there], x[there], [one[there] for one in more]
+        here = u[y + 1, x + 1]
+        added = more[0] * here
+        for (dy, dx), k in zip(((0, 1), (2, 1), (1, 0), (1, 2)), more[1:], strict=True):
+            added += k * (here - u[y + dy, x + dx])
+        total[y, x] += added
+        return total
+
+
+def is_mostly_common(conductances: object) -> bool:
+    """Say whether conductances are those that `CommonConductances` takes."""
+    return (
+        isinstance(conductances, Conductances)
+        and isinstance(conductances.reaction, ArrayInSquares)
+        and conductances.symmetric
+        and conductances.across is None
+    )
