@@ -24,7 +24,7 @@ from mosaicdd.tensors import Tensors
 _PIECE = {"cpu": 128, "cuda": 8192}
 _SOLVED = {"cpu": 512, "cuda": 8192}
 
-_At = tuple[torch.Tensor, torch.Tensor]
+Places = tuple[torch.Tensor, torch.Tensor]
 """Rows and columns of some elements."""
 
 
@@ -77,23 +77,22 @@ class OwnElements:
     def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
         """Add what sources inside add on the lattice lines, as `CondensedElements.loads`."""
         for part in self._parts(len(source.values)):
-            at = self._at(self._numbers[part])
+            at = self._places(self._numbers[part])
             f = in_squares(source.values, self._s)[:, *at].mul_(source.scale)
             if f[..., 1:-1, 1:-1].any():
                 solved = self._inside(part, f)
-                self._add(
-                    lines, at, on_sides(_driven(self._edges(part), torch.zeros_like(f), solved))
-                )
+                added = _driven(self._edges(part), torch.zeros_like(f), solved)
+                add_on_sides(lines, at, on_sides(added))
 
     def inside(
         self, lines: Sequence[torch.Tensor], source: NodeSource | None
-    ) -> Callable[[int], Iterator[tuple[_At, torch.Tensor]]]:
+    ) -> Callable[[int], Iterator[tuple[Places, torch.Tensor]]]:
         """Return what yields, up to a number, some of the elements and their inner values."""
         s, n = self._s, len(lines[0])
         parts = iter(self._parts(n))
         numbers, values = self._numbers[:0], lines[0].new_empty(n, 0, s - 1, s - 1)
 
-        def before(last: int) -> Iterator[tuple[_At, torch.Tensor]]:
+        def before(last: int) -> Iterator[tuple[Places, torch.Tensor]]:
             nonlocal numbers, values
             while True:
                 if not len(numbers):
@@ -101,14 +100,16 @@ class OwnElements:
                     if part is None:
                         return
                     numbers = self._numbers[part]
-                    u = self._framed(lines, self._at(numbers))
+                    u = self._framed(lines, self._places(numbers))
                     f = torch.zeros_like(u)
                     if source is not None:
-                        f = in_squares(source.values, s)[:, *self._at(numbers)].mul_(source.scale)
+                        f = in_squares(source.values, s)[:, *self._places(numbers)].mul_(
+                            source.scale
+                        )
                     u = self._inside(part, _driven(self._edges(part), f, u))
                     values = u[..., 1:-1, 1:-1]
                 count = int(np.searchsorted(numbers, last))
-                yield self._at(numbers[:count]), values[:, :count]
+                yield self._places(numbers[:count]), values[:, :count]
                 numbers, values = numbers[count:], values[:, count:]
                 if len(numbers):
                     return
@@ -144,13 +145,10 @@ class OwnElements:
         ties = ties_of(self._some(part))
         return {step: torch.from_numpy(k).to(**self._tensors) for step, (k, _) in ties.items()}
 
-    def _at(self, numbers: np.ndarray) -> _At:
-        """Return the rows and columns of elements by their numbers."""
-        return pair(
-            torch.from_numpy(one).to(self._device) for one in np.divmod(numbers, self._shape[1])
-        )
+    def _places(self, numbers: np.ndarray) -> Places:
+        return places_of(numbers, self._shape[1], self._device)
 
-    def _framed(self, lines: Sequence[torch.Tensor], at: _At) -> torch.Tensor:
+    def _framed(self, lines: Sequence[torch.Tensor], at: Places) -> torch.Tensor:
         """Return the values on the perimeters of elements, and zeros inside, ``(n, .., s + 1, s + 1)``."""
         s, (y, x) = self._s, at
         rows, columns = (one.unfold(2, s + 1, s) for one in lines)
@@ -158,19 +156,6 @@ class OwnElements:
         u[..., :, 0], u[..., :, s] = columns[:, x, y], columns[:, x + 1, y]
         u[..., 0, :], u[..., s, :] = rows[:, y, x], rows[:, y + 1, x]
         return u
-
-    def _add(self, lines: Sequence[torch.Tensor], at: _At, values: torch.Tensor) -> None:
-        """Add values on the sides of elements ``(n, .., S)`` to those on the lattice lines."""
-        s, (y, x) = self._s, at
-        bottom, top, left, right = values.unflatten(2, (4, s + 1)).unbind(2)
-        for total, line, along, low, high in (
-            (lines[0], y, x, bottom, top),
-            (lines[1], x, y, left, right),
-        ):
-            inner, last = total[:, :, :-1].unflatten(2, (-1, s)), total[:, :, s::s]
-            for number, side in ((line, low), (line + 1, high)):
-                inner[:, number, along] += side[..., :s]
-                last[:, number, along] += side[..., s]
 
 
 def _driven(
@@ -184,6 +169,25 @@ def _driven(
         )
         total[..., *nodes].addcmul_(conductances, u[..., *neighbours])
     return total
+
+
+def places_of(numbers: np.ndarray, columns: int, device: torch.device) -> Places:
+    """Return the rows and columns of elements by their numbers."""
+    return pair(torch.from_numpy(one).to(device) for one in np.divmod(numbers, columns))
+
+
+def add_on_sides(lines: Sequence[torch.Tensor], at: Places, values: torch.Tensor) -> None:
+    """Add values on the sides of elements ``(n, .., S)`` to those on the lattice lines."""
+    (y, x), s = at, values.shape[2] // 4 - 1
+    bottom, top, left, right = values.unflatten(2, (4, s + 1)).unbind(2)
+    for total, line, along, low, high in (
+        (lines[0], y, x, bottom, top),
+        (lines[1], x, y, left, right),
+    ):
+        inner, last = total[:, :, :-1].unflatten(2, (-1, s)), total[:, :, s::s]
+        for number, side in ((line, low), (line + 1, high)):
+            inner[:, number, along] += side[..., :s]
+            last[:, number, along] += side[..., s]
 
 
 def in_squares(values: torch.Tensor, s: int) -> torch.Tensor:

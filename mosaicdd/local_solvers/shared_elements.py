@@ -24,7 +24,13 @@ from mosaicdd.local_solvers.condensed import (
 )
 from mosaicdd.local_solvers.element_windows import Windows
 from mosaicdd.local_solvers.kinds import Kinds
-from mosaicdd.local_solvers.own_elements import OwnElements, in_squares, on_sides
+from mosaicdd.local_solvers.own_elements import (
+    OwnElements,
+    add_on_sides,
+    in_squares,
+    on_sides,
+    places_of,
+)
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
 from mosaicdd.tensors import Tensors
@@ -114,6 +120,9 @@ class SharedElements:
         ]
         self._own.add_loads(total, source)
         driven = source.elements(s)
+        if source.nodes is not None:
+            self._add_few(total, source, driven)
+            return total
         for strip in self._strips:
             elements, rows = strip.elements, strip.nodes
             for some in strip.problems(n) if driven[elements].any() else ():
@@ -159,6 +168,17 @@ class SharedElements:
         parts = even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1]))
         return [_Strip(part, rows[part], self._s, self.device) for part in parts]
 
+    def _add_few(self, lines: list[torch.Tensor], source: NodeSource, driven: np.ndarray) -> None:
+        """Add what sources inside those elements add that share operators, if these are few."""
+        f = in_squares(source.values, self._s)[..., 1:-1, 1:-1]
+        for number, places in enumerate(self.kinds.shared):
+            members = self.kinds.order[places]
+            members = members[driven.ravel()[members]]
+            for some in even(len(members), _FILLED[self.device.type]):
+                at = places_of(members[some], self.shape[1], self.device)
+                added = f[:, *at].flatten(2) @ self._loads[number]
+                add_on_sides(lines, at, added.mul_(source.scale))
+
     def _add_shared(
         self,
         lines: Sequence[torch.Tensor],
@@ -176,10 +196,10 @@ class SharedElements:
             In which elements there is a source.
         """
         s, (rows, columns) = self._s, driven.shape
-        f = _one_by_one(in_squares(source.values, s)[..., 1:-1, 1:-1])
-        added = f.new_zeros(*f.shape[:2], 4 * (s + 1))
+        f = in_squares(source.values, s)[..., 1:-1, 1:-1]
+        added = f.new_zeros(driven.size, len(f), 4 * (s + 1))
         for number, those in strip.kinds(driven):
-            those.put(added, torch.mm(those(f), self._loads[number]))
+            those.put(added, torch.mm(those.sources(f), self._loads[number]))
         if strip.own is not None:
             added[strip.own] = 0.0
         added = added.mul_(source.scale).unflatten(0, (rows, columns)).permute(2, 0, 1, 3)
@@ -221,14 +241,14 @@ class SharedElements:
         beside = beside.flatten(3).flatten(0, 1)
         f, driving = None, {}
         if source is not None:
-            f = _one_by_one(in_squares(source.values, s)[..., 1:-1, 1:-1])
+            f = in_squares(source.values, s)[..., 1:-1, 1:-1]
             driving = dict(strip.kinds(driven))
         values = beside.new_empty(len(beside), n, (s - 1) ** 2)
         for number, those in kinds:
             by_sides, by_source = self._fills[number].split([beside.shape[2], values.shape[2]])
             solved = torch.mm(those(beside), by_sides)
             if source is not None and f is not None and number in driving:
-                solved.addmm_(those(f), by_source, alpha=source.scale)
+                solved.addmm_(those.sources(f), by_source, alpha=source.scale)
             those.put(values, solved)
         whole = values.view(*shape, n, s - 1, s - 1)
         inner.copy_(whole.permute(2, 0, 1, 3, 4))
@@ -299,6 +319,13 @@ class _Members:
         """Return their part of ``(E, n, ..)``, side by side."""
         some = values if self._at is None else values.index_select(0, self._at)
         return some.flatten(0, 1)
+
+    def sources(self, f: torch.Tensor) -> torch.Tensor:
+        """Return copies of their part of ``(n, rows, columns, s - 1, s - 1)``, side by side."""
+        if self._at is None:
+            return _one_by_one(f).flatten(0, 1)
+        some = f[:, self._at // f.shape[2], self._at % f.shape[2]]
+        return some.transpose(0, 1).flatten(2).flatten(0, 1)
 
     def put(self, values: torch.Tensor, given: torch.Tensor) -> None:
         """Write their part of ``(E, n, ..)``."""
