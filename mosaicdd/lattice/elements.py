@@ -7,6 +7,7 @@ an interface has of a lattice node, the one in the lines constant in y is meant.
 
 import numpy as np
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.subdomain import perimeter_nodes
 
@@ -32,6 +33,11 @@ def element_places(block: Block) -> np.ndarray:
     """Return the places of the elements' perimeters, ``(E, 4 s)``, row by row from the bottom."""
     s = block.lattice.spacing
     return _placed(block, [np.arange(n) for n in element_shape(block)], perimeter_nodes(s))
+
+
+def star_shape(block: Block) -> tuple[int, int]:
+    """Return the owned subdomains per axis."""
+    return pair(b - a for a, b in zip(block.start, block.stop, strict=True))
 
 
 def star_nodes(spacing: int) -> np.ndarray:

@@ -70,6 +70,10 @@ class Complements:
         """Those that several elements have, when all are there."""
         return self._whole([(a, rows[: len(self.kinds.shared)]) for a, rows in self._rows])
 
+    def shared(self, number: int) -> torch.Tensor:
+        """Return one of those that many elements have, ``(P, P)``."""
+        return self._shared[number]
+
     def of(self, elements: slice | torch.Tensor) -> torch.Tensor:
         """Return copies of the complements of some elements, ``(.., P, P)``."""
         at = elements if self.kinds.all_own else self._operator[elements]

@@ -110,7 +110,7 @@ class BalancedCoarse:
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.keys, *beside))
         kinds.leave_out(lambda element: int(schur.kinds.operator[element]) in schur.kinds.idle)
-        self._parts = Parts(kinds, operator.places, operator.size)
+        self._parts = Parts(kinds, operator.places, operator.size, element_shape(block))
         # P^T S and P^T S P of each operator, (.., 4 + 4 M, P) and (.., 4 + 4 M, 4 + 4 M)
         values = 4 + 4 * most
         products = new(kinds.operators, values, values)
@@ -180,7 +180,11 @@ class BalancedCoarse:
         if not len(self._swept):
             return self._transfer.restrict(self._operator(z))
         total = z.new_zeros(self._values, len(z)).T
-        for piece, at in self._parts(len(z)):
+        common = self._parts.common if len(z) == 1 else None
+        if common is not None:
+            for members, sums in common.products(z[0], self._swept[common.operator]):
+                add_at(total, self._columns[members], sums[:, None])
+        for piece, at in self._parts(len(z)) if common is None else self._parts.others():
             given = values_at(z, at)
             if piece.shared:
                 sums = one_times(self._swept[piece.operators.start], given)

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.elements import element_places
+from mosaicdd.lattice.elements import element_places, element_shape
 from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.local_solvers.shared_elements import SharedElements
-from mosaicdd.schwarz.condensed.parts import Parts, values_at
+from mosaicdd.schwarz.condensed.parts import Parts, add_at
 
 
 class InterfaceOperator:
@@ -48,19 +48,20 @@ class InterfaceOperator:
         self._order = torch.from_numpy(kinds.order).to(inside.device)
         self.places = torch.from_numpy(element_places(block)).to(inside.device)
         self.size = len(inside)
-        self._parts = Parts(kinds, self.places, self.size)
+        self._parts = Parts(kinds, self.places, self.size, element_shape(block))
 
     def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
         total = torch.empty_like(v) if out is None else out
-        self._parts.add(total, lambda piece, at, out: self._schur(piece, values_at(v, at), out))
+        self._parts.add(total, v, self._schur, self._schur.shared)
         total.T.index_fill_(0, self._edge, 0.0)
         return total
 
     def diagonal(self) -> torch.Tensor:
         """Return the diagonal of ``S``, ``(L,)``; zero on the region's edge."""
-        total, diagonals = torch.empty_like(self._inside)[None], self._schur.diagonal()
-        self._parts.add(total, lambda part, *_: diagonals[self._order[part.members], None])
+        total, diagonals = torch.zeros_like(self._inside)[None], self._schur.diagonal()
+        for piece, at in self._parts(1):
+            add_at(total, at, diagonals[self._order[piece.members], None])
         return total[0].index_fill_(0, self._edge, 0.0)
 
 

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator
 import torch
 
 from mosaicdd.local_solvers.kinds import Kinds, Piece
+from mosaicdd.schwarz.condensed.common_members import CommonMembers
 from mosaicdd.schwarz.sparse import sparse_rows
 
 _PIECE = {"cpu": 128, "cuda": 8192}  # members of a product: few, for the cache
 _SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where they have one operator
 
 Products = Callable[[Piece, torch.Tensor, torch.Tensor | None], torch.Tensor]
-"""``products(piece, at, out)``: what its members have at their places, ``(.., n, P)``; with room for it, if any,
-that need not be used."""
+"""``products(piece, values, out)`` of what its members have at their places, ``(.., n, P)``; with room for them,
+if any, that need not be used."""
 
 
 class Parts:
@@ -30,10 +31,18 @@ class Parts:
         ``(E, P)``, in the order of their numbers.
     size
         ``L``.
+    shape
+        Rows and columns of their numbers.
+
+    Attributes
+    ----------
+    common
+        Those of the most common kind, if that has most of them.
     """
 
-    def __init__(self, kinds: Kinds, places: torch.Tensor, size: int):
+    def __init__(self, kinds: Kinds, places: torch.Tensor, size: int, shape: tuple[int, int]):
         self.kinds = kinds
+        self.common = CommonMembers.of(kinds, places, shape)
         if not kinds.all_own:
             places = places[torch.from_numpy(kinds.order).to(places.device)]
         device = places.device.type
@@ -54,14 +63,36 @@ class Parts:
         for piece, at in self._pieces:
             yield piece, at.T.contiguous().T if piece.shared and problems > 1 else at
 
-    def add(self, total: torch.Tensor, products: Products) -> torch.Tensor:
-        """Write to ``(n, L)`` the sums of what there is at each place, and return it."""
+    def others(self) -> Iterator[tuple[Piece, torch.Tensor]]:
+        """Yield what is not of the common kind, for one problem."""
+        common = None if self.common is None else self.common.operator
+        for piece, at in self._pieces:
+            if not (piece.shared and piece.operators.start == common):
+                yield piece, at
+
+    def add(
+        self,
+        total: torch.Tensor,
+        v: torch.Tensor,
+        products: Products,
+        shared: Callable[[int], torch.Tensor],
+    ) -> torch.Tensor:
+        """Write to ``(n, L)`` the sums of all products with ``(n, L)``, and return it.
+
+        Parameters
+        ----------
+        shared
+            Returns an operator that many share, ``(P, P)``.
+        """
         n = len(total)
         if n == 1:
             self._room = self._room.new_empty(0, 0)
             total.zero_()
-            for piece, at in self(1):
-                total.index_add_(1, at.flatten(), products(piece, at, None).reshape(1, -1))
+            if self.common is not None:
+                self.common.add(total[0], v[0], shared(self.common.operator))
+            for piece, at in self.others():
+                every = products(piece, values_at(v, at), None)
+                total.index_add_(1, at.flatten(), every.reshape(1, -1))
             return total
         # All products first, then their sums by a sparse matrix: a third of the time of `add_at`.
         sums = self._matrix(total.dtype)
@@ -71,7 +102,7 @@ class Parts:
         for piece, at in self(n):
             room = self._room[first : first + at.numel()].view(*_in_memory(at).shape, n)
             room = room.permute((1, 2, 0) if piece.shared else (0, 2, 1))
-            found = products(piece, at, room)
+            found = products(piece, values_at(v, at), room)
             if found is not room:
                 room.copy_(found)
             first += at.numel()

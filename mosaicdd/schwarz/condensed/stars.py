@@ -25,13 +25,13 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.elements import QUARTERS, quarter_numbers, star_parts, star_places
+from mosaicdd.lattice.elements import QUARTERS, quarter_numbers, star_parts, star_places, star_shape
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.local_solvers.kinds import Kinds, Piece, combined
 from mosaicdd.local_solvers.products import grouped, one_times, rows_times
 from mosaicdd.local_solvers.shared_elements import SharedElements
-from mosaicdd.schwarz.condensed.parts import Parts, values_at
+from mosaicdd.schwarz.condensed.parts import Parts
 
 _PRECISION = torch.float32
 _STARS = {"cpu": 128, "cuda": 8192}  # that are factorised at once: few, for the cache
@@ -59,7 +59,8 @@ class Stars:
         idle = schur.kinds.idle
         kinds.leave_out(lambda star: idle.issuperset(schur.kinds.operator[quarters[star]].tolist()))
         size = sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
-        self._parts = Parts(kinds, torch.from_numpy(star_places(block)).to(device), size)
+        places, shape = torch.from_numpy(star_places(block)).to(device), star_shape(block)
+        self._parts = Parts(kinds, places, size, shape)
         self._given = self._sums = torch.empty(0, device=device, dtype=_PRECISION)
         new = functools.partial(
             _Factors, arm=block.lattice.spacing - 1, symmetric=schur.symmetric, device=device
@@ -89,9 +90,7 @@ class Stars:
         if self._given.shape != r.shape:
             self._given, self._sums = (torch.empty_like(r, dtype=_PRECISION) for _ in range(2))
         given = self._given.copy_(r)
-        z = self._parts.add(
-            self._sums, lambda piece, at, out: self._corrections(piece, values_at(given, at), out)
-        )
+        z = self._parts.add(self._sums, given, self._corrections, lambda one: self._whole[one].mT)
         return z.to(r.dtype) if out is None else out.copy_(z)
 
     def _corrections(

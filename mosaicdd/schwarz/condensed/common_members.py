@@ -1,0 +1,141 @@
+"""Elements, or stars, of the most common kind: their values by slices of lines, with nothing looked up.
+
+Members that stand in rows and columns have their places at even distances. So the values of a whole row of
+them are a few views of a vector: of each run of nodes one after another on a line. All members of some rows
+are multiplied with the operator of the common kind; the products of those of other kinds are left out.
+
+Shape letters: ``E`` members, ``P`` places of each, ``L`` places in all.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import even
+from mosaicdd.local_solvers.kinds import Kinds
+
+_LEAST = 0.5  # share of the members that the common kind must have, for that to pay
+_AT_ONCE = {"cpu": 1024, "cuda": 2**15}  # members of a product: few, for the cache
+
+_Run = tuple[int, int, int, int, int]
+"""The first of its places in the order of runs, and in a vector; steps to the next row and column; its length."""
+
+
+class CommonMembers:
+    """Those members of rows and columns that have the most common operator.
+
+    Parameters
+    ----------
+    operator
+        Its number.
+    places
+        Of all members, row by row, ``(rows columns, P)``.
+    shape
+        Rows and columns.
+
+    Attributes
+    ----------
+    order
+        ``(P,)``, the places of a member in the order of runs.
+    """
+
+    def __init__(self, kinds: Kinds, operator: int, places: torch.Tensor, shape: tuple[int, int]):
+        self.operator = operator
+        rows, self._columns = shape
+        order, self._runs = _runs(places.cpu().numpy(), self._columns)
+        self.order = torch.from_numpy(order).to(places.device)
+        there = (kinds.operator == self.operator).reshape(shape)
+        first = kinds.shared[self.operator].start
+        self._strips = []
+        most = max(1, _AT_ONCE[places.device.type] // self._columns)
+        for strip in even(rows, most):
+            here = there[strip].ravel()
+            count = int(here.sum())
+            members, others = (
+                torch.from_numpy(np.flatnonzero(one)).to(places.device) for one in (here, ~here)
+            )
+            if count:
+                self._strips.append((strip, slice(first, first + count), members, others))
+            first += count
+        size = min(most, rows) * self._columns, len(order)
+        self._room = torch.empty(2, *size, dtype=torch.float64, device=places.device)
+
+    @classmethod
+    def of(
+        cls, kinds: Kinds, places: torch.Tensor, shape: tuple[int, int]
+    ) -> "CommonMembers | None":
+        """Return them, if they are most of the members."""
+        sizes = [
+            0 if number in kinds.idle else part.stop - part.start
+            for number, part in enumerate(kinds.shared)
+        ]
+        if max(sizes, default=0) < _LEAST * len(kinds) or min(shape) < 2:
+            return None
+        return cls(kinds, int(np.argmax(sizes)), places, shape)
+
+    def add(self, total: torch.Tensor, v: torch.Tensor, matrix: torch.Tensor) -> None:
+        """Add the products of a matrix ``(P, P)`` with the values of ``(L,)`` at each member's places."""
+        matrix = matrix[self.order][:, self.order].mT.contiguous()
+        for strip, _, _, others in self._strips:
+            values = self._values(v, strip)
+            products = self._rows_of(1, strip, v.dtype)
+            torch.mm(values, matrix, out=products)
+            products.index_fill_(0, others, 0.0)
+            split = products.view(-1, self._columns, len(self.order))
+            for run in self._runs:
+                first, length = run[0], run[-1]
+                _view(total, run, strip, self._columns).add_(split[..., first : first + length])
+
+    def products(
+        self, v: torch.Tensor, matrix: torch.Tensor
+    ) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yield the products of a matrix ``(m, P)`` with the values of ``(L,)``, ``(.., m)``.
+
+        And which members these are, in the order of their kinds.
+        """
+        matrix = matrix[:, self.order].mT.contiguous()
+        for strip, numbers, members, others in self._strips:
+            every = self._values(v, strip) @ matrix
+            yield numbers, every.index_select(0, members) if len(others) else every
+
+    def _values(self, v: torch.Tensor, strip: slice) -> torch.Tensor:
+        """Return what a vector has at the places of all members of some rows, ``(E, P)``."""
+        values = self._rows_of(0, strip, v.dtype)
+        split = values.view(-1, self._columns, len(self.order))
+        for run in self._runs:
+            first, length = run[0], run[-1]
+            split[..., first : first + length] = _view(v, run, strip, self._columns)
+        return values
+
+    def _rows_of(self, number: int, strip: slice, dtype: torch.dtype) -> torch.Tensor:
+        """Return room for the values of all members of some rows, ``(E, P)``."""
+        if self._room.dtype != dtype:
+            self._room = self._room.to(dtype)
+        return self._room[number, : (strip.stop - strip.start) * self._columns]
+
+
+def _runs(places: np.ndarray, columns: int) -> tuple[np.ndarray, list[_Run]]:
+    """Return an order of places, in which those of a run follow each other, and the runs."""
+    first, right, up = places[0], places[1] - places[0], places[columns] - places[0]
+    order = np.lexsort((first, right, up))
+    first, right, up = (one[order] for one in (first, right, up))
+    begins = np.flatnonzero(
+        (np.diff(first, prepend=-2) != 1)
+        | (np.diff(right, prepend=0) != 0)
+        | (np.diff(up, prepend=0) != 0)
+    )
+    runs = []
+    for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+        most = min(right[begin], up[begin])  # longer ones would overlap those of neighbours
+        for part in range(begin, end, most):
+            numbers = part, first[part], up[part], right[part], min(most, end - part)
+            runs.append(tuple(int(number) for number in numbers))
+    return order, runs
+
+
+def _view(v: torch.Tensor, run: _Run, rows: slice, columns: int) -> torch.Tensor:
+    """Return a view of a run of all members of some rows, ``(rows, columns, length)``."""
+    _, first, up, right, length = run
+    shape = rows.stop - rows.start, columns, length
+    return v[first + rows.start * up :].as_strided(shape, (up, right, 1))
