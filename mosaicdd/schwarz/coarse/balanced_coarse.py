@@ -38,7 +38,13 @@ from mosaicdd.schwarz.coarse.coarse_numbering import (
     placed_parts,
 )
 from mosaicdd.schwarz.coarse.coarse_transfer import CoarseTransfer
-from mosaicdd.schwarz.coarse.edge_modes import CutLines, edge_basis, edge_modes, small_eigenvalues
+from mosaicdd.schwarz.coarse.edge_modes import (
+    CutLines,
+    distinct_edges,
+    edge_basis,
+    edge_modes,
+    small_eigenvalues,
+)
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator
 from mosaicdd.schwarz.condensed.parts import Parts, add_at, values_at
 from mosaicdd.schwarz.layouts import block_of
@@ -87,9 +93,14 @@ class BalancedCoarse:
         self._block, self._operator = block, operator
         new, device = conductances[0].new_empty, conductances[0].device
         blocks = [block_of(ranks, block.lattice, rank) for rank in range(ranks.size)]
-        edges = list(zip(conductances, diagonals, cut, strict=True))
+        edges, indices = zip(
+            *(distinct_edges(*one) for one in zip(conductances, diagonals, cut, strict=True)),
+            strict=True,
+        )
         counts = [small_eigenvalues(*edge, flow=not schur.symmetric) for edge in edges]
-        everywhere = _everywhere(ranks, blocks, counts)
+        everywhere = _everywhere(
+            ranks, blocks, [count[0, at] for count, at in zip(counts, indices, strict=True)]
+        )
         limit = _most(everywhere)
         if not schur.symmetric:
             limit = min(limit, _IN_FLOW)
@@ -97,14 +108,20 @@ class BalancedCoarse:
         chosen = [count.clip(max=limit) for count in everywhere]
         numbering = Numbering(block.lattice, chosen[0], chosen[1], hats)
         most = numbering.modes
-        bases = [  # per axis (lines, cells, s - 1, 2 + M)
-            edge_basis(k, edge_modes(k, d, one, count.clamp(max=most), most), count, one)
-            for (k, d, one), count in zip(edges, counts, strict=True)
-        ]
+        bases, keys = zip(  # per axis (edges that differ, s - 1, 2 + M), and which an edge's is
+            *(
+                _alike(
+                    edge_basis(k, edge_modes(k, d, one, count.clamp(max=most), most), count, one),
+                    at,
+                )
+                for (k, d, one), count, at in zip(edges, counts, indices, strict=True)
+            ),
+            strict=True,
+        )
         self._places = [numbering.owned(one) for one in blocks]
         own = numbering.placed(block, self._places[ranks.rank])
         parts = numbering.between(block.first, block.last)
-        along, across = keys = pair(map(_alike_edges, bases))
+        along, across = keys
         # Elements are alike if they are to the equation, and their edges are to the basis.
         y, x = np.divmod(np.arange(len(schur)), element_shape(block)[1])
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
@@ -117,7 +134,7 @@ class BalancedCoarse:
         self._swept = new(kinds.operators if keep else 0, values, 4 * block.lattice.spacing)
         for members, numbers in kinds.made(_ELEMENTS[device.type]):
             some = torch.from_numpy(members).to(device)
-            prolongation = _on_elements(bases, some, element_shape(block)[1])
+            prolongation = _on_elements(bases, [one[members] for one in beside])
             swept = torch.bmm(prolongation.mT, schur.of(some))
             products[numbers] = torch.bmm(swept, prolongation)
             if keep:
@@ -244,30 +261,28 @@ def _nodes_everywhere(ranks: Ranks, blocks: Sequence[Block], active: torch.Tenso
     return values.numpy().reshape(numbers.shape) > 0
 
 
-def _alike_edges(basis: torch.Tensor) -> np.ndarray:
-    """Return keys of the lattice edges by their basis, ``(lines, cells)``."""
-    return alike([basis.flatten(0, 1).cpu().numpy()]).reshape(basis.shape[:2])
+def _alike(basis: torch.Tensor, index: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
+    """Return bases ``(1, .., s - 1, 2 + M)`` without repetitions, and which of them an edge's is."""
+    keys = alike([basis[0].cpu().numpy()])
+    _, first = np.unique(keys, return_index=True)
+    return basis[0, torch.from_numpy(first).to(basis.device)], keys[index]
 
 
-def _on_elements(
-    bases: Sequence[torch.Tensor], numbers: torch.Tensor, columns: int
-) -> torch.Tensor:
+def _on_elements(bases: Sequence[torch.Tensor], edges: Sequence[np.ndarray]) -> torch.Tensor:
     """Return the basis on the perimeters of elements, columns as `Numbering.of_elements`.
 
     Parameters
     ----------
-    columns
-        How many elements a row has, by which they are numbered.
+    edges
+        Which bases, per axis, those on the four sides are, counter-clockwise from the bottom.
     """
-    (along, across), y, x = bases, numbers // columns, numbers % columns
-    s, modes = along.shape[2] + 1, along.shape[3] - 2
-    total = along.new_zeros(len(numbers), 4, s, 4 + 4 * modes)
-    sides = (
-        (along[y, x], 0, 1),
-        (across[x + 1, y], 1, 2),
-        (along[y + 1, x].flip(1), 3, 2),
-        (across[x, y].flip(1), 0, 3),
+    bottom, right, top, left = (
+        basis[torch.from_numpy(edge).to(basis.device)]
+        for basis, edge in zip((*bases, *bases), edges, strict=True)
     )
+    s, modes = bottom.shape[1] + 1, bottom.shape[2] - 2
+    total = bottom.new_zeros(len(bottom), 4, s, 4 + 4 * modes)
+    sides = (bottom, 0, 1), (right, 1, 2), (top.flip(1), 3, 2), (left.flip(1), 0, 3)
     for side, (basis, low, high) in enumerate(sides):
         total[:, side, 0, side] = 1.0
         total[:, side, 1:, low] = basis[..., 0]

@@ -23,7 +23,7 @@ class CoarseTransfer:
     Parameters
     ----------
     bases
-        Of the region's lattice edges, per axis ``(lines, cells, s - 1, 2 + M)``.
+        Of lattice edges that differ, per axis ``(.., s - 1, 2 + M)``.
     region
         The numbers of the region's coarse values, as `Numbering.parts`.
     own
@@ -31,7 +31,7 @@ class CoarseTransfer:
     size
         How many coarse values the lattice has.
     keys
-        Of the edges, per axis ``(lines, cells)``: the same where bases are.
+        Which of these each of the region's edges has, per axis ``(lines, cells)``.
     """
 
     def __init__(
@@ -47,18 +47,19 @@ class CoarseTransfer:
         parts = placed_parts(region)
         self._common, along, first = [], [], 0
         for axis, (basis, alike) in enumerate(zip(bases, keys, strict=True)):
-            lines, cells, inner, _ = basis.shape
+            (lines, cells), inner = alike.shape, basis.shape[1]
             nodes = parts[0] if axis == 0 else parts[0].T
             ends = np.stack([nodes[:, :-1], nodes[:, 1:]], axis=-1)
             columns = np.concatenate([ends, parts[1 + axis]], axis=-1)
             hats = nodes if axis == 0 else None
             there = common_edges(alike)
             if there.any():
-                self._common.append(CommonEdges(basis, there, columns, hats, first))
-                few = _rows_of(basis[torch.from_numpy(~there)].cpu().numpy(), columns[~there])
+                common = basis[int(alike[there][0])]
+                self._common.append(CommonEdges(common, there, columns, hats, first))
+                few = _rows_of(basis.cpu().numpy()[alike[~there]], columns[~there])
                 along.append((*few, first + _inner_nodes(~there, inner)))
             else:
-                every = _rows(basis.cpu().numpy(), columns, hats)
+                every = _rows(basis.cpu().numpy()[alike], columns, hats)
                 along.append((*every, first + np.arange(len(every[-1]))))
             first += lines * (cells * (inner + 1) + 1)
         values, columns, counts, rows = (np.concatenate(one) for one in zip(*along, strict=True))

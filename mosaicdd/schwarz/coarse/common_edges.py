@@ -25,7 +25,7 @@ class CommonEdges:
     Parameters
     ----------
     basis
-        Of all edges, ``(lines, cells, s - 1, 2 + M)``.
+        That one, ``(s - 1, 2 + M)``.
     there
         Which edges have the same one, ``(lines, cells)``.
     columns
@@ -45,13 +45,12 @@ class CommonEdges:
         hats: np.ndarray | None,
         first: int,
     ):
-        lines, cells, inner, _ = basis.shape
+        (lines, cells), inner = there.shape, len(basis)
         self._shape, self._s, device = (lines, cells), inner + 1, basis.device
         nodes = lines * (cells * self._s + 1)
         self._part = slice(first, first + nodes)
-        one = basis[*np.argwhere(there)[0].tolist()]
-        some = one.any(0)
-        self._basis = one[:, some].expand(lines, -1, -1)  # (lines, s - 1, F)
+        some = basis.any(0)
+        self._basis = basis[:, some].expand(lines, -1, -1)  # (lines, s - 1, F)
         self._there = torch.from_numpy(there).to(basis)[..., None, None]
         self._columns = torch.from_numpy(columns).to(device)[..., some]
         self._hats = None if hats is None else torch.from_numpy(hats.ravel()).to(device)

@@ -7,7 +7,10 @@ against the diagonal of the grid operator. All edges are done at once, as vector
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+
+from mosaicdd.local_solvers.kinds import alike
 
 _SMALL = 0.02  # eigenvalue below which a mode is worth an unknown (uniform: 0.0096, 0.038, ..)
 _SMALL_IN_FLOW = 0.1  # the same with a velocity, which is on the diagonal, too
@@ -42,6 +45,26 @@ def cut_lines(conductances: torch.Tensor, reaction: torch.Tensor, active: torch.
     edges = ~(active.all(-1) & (conductances > 0).all(-1))
     more = torch.where(active, reaction, _ISOLATED) * edges[..., None]
     return CutLines(active, edges, more)
+
+
+def distinct_edges(
+    conductances: torch.Tensor, diagonal: torch.Tensor, cut: CutLines | None
+) -> tuple[tuple[torch.Tensor, torch.Tensor, CutLines | None], np.ndarray]:
+    """Return what edges that differ have, as if they were one line, and which an edge's is, ``(lines, cells)``."""
+    arrays = [conductances, diagonal]
+    if cut is not None:
+        arrays += [cut.more, cut.active.to(cut.more)]
+    keys = alike([one.cpu().numpy() for one in arrays], axes=2)
+    _, first = np.unique(keys, return_index=True)
+    at = torch.from_numpy(first).to(conductances.device)
+
+    def some(one: torch.Tensor) -> torch.Tensor:
+        return one.flatten(0, 1)[at][None]
+
+    if cut is not None:
+        cut = CutLines(some(cut.active), some(cut.edges), some(cut.more))
+    edges = some(conductances), some(diagonal), cut
+    return edges, keys.reshape(conductances.shape[:2])
 
 
 def small_eigenvalues(
