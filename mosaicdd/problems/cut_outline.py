@@ -277,10 +277,10 @@ class Cut:
     ) -> Crossings:
         """Return where given values act on active nodes."""
         found, flat = [Crossings.none()], np.arange(active.size).reshape(active.shape)
-        for axis, (forth, back) in enumerate(conductances):
+        for axis, (forth, back) in enumerate(conductances) if self.given.any() else ():
             low, high = ends(axis)
             for here, there, k in ((low, high, forth), (high, low, back)):
-                at = np.nonzero(active[here] & self.given[there] & (k > 0))
+                at = nonzero(active[here] & self.given[there] & (k > 0))
                 p, q = self.level[here][at], self.level[there][at]
                 theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
                 nodes = flat[here][at]
@@ -337,6 +337,11 @@ class Cut:
 def _within(part: Part, other: Part) -> bool:
     """Say whether a part lies in another."""
     return all(q.start <= p.start and p.stop <= q.stop for p, q in zip(part, other, strict=True))
+
+
+def nonzero(there: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return where something holds, as `numpy.nonzero`: much quicker where that is in few places."""
+    return np.unravel_index(np.flatnonzero(there), there.shape)
 
 
 def ends(axis: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:

@@ -29,7 +29,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import OnOutlines
-from mosaicdd.problems.cut_outline import CutOutline, ends
+from mosaicdd.problems.cut_outline import CutOutline, ends, nonzero
 from mosaicdd.problems.fields import Field, Part, Periods
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.node_equations import Equations, Ties
@@ -133,11 +133,12 @@ class Discretisation:
         on_sides = number >= 0
         if cut is not None:
             number[cut.given] = -1  # an outline's own values count there
-        active = (volumes > 0) & (number < 0)
+        known = number >= 0
+        active = (volumes > 0) & ~known
         if cut is not None:
             active &= ~cut.given
         between = []
-        tied: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        tied = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         reaction = np.where(active, whole.reaction, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
         along = ((whole.up, whole.down), (whole.right, whole.left))
@@ -147,11 +148,10 @@ class Discretisation:
             between.append(np.where(both, forth, 0.0))
             if not whole.symmetric:
                 between.append(np.where(both, back, 0.0))
-            for here, there, k in ((low, high, forth), (high, low, back)):
-                given = np.nonzero(active[here] & (number[there] >= 0) & (k > 0))
+            for here, there, k in ((low, high, forth), (high, low, back)) if known.any() else ():
+                given = nonzero(active[here] & known[there] & (k > 0))
                 tied.append((flat[here][given], number[there][given], k[given]))
-        nodes, known, conductances = (np.concatenate(parts) for parts in zip(*tied, strict=True))
-        ties = Ties(nodes, known, conductances)
+        ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
         self._add(reaction, self.grid.spacing * self._exchange, part)
         outlines = None

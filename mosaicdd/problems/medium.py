@@ -152,15 +152,18 @@ class Medium:
         cover
             What the domain has of the cells around the nodes.
         """
-        c = sample_near(self._c, grid, part, cover.inside, fill=0.0)[0]
+        c = _near(self._c, grid, part, cover.inside, fill=0.0)
         between = []
         for axis, a in enumerate(self._along):
             if a.per_cell(grid):
                 cells = _cells_around(a, grid, part, cover.inside)
                 between.append(cover.of_edges(axis, cells))
                 continue
-            values = sample_near(a, grid, part, cover.inside, fill=1.0)[0]
+            values = _near(a, grid, part, cover.inside, fill=1.0)
             resistance = 0.5 / require_sign(values, a, part, positive=True)
+            if a.number is not None:
+                between.append(cover.of_edges(axis) / (2 * resistance))
+                continue
             low, high = (
                 (resistance[1:], resistance[:-1])
                 if axis == 0
@@ -171,6 +174,7 @@ class Medium:
             )
             between.append(cover.of_edges(axis) / (low + high))
         reaction = grid.spacing**2 * require_sign(c, self._c, part, positive=False)
+        reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
             return Conductances(between[0], between[1], reaction)
         fitted = []
@@ -278,6 +282,15 @@ def medium_of(operator: object) -> Medium:
         )
     values = {name: getattr(operator, name) for name in Medium.NAMES if name != "a"}
     return Medium({name: Field(name, value) for name, value in values.items()})
+
+
+def _near(
+    field: Field, grid: Grid, part: Part, inside: np.ndarray | None, *, fill: float
+) -> np.ndarray:
+    """Return what `sample_near` does of one field; ``(1, 1)`` of a number."""
+    if field.number is not None:
+        return np.full((1, 1), field.number)
+    return sample_near(field, grid, part, inside, fill=fill)[0]
 
 
 def require_sign(values: np.ndarray, field: Field, part: Part, *, positive: bool) -> np.ndarray:

@@ -80,7 +80,7 @@ class _Whole:
         near, level = self._near()
         if discretisation.periods != (None, None):
             for row in np.unique(near[:, 0]).tolist():
-                self._put_row(row, near[near[:, 0] == row, 1])
+                self._put_row(row, np.sort(near[near[:, 0] == row, 1]))
             return
         for some in even(len(near), _AT_ONCE) if len(near) else []:
             self._put(near[some], None if level is None else level[some])
@@ -91,9 +91,10 @@ class _Whole:
         Their rows and columns, ``(T, 2)``, and the level with margins, ``(T, P, P)``.
         """
         outline = self._discretisation.outline
-        found, levels = [np.empty((0, 2), int)], []
+        found, levels, beside = [np.empty((0, 2), int)], [], [np.empty(0, bool)]
         for row in range(self._squares[0]):
             inside = self._inside_sides(row)
+            sides = ~inside
             if outline is not None:
                 level = self._level(outline, row)
                 there = level < 0
@@ -102,11 +103,14 @@ class _Whole:
                 self._enter_outside(row, np.flatnonzero(outside))
                 inside |= outside
             across = np.flatnonzero(~inside)
+            beside.append(sides[across])
             found.append(np.stack([np.full(len(across), row), across], axis=1))
             if outline is not None:
                 windows = sliding_window_view(level, SIDE + 2 * MARGIN, axis=1)[:, ::SIDE]
                 levels.append(windows[:, across].swapaxes(0, 1))
-        return np.concatenate(found), np.concatenate(levels) if levels else None
+        # Those near sides first: at the others little is asked for.
+        order = np.argsort(~np.concatenate(beside), kind="stable")
+        return np.concatenate(found)[order], np.concatenate(levels)[order] if levels else None
 
     def _level(self, outline: CutOutline, row: int) -> np.ndarray:
         """Return the level in a row of squares with margins."""

@@ -62,6 +62,8 @@ class Squares:
         first = (nodes - self._origin) // self.size - self._lowest
         near = [(at >= 0) & (at < n) for at, n in zip(first.T, self._index.shape, strict=True)]
         close = np.flatnonzero(near[0] & near[1])
+        if not len(close):
+            return (close,) * 3
         first, within = first[close], (nodes[close] - self._origin) % self.size
         # Per axis: the node in the square before its own, in this, and in the one after, and where it has it.
         along = []
@@ -142,6 +144,8 @@ class EquationsInSquares(Discretisation):
 
     def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
         at, y, x = self._squares.places(self._natural)
+        if not len(at):
+            return
         total = np.zeros(self._squares.shape)
         np.add.at(total, (y, x), values[at])
         target += total[part]
