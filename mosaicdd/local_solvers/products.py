@@ -35,7 +35,10 @@ def row_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
     half to three quarters of the time of torch.
     """
     if values.device.type == "cpu" and torch.get_num_threads() == 1:
-        return torch.from_numpy(np.matmul(values.numpy(), matrices.numpy()))
+        with np.errstate(
+            all="ignore"
+        ):  # values that are not finite are found where they are summed up
+            return torch.from_numpy(np.matmul(values.numpy(), matrices.numpy()))
     return torch.bmm(values, matrices)
 
 

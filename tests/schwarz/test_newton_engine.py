@@ -185,6 +185,14 @@ def test_networks_of_linear_equations_are_refused():
         Solver(problem("poisson-boltzmann"), "laplace")
 
 
+@pytest.mark.ranks(1, 2)
+@pytest.mark.filterwarnings("error")
+def test_what_overflows_on_the_way_has_an_infinite_estimate(comm):
+    one = Problem(Domain((64, 64)), "poisson-boltzmann", {"c": 10.0}, Dirichlet("300*sin(5*x)"))
+    solution = solve(one, ranks=comm)
+    assert (solution.status, solution.error_estimate) == ("diverged_nan", np.inf)
+
+
 @pytest.mark.ranks(1, 3)
 def test_an_interrupted_solve_leaves_a_checkpoint_from_which_another_goes_on(comm, common_path):
     one, path = problem("quasilinear-diffusion"), common_path / "out.h5"

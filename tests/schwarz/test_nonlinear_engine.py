@@ -164,6 +164,26 @@ def test_what_it_cannot_do_is_refused(name, fields, message):
         Solver(one, "subdomain-newton")
 
 
+@pytest.mark.ranks(1, 2)
+def test_values_too_large_for_steps_in_float32_are_refused_in_one_line(comm):
+    one = problem("poisson-boltzmann").with_sides(Dirichlet("100*sin(3*x)"))
+    with pytest.raises(
+        ValueError, match=r"up to 6e\+40 .* take up to 1e\+17: take 'exact'"
+    ) as caught:
+        Solver(one, "subdomain-newton", ranks=comm)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    ("name", "status"), [("minimal-surface", "diverged_nan"), ("poisson-boltzmann", "stagnated")]
+)
+def test_what_overflows_on_the_way_has_an_infinite_estimate(comm, name, status):
+    one = Problem(Domain((64, 64)), name, {"f": 1e6}, Dirichlet("sin(x)"))
+    solution = solve(one, "subdomain-newton", ranks=comm)
+    assert (solution.status, solution.error_estimate) == (status, np.inf)
+
+
 def test_settings_of_other_methods_are_refused():
     with pytest.raises(TypeError, match="halo_depth=2"):
         Solver(

@@ -121,6 +121,8 @@ class Newton:
             return self._unknown()
         finally:
             self._linear = None
+        if not math.isfinite(found.size):
+            return self._unknown()
         share = min(found.size / last, _SLOWEST) if last > 0 else 0.0
         scale = _SAFETY * (1.0 + found.error / found.size) / (1.0 - share) if found.size else 1.0
         energy = None
@@ -154,6 +156,10 @@ class Newton:
         except ValueError:  # of all ranks: no elliptic equation at these values
             self._enter(0.0)
             self.status = "stagnated"
+            return
+        if not math.isfinite(found.size):
+            self._enter(found.size)
+            self.status = "diverged_nan"
             return
         u, length = self.u, 1.0
         begin, change = self._place.owned(u), found.values
@@ -245,7 +251,8 @@ class Newton:
         steps, self.u = self._steps, u
         with steps.clock.part("residual"):
             self._residual = self._equations.residual(u)
-            mine = np.square(self._place.owned(self._residual)).sum()
+            with np.errstate(over="ignore"):  # of a step that is too long
+                mine = np.square(self._place.owned(self._residual)).sum()
         self._norm = math.sqrt(float(steps.ranks.sum(np.array([mine]))[0]))
 
     def _solved(self, rtol: float) -> Change:

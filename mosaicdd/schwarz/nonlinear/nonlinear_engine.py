@@ -82,12 +82,12 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             super().check_source(problem)
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
-        """Check that the residual is finite between the values on the sides.
+        """Check that the residual is not too large between the values on the sides; see `NewtonFill.check`.
 
         Raises
         ------
         ValueError
-            If it is not.
+            If it is.
         """
         for boundary in boundaries:
             self._fill.check(boundary)

@@ -30,6 +30,9 @@ _CHECKED, _APART = (
     8,
 )  # cells between the nodes where the residual of a smooth surface is taken, and what it is measured by
 _SAFETY = 2.0
+_LARGEST = (
+    1e17  # residual whose squares add up to a number in float32, over all nodes of a subdomain
+)
 # Of the last step in an element, beside the tolerance: one of Newton's leaves a thousandth of itself, one with means
 # a tenth, down to rounding in float32.
 _LOOSER, _LOOSEST, _TIGHTEST = 100.0, 1e-3, 1e-7
@@ -172,12 +175,12 @@ class NewtonFill:
         return found
 
     def check(self, boundary: Boundary) -> None:
-        """Check that the residual is finite between the values on the sides, at some of the nodes.
+        """Check that the residual is not too large between the values on the sides, at some of the nodes.
 
         Raises
         ------
         ValueError
-            If it is not.
+            If it is not finite, or its squares are not in float32.
         """
         places = [
             (np.arange(p.start, p.stop - 2, _CHECKED)[:, None] + np.arange(3)).ravel()
@@ -189,9 +192,16 @@ class NewtonFill:
             name: values[here] if values.ndim else values
             for name, values in self._sampled_fields.items()
         }
-        if not self._element.sampled_residual(u, 3, fields).isfinite().all():
+        found = self._element.sampled_residual(u, 3, fields)
+        if not found.isfinite().all():
             raise ValueError(
                 "the equation's residual is not finite for values between those on the sides"
+            )
+        largest = float(found.abs().max()) * self._element.spacing**2
+        if largest > _LARGEST:
+            raise ValueError(
+                f"the equation's residual, times the squared spacing, is up to {largest:.0e} for values between "
+                f"those on the sides; steps in subdomains, in float32, take up to {_LARGEST:.0e}: take 'exact'"
             )
 
     def estimate(self, v: Interface, iterate: NonlinearIteration) -> tuple[Interface, torch.Tensor]:
@@ -233,6 +243,10 @@ def _some(fields: Fields, chosen: slice | torch.Tensor) -> Fields:
 
 
 def error_estimate(size: float, nodes: torch.Tensor, block: Block) -> ErrorEstimate:
-    """Return the estimate from the root mean square of a step, and its size at lattice nodes."""
+    """Return the estimate from the root mean square of a step, and its size at lattice nodes.
+
+    It is infinite if that is no number.
+    """
     place = pair(map(slice, block.start, block.stop))
-    return ErrorEstimate(_SAFETY * size, _SAFETY * size, _SAFETY * nodes, place)
+    rms = _SAFETY * size if math.isfinite(size) else math.inf
+    return ErrorEstimate(rms, rms, (_SAFETY * nodes).nan_to_num(math.inf, math.inf), place)

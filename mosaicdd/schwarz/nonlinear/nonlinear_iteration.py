@@ -7,6 +7,7 @@ slower than those of a linear equation do, far from where it was taken. What rem
 makes faster. Where $R (T v - v)$ has not fallen, half of the last step is tried, and so on.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -111,7 +112,10 @@ class NonlinearIteration:
         return found[self._block.ring(0)]
 
     def linearise(self, v: Interface, *, closely: bool) -> None:
-        """Take the derivative at other values, ``closely`` or not, and factorise the coarse problem."""
+        """Take the derivative at other values, ``closely`` or not, and factorise the coarse problem.
+
+        Where there is no derivative, no values follow: the next iteration ends with NaN.
+        """
         rows = []
         self._responses = []
         with self._linearising:
@@ -121,7 +125,9 @@ class NonlinearIteration:
                 rows.append(found[:, :, self._block.lattice.spacing - 1].cpu())
                 self._responses.append(found.float())
         with self._factorising:
-            self._inverse = factorised(self._assembled(rows))
+            matrix = self._assembled(rows)
+            sound = np.isfinite(matrix.data).all()
+            self._inverse = factorised(matrix) if sound else lambda nodes: nodes * math.nan
 
     def _assembled(self, mine: list[torch.Tensor]) -> scipy.sparse.csc_array:
         """Return the coarse operator of the whole lattice from the responses at the centres."""
