@@ -8,6 +8,7 @@ $$J \delta = -F(u), \qquad J_{ij} = \partial F_i / \partial u_j.$$
 What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `NonlinearPart`.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -329,4 +330,14 @@ def _function(name: str, value: Any) -> Function:
         expression = Expression(str(value).removeprefix("expr:"), variables=("u", "pi"))
     except ValueError as error:
         raise ValueError(f"the field {name}: {error}") from error
-    return lambda u: expression.of_tensors(u=u)
+    return _OfU(expression)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfU:
+    """The function of tensors that an expression in ``u`` is; it can be pickled."""
+
+    expression: Expression
+
+    def __call__(self, u: torch.Tensor) -> torch.Tensor:
+        return self.expression.of_tensors(u=u)

@@ -9,6 +9,7 @@ from typing import Any, Self
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
+from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
@@ -284,13 +285,16 @@ class Solver:
 
     def _kept(self, batches: list[Batch]) -> Kept:
         engine = self._work.first_engine
+        filling, network = engine.filling, None
+        if isinstance(filling, NetworkSolver) and filling.source is None and batches:
+            network = filling
         return Kept(
             self._given_ranks,
             self._setup.settings,
             self._setup.lattice,
             self.cuts,
             self._setup.window,
-            engine.filling,
+            network,
             engine.block.owned_nodes()[1],
             self._work.boundaries,
             batches,

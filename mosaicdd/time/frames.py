@@ -51,10 +51,10 @@ class Frames(Protocol):
 class MemoryFrames:
     """Each rank keeps its parts."""
 
-    def __init__(self, share: FieldShare):
+    def __init__(self, own: Slices):
         self.times: list[float] = []
         self._parts: list[np.ndarray] = []
-        self._share = share
+        self._own = own
 
     def add(self, time: float, own: np.ndarray) -> None:
         """Take a field."""
@@ -71,7 +71,7 @@ class MemoryFrames:
 
     def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
         """Hand the parts of a field to a function on the root."""
-        part = self._parts[number], self._share.own
+        part = self._parts[number], self._own
         collect(ranks, [part], np.float64, 2, sink)
 
     def remove(self) -> None:

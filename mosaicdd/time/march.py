@@ -66,7 +66,7 @@ class March:
         self.first = self._stepper.initial(initial)
         self.control, self.record = StepControl(time), Record()
         self.levels = Levels(self.first, time.scheme.levels)
-        self.frames: Frames = MemoryFrames(self.share)
+        self.frames: Frames = MemoryFrames(self.share.own)
         self.solved = self._stepper.solver.local_solver
         self._checkpoint: TimeCheckpoint | None = None
         if self._output is not None:
@@ -144,7 +144,14 @@ class March:
             self.frames.remove()
         path = None if self._output is None else self._output.path
         return Series(
-            self.problem, self._given_ranks, self.share, self.frames, report, self.record, path
+            self.problem,
+            self._given_ranks,
+            self.share.grid,
+            self.share.own,
+            self.frames,
+            report,
+            self.record,
+            path,
         )
 
     def _report(self, status: str) -> dict:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.given_conditions import conditions_of
 from mosaicdd.problems.in_time import SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.presented import labelled
-from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
@@ -46,24 +46,28 @@ class Series:
         squares ``time_error`` and ``solver_error`` that it is estimated to add to the error.
     path
         The file that holds the fields, if one was asked for.
+    place
+        Where the parts of this rank belong in the fields: a slice per axis.
     """
 
     def __init__(
         self,
         problem: Problem,
         given_ranks: Any,
-        share: FieldShare,
+        grid: Grid,
+        place: Slices,
         frames: Frames,
         report: dict,
         record: Record,
         path: str | PathLike | None,
     ):
         self.problem = problem
+        self.place = place
         self.report = report
         self.times = np.array(frames.times)
         self.steps = {name: np.array(values) for name, values in record.arrays().items()}
         self.path = None if path is None else Path(path)
-        self._given_ranks, self._share, self._frames = given_ranks, share, frames
+        self._given_ranks, self._grid, self._frames = given_ranks, grid, frames
         self._record = record
 
     @property
@@ -79,22 +83,17 @@ class Series:
     @property
     def x(self) -> np.ndarray:
         """Where the columns of the fields lie, ``(nx + 1,)``, in units of domain length."""
-        return np.arange(self._share.grid.nodes[1]) * self._share.grid.spacing
+        return np.arange(self._grid.nodes[1]) * self._grid.spacing
 
     @property
     def y(self) -> np.ndarray:
         """Where the rows of the fields lie, ``(ny + 1,)``, in units of domain length."""
-        return np.arange(self._share.grid.nodes[0]) * self._share.grid.spacing
+        return np.arange(self._grid.nodes[0]) * self._grid.spacing
 
     @property
     def field(self) -> np.ndarray:
         """The last field, ``(ny + 1, nx + 1)``, on every rank."""
         return self[-1]
-
-    @property
-    def place(self) -> tuple[slice, slice]:
-        """Where the parts of this rank belong in the fields: a slice per axis."""
-        return self._share.own
 
     def local(self, number: int = -1) -> np.ndarray:
         """Return the part of a field that this rank has, by default of the last."""
@@ -113,7 +112,7 @@ class Series:
         number = self._number(number)
         if self.path is not None:
             return read_solution(self.path, number).field
-        whole = np.zeros(self._share.grid.nodes)
+        whole = np.zeros(self._grid.nodes)
         whole[self.place] = self.local(number)
         with Ranks.of(self._given_ranks) as ranks:
             return whole if ranks.size == 1 else ranks.sum(whole)
@@ -156,7 +155,7 @@ class Series:
         with Ranks.of(self._given_ranks) as ranks:
             ranks.on_root(lambda: require_writable(path))
             write_series(
-                path, ranks, self.problem, self._share.grid, self._frames, self.report, self._record
+                path, ranks, self.problem, self._grid, self._frames, self.report, self._record
             )
 
     def __repr__(self) -> str:

@@ -1,12 +1,15 @@
 """`Solution`: how it shows itself, in memory as in a file."""
 
 import base64
+import gc
+import pickle
 import re
 
 import numpy as np
 import pytest
 
 import mosaicdd as m
+from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 
 CELLS = (64, 96)
 
@@ -126,3 +129,43 @@ def test_without_a_field_html_is_a_table_alone():
         page = solver()._repr_html_()
     assert "96 x 64 cells" in page
     assert "<img" not in page
+
+
+TRAVELLERS = {
+    "network": m.Problem(CELLS, "laplace", sides=m.Dirichlet("x - y")),
+    "medium": m.Problem(CELLS, "diffusion", {"a": "1 + x", "f": 1.0}, {"left": m.Neumann(1.0)}),
+    "nonlinear": m.Problem(CELLS, "poisson-boltzmann", {"f": "x"}),
+}
+
+
+@pytest.mark.parametrize("problem", TRAVELLERS.values(), ids=TRAVELLERS)
+def test_a_solution_travels_to_another_process(problem, tmp_path):
+    solution = m.solve(problem)
+    other = pickle.loads(pickle.dumps(solution))
+    assert repr(other) == repr(solution)
+    np.testing.assert_array_equal(other.field, solution.field)
+    points = [[0.3, 0.2], [0.77, 0.5]]
+    np.testing.assert_array_equal(other.at(points), solution.at(points))
+    other.save(tmp_path / "out.h5")
+    np.testing.assert_array_equal(m.open(tmp_path / "out.h5").field, solution.field)
+
+
+def test_a_series_travels_to_another_process():
+    problem = m.Problem(CELLS, "reaction-diffusion", {"r": "u**3", "f": "sin(t)"})
+    series = m.march(problem, "x*y", dt=0.1, steps=2)
+    other = pickle.loads(pickle.dumps(series))
+    assert repr(other) == repr(series)
+    np.testing.assert_array_equal(np.stack(list(other)), np.stack(list(series)))
+
+
+def systems():
+    """Return how many there are in memory."""
+    gc.collect()
+    return sum(isinstance(one, CondensedSystem) for one in gc.get_objects())
+
+
+def test_a_solution_keeps_no_operators_of_a_medium():
+    before = systems()
+    solution = m.solve(TRAVELLERS["medium"])
+    assert systems() == before
+    assert solution.field.shape == (65, 97)

@@ -17,6 +17,10 @@ def _residual(u: Patch, h: float, c: Patch) -> torch.Tensor:
     return c.centre * torch.sinh(u.centre) - laplacian
 
 
+def _linear(c: float) -> EllipticOperator:
+    return EllipticOperator(c=c)
+
+
 def _draw(rng: np.random.Generator) -> dict[str, float]:
     return {"c": 50.0 * rng.random() ** 2}
 
@@ -27,7 +31,7 @@ POISSON_BOLTZMANN = NonlinearEquation(
     residual=_residual,
     parameters={"c": 1.0},
     signs={"c": False},
-    linear=lambda c: EllipticOperator(c=c),
+    linear=_linear,
     draw=_draw,
     largest=3.0,
 )

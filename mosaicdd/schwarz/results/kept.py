@@ -14,11 +14,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import BoundSolver
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.nonlinear import NonlinearSolver
-from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
@@ -63,8 +59,9 @@ class Kept:
         What the solver was given as ``ranks``: its own communicator is freed with it.
     cuts
         Of the process grid, if it is not cut evenly.
-    local_solver
-        By which the field was filled.
+    network
+        By which the field was filled, if one can evaluate it between the nodes, too. No other solver is
+        kept: the operators of a medium take many times as much memory as its field.
     own
         The nodes of the whole domain that this rank owns in its group.
     boundaries
@@ -80,7 +77,7 @@ class Kept:
     lattice: Lattice
     cuts: Cuts | None
     window: Window
-    local_solver: BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
+    network: NetworkSolver | None
     own: Slices
     boundaries: Sequence[Boundary]
     batches: Sequence[Batch]
@@ -152,14 +149,6 @@ class Kept:
             around = batch.outcomes[0].error_estimate.place
             parts.append((_stacked(known), (batch.problems, *around)))
         return parts
-
-    @property
-    def network(self) -> NetworkSolver | None:
-        """The network that can evaluate the solution between the nodes, if there is one."""
-        solver = self.local_solver
-        if isinstance(solver, NetworkSolver) and solver.source is None and self.batches:
-            return solver
-        return None
 
     def at(self, network: NetworkSolver, cells: np.ndarray) -> np.ndarray:
         """Return the values ``(n, q)`` by a network at points ``(q, 2)``, (y, x) in cells."""
