@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from mosaicdd.parallel.ranks import Ranks
     from mosaicdd.problems.conditions import Dirichlet, Neumann, Periodic, Robin
     from mosaicdd.problems.domain import Domain
+    from mosaicdd.problems.elliptic import EllipticOperator
     from mosaicdd.problems.equations.equation import Equation
+    from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
     from mosaicdd.problems.problem import Problem
     from mosaicdd.report.presented import compare
     from mosaicdd.report.presented import open_solution as open
@@ -47,10 +49,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "Dirichlet": "problems.conditions",
     "Domain": "problems.domain",
+    "EllipticOperator": "problems.elliptic",
     "Equation": "problems.equations.equation",
     "ExecutionSettings": "training",
     "GenerationSettings": "training",
     "Neumann": "problems.conditions",
+    "NonlinearEquation": "problems.equations.nonlinear_equation",
     "Output": "schwarz.settings",
     "Periodic": "problems.conditions",
     "Problem": "problems.problem",
@@ -71,10 +75,12 @@ _HOMES = {
 __all__ = [
     "Dirichlet",
     "Domain",
+    "EllipticOperator",
     "Equation",
     "ExecutionSettings",
     "GenerationSettings",
     "Neumann",
+    "NonlinearEquation",
     "Output",
     "Periodic",
     "Problem",

@@ -3,8 +3,7 @@
 Each file of this folder holds one. A file of the user's own has the same form:
 
 ```python
-from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.equations.equation import Equation
+from mosaicdd import EllipticOperator, Equation
 
 HELMHOLTZ = Equation(
     name="helmholtz",
