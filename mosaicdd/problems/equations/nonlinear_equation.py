@@ -4,7 +4,7 @@ A file of the user's own has the same form as those of this folder:
 
 ```python
 import torch
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd import NonlinearEquation
 
 def residual(u, h, c):
     lap = sum(u.neighbours) - 4 * u.centre
