@@ -161,6 +161,11 @@ class OnOutlines:
         natural = self.natural.chosen(*moved_nodes(self.natural.nodes, places, width))
         return OnOutlines(ties, flows, on, reported, natural)
 
+    def without_acting(self) -> "OnOutlines":
+        """Return what is known of nodes on outlines and inside them, but not how these act on others."""
+        none = Crossings.none()
+        return OnOutlines(none, none, self.on, self.reported, NaturalPieces.none())
+
     def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
         """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""
         flat = reaction.reshape(-1)

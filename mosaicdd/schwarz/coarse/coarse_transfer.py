@@ -56,8 +56,10 @@ class CoarseTransfer:
             if there.any():
                 common = basis[int(alike[there][0])]
                 self._common.append(CommonEdges(common, there, columns, hats, first))
-                few = _rows_of(basis.cpu().numpy()[alike[~there]], columns[~there])
-                along.append((*few, first + _inner_nodes(~there, inner)))
+                others = basis.cpu().numpy()[alike[~there]]
+                *few, counts = _rows_of(others, columns[~there])
+                seen = counts > 0  # not where there is no domain
+                along.append((*few, counts[seen], first + _inner_nodes(~there, inner)[seen]))
             else:
                 every = _rows(basis.cpu().numpy()[alike], columns, hats)
                 along.append((*every, first + np.arange(len(every[-1]))))

@@ -16,7 +16,7 @@ from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.kinds import Kinds
 
 _LEAST = 0.5  # share of the members that the common kind must have, for that to pay
-_AT_ONCE = {"cpu": 1024, "cuda": 2**15}  # members of a product: few, for the cache
+_AT_ONCE = {"cpu": 2048, "cuda": 2**15}  # members of a product: few, for the cache
 
 _Run = tuple[int, int, int, int, int]
 """The first of its places in the order of runs, and in a vector; steps to the next row and column; its length."""
@@ -43,7 +43,8 @@ class CommonMembers:
     def __init__(self, kinds: Kinds, operator: int, places: torch.Tensor, shape: tuple[int, int]):
         self.operator = operator
         rows, self._columns = shape
-        order, self._runs = _runs(places.cpu().numpy(), self._columns)
+        # To read from a vector, and, without an overlap of neighbours, to write to one.
+        order, self._runs, self._parts = _runs(places.cpu().numpy(), self._columns)
         self.order = torch.from_numpy(order).to(places.device)
         there = (kinds.operator == self.operator).reshape(shape)
         first = kinds.shared[self.operator].start
@@ -83,7 +84,7 @@ class CommonMembers:
             torch.mm(values, matrix, out=products)
             products.index_fill_(0, others, 0.0)
             split = products.view(-1, self._columns, len(self.order))
-            for run in self._runs:
+            for run in self._parts:
                 first, length = run[0], run[-1]
                 _view(total, run, strip, self._columns).add_(split[..., first : first + length])
 
@@ -115,8 +116,11 @@ class CommonMembers:
         return self._room[number, : (strip.stop - strip.start) * self._columns]
 
 
-def _runs(places: np.ndarray, columns: int) -> tuple[np.ndarray, list[_Run]]:
-    """Return an order of places, in which those of a run follow each other, and the runs."""
+def _runs(places: np.ndarray, columns: int) -> tuple[np.ndarray, list[_Run], list[_Run]]:
+    """Return an order of places, in which those of a run follow each other, the runs, and parts of them.
+
+    Parts of neighbours do not overlap.
+    """
     first, right, up = places[0], places[1] - places[0], places[columns] - places[0]
     order = np.lexsort((first, right, up))
     first, right, up = (one[order] for one in (first, right, up))
@@ -125,13 +129,14 @@ def _runs(places: np.ndarray, columns: int) -> tuple[np.ndarray, list[_Run]]:
         | (np.diff(right, prepend=0) != 0)
         | (np.diff(up, prepend=0) != 0)
     )
-    runs = []
-    for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
-        most = min(right[begin], up[begin])  # longer ones would overlap those of neighbours
-        for part in range(begin, end, most):
-            numbers = part, first[part], up[part], right[part], min(most, end - part)
-            runs.append(tuple(int(number) for number in numbers))
-    return order, runs
+    runs, parts = [], []
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(order)], strict=True):
+        at, rise, step = (int(one[begin]) for one in (first, up, right))
+        runs.append((begin, at, rise, step, end - begin))
+        most = min(rise, step)
+        for low in range(begin, end, most):
+            parts.append((low, at + low - begin, rise, step, min(most, end - low)))
+    return order, runs, parts
 
 
 def _view(v: torch.Tensor, run: _Run, rows: slice, columns: int) -> torch.Tensor:

@@ -73,6 +73,8 @@ class Embedded:
         self._ranks, self._block, self._problem = ranks, block, problem
         self._discretisation, self._equations = discretisation, equations
         self._beyond = beyond
+        # What fields are completed by.
+        self._shown = None if equations.outlines is None else equations.outlines.without_acting()
         self._part = block.nodes
         self.right_hand_side = ranks.agree(self._evaluated)
         self.driven: np.ndarray | None = None
@@ -128,7 +130,7 @@ class Embedded:
             From which the last line along a periodic axis is copied, that the strip is without.
         """
         strip, nodes = self._with_copies(strip, v)
-        owned, outlines = strip.owned, self._equations.outlines
+        owned, outlines = strip.owned, self._shown
         if self._discretisation.floating:
             owned -= torch.from_numpy(self._means).to(owned)[:, None, None]
         if outlines is not None:
