@@ -173,8 +173,8 @@ def _made(
         of = torch.from_numpy(quarters[examples]).to(device)
         parts = [schur.among(some, at) for some, at in zip(of.unbind(1), nodes, strict=True)]
         factors, diagonal = _factorised(parts, symmetric=schur.symmetric)
-        contrast = float((_inverse_diagonal(factors) * diagonal).max())
         low = [(arms.to(_PRECISION), rest.to(_PRECISION)) for arms, rest in factors]
+        contrast = float((_inverse_diagonal(low) * diagonal).max())
         yield numbers, low, contrast
 
 
@@ -192,24 +192,31 @@ def _factorised(
     arm = width // 2
     new = quarters[0].new_zeros
     x, y = new(count, 2, arm, arm), new(count, width, width)
-    b, c = new(count, 2, arm, width), new(count, 2, width, arm)
+    # C^T and B, which are the same without a velocity.
+    beside = [new(count, 2, arm, width) for _ in range(1 if symmetric else 2)]
     for (dy, dx), part in zip(QUARTERS, quarters, strict=True):
         half = slice(0, arm + 1) if dy < 0 else slice(arm, width)
         x[:, 1 + dx] += part[:, :arm, :arm]
         y[:, half, half] += part[:, arm:, arm:]
-        b[:, 1 + dx, :, half] += part[:, :arm, arm:]
-        c[:, 1 + dx, half] += part[:, arm:, :arm]
+        beside[-1][:, 1 + dx, :, half] += part[:, :arm, arm:]
+        if not symmetric:
+            beside[0][:, 1 + dx, :, half] += part[:, arm:, :arm].mT
     diagonals = [one.diagonal(dim1=-2, dim2=-1).flatten(1) for one in (x, y)]
     first = _roots(x.flatten(0, 1), symmetric=symmetric)  # F, G^T
-    couplings = [torch.bmm(c.flatten(0, 1), first[-1].mT)]  # C G
-    if not symmetric:
-        couplings.append(torch.bmm(first[0], b.flatten(0, 1)).mT)  # (F B)^T
-    product = torch.bmm(couplings[0], couplings[-1].mT)
-    second = _roots(y - product.unflatten(0, (count, 2)).sum(1), symmetric=symmetric)  # f, g^T
+    couplings = [  # (C G)^T, F B
+        torch.bmm(arms, one.flatten(0, 1))
+        for arms, one in zip(reversed(first), beside, strict=True)
+    ]
+    both = [one.unflatten(0, (count, 2)).flatten(1, 2) for one in couplings]
+    left = torch.baddbmm(y, both[0].mT, both[-1], alpha=-1.0)
+    second = _roots(left, symmetric=symmetric)  # f, g^T
     factors = []
     for arms, line, coupling in zip(first, second, couplings, strict=True):
-        beside = torch.bmm(coupling, arms).unflatten(0, (count, 2)).transpose(1, 2).flatten(2)
-        rest = torch.cat([torch.bmm(line, beside).neg_(), line], dim=2)
+        rest = line.new_empty(count, width, 2 * arm + width)
+        through = torch.bmm(coupling.mT, arms).unflatten(0, (count, 2))  # C X^-1, (X^-1 B)^T
+        through = through.transpose(1, 2).flatten(2)
+        rest[..., : 2 * arm] = torch.bmm(line, through).neg_()
+        rest[..., 2 * arm :] = line
         factors.append((arms.unflatten(0, (count, 2)), rest))
     return factors, torch.cat(diagonals, dim=1)
 
