@@ -56,6 +56,7 @@ class Complements:
             for a, part in zip(starts, self._flat.split(sizes, dim=1), strict=True)
         ]
         self._operator = torch.from_numpy(kinds.operator).to(tensors["device"])
+        self._few: dict[int, torch.Tensor] = {}  # by the first operator of a piece
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -113,8 +114,19 @@ class Complements:
         rows = [(a, every[piece.operators]) for a, every in self._rows]
         each = grouped(values, len(rows[0][1]))
         if self.symmetric and each.shape[1] >= _MANY:
-            return rows_times(values, self._whole(rows), out)
+            return rows_times(values, self._whole_piece(piece, rows, len(values)), out)
         return self._products(rows, each).reshape(values.shape)
+
+    def _whole_piece(
+        self, piece: Piece, rows: list[tuple[int, torch.Tensor]], members: int
+    ) -> torch.Tensor:
+        """Return the operators of a piece as whole matrices, kept where these are few for its members."""
+        if members < _MANY * len(rows[0][1]):
+            return self._whole(rows)
+        first = piece.operators.start
+        if first not in self._few:
+            self._few[first] = self._whole(rows)
+        return self._few[first]
 
     def _products(self, rows: list[tuple[int, torch.Tensor]], values: torch.Tensor) -> torch.Tensor:
         """Return the products of some operators with vectors ``(.., n, P)`` of each."""

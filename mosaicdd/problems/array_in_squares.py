@@ -90,11 +90,15 @@ class ArrayInSquares:
             common = total
         return np.minimum(common, 0)
 
-    def differs(self) -> np.ndarray:
-        """Say where in squares with values of their own these are not the last of ``plain``."""
+    def differs(self, *others: "ArrayInSquares") -> np.ndarray:
+        """Say where its values, or those of others in the same squares, are not the last of ``plain``.
+
+        But for squares without values of their own.
+        """
         found = np.zeros((self.kinds.shape[0], SIDE, self.kinds.shape[1], SIDE), bool)
         y, x = np.nonzero(self.kinds >= 0)
-        found[y, :, x] = self.values[self.kinds[y, x]] != self.plain[-1]
+        each = [one.values != one.plain[-1] for one in (self, *others)]
+        found[y, :, x] = np.logical_or.reduce(each)[self.kinds[y, x]]
         return found.reshape(self.kinds.shape[0] * SIDE, -1)[self._part]
 
     def places(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:

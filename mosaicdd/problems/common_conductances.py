@@ -24,27 +24,23 @@ class CommonConductances:
         up, right, reaction = every = conductances.arrays()
         self._up, self._right, self._reaction = (float(one.plain[-1]) for one in every)
         columns = self._width = reaction.shape[1]
-        differs = reaction.differs()
-        for axis, one in enumerate((up, right)):
-            low, high = (slice(None),) * axis, slice(1, None)
-            there = one.differs()
-            differs[*low, :-1] |= there
-            differs[*low, high] |= there
-        differs[[0, -1]] = differs[:, [0, -1]] = False
-        nodes, there = np.flatnonzero(differs), active.ravel()
         # At others than active nodes, and those beside them, all is zero.
-        near = there[nodes]
-        for step in (-columns, columns, -1, 1):
-            near |= there[nodes + step]
-        self._nodes = nodes = nodes[near]
+        differs, near = reaction.differs(up, right), active.copy()
+        there = np.zeros_like(differs)
+        there[1:-1, 1:-1] = differs[1:-1, 1:-1] | differs[:-2, 1:-1] | differs[1:-1, :-2]
+        for low, high in ((slice(None, -1), slice(1, None)), (slice(1, None), slice(None, -1))):
+            near[low] |= active[high]
+            near[:, low] |= active[:, high]
+        self._nodes = nodes = np.flatnonzero(there & near)
         y, x = np.divmod(nodes, columns)
+        own, below, left = (reaction.places(y - dy, x - dx) for dy, dx in ((0, 0), (1, 0), (0, 1)))
         # What their own reaction and conductances are more: to the nodes below, above, left and right.
         self._more = [
-            reaction[y, x] - self._reaction,
-            up[y - 1, x] - self._up,
-            up[y, x] - self._up,
-            right[y, x - 1] - self._right,
-            right[y, x] - self._right,
+            reaction.at(own) - self._reaction,
+            up.at(below) - self._up,
+            up.at(own) - self._up,
+            right.at(left) - self._right,
+            right.at(own) - self._right,
         ]
 
     def apply(self, u: np.ndarray, place: Part) -> np.ndarray:
