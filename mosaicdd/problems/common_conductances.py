@@ -4,6 +4,8 @@ With constant coefficients the residual of a field takes a few passes over its v
 conductances but at the nodes along outlines and sides, whose equations are corrected one by one.
 """
 
+from typing import Any
+
 import numpy as np
 
 from mosaicdd.problems.array_in_squares import ArrayInSquares
@@ -21,7 +23,8 @@ class CommonConductances:
     """
 
     def __init__(self, conductances: Conductances, active: np.ndarray):
-        up, right, reaction = every = conductances.arrays()
+        every: list[Any] = conductances.arrays()
+        up, right, reaction = every
         self._up, self._right, self._reaction = (float(one.plain[-1]) for one in every)
         columns = self._width = reaction.shape[1]
         # At others than active nodes, and those beside them, all is zero.
@@ -42,6 +45,18 @@ class CommonConductances:
             right.at(left) - self._right,
             right.at(own) - self._right,
         ]
+
+    @classmethod
+    def of(cls, conductances: object, active: np.ndarray) -> "CommonConductances | None":
+        """Return them, if they are of this kind."""
+        if (
+            not isinstance(conductances, Conductances)
+            or not isinstance(conductances.reaction, ArrayInSquares)
+            or not conductances.symmetric
+            or conductances.across is not None
+        ):
+            return None
+        return cls(conductances, active)
 
     def apply(self, u: np.ndarray, place: Part) -> np.ndarray:
         """Return ``h^2 A u`` at the nodes of a part of the region, ``u`` having one more all around."""
@@ -67,13 +82,3 @@ class CommonConductances:
             added += k * (here - u[y + dy, x + dx])
         total[y, x] += added
         return total
-
-
-def is_mostly_common(conductances: object) -> bool:
-    """Say whether conductances are those that `CommonConductances` takes."""
-    return (
-        isinstance(conductances, Conductances)
-        and isinstance(conductances.reaction, ArrayInSquares)
-        and conductances.symmetric
-        and conductances.across is None
-    )

@@ -8,7 +8,7 @@ from mosaicdd.lattice.axes import Slices, even, pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.common_conductances import CommonConductances, is_mostly_common
+from mosaicdd.problems.common_conductances import CommonConductances
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.medium import Resampled
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
@@ -81,8 +81,8 @@ class FieldResidual:
         self._block = block = v.block
         self._conductances = conductances
         self._common = None
-        if active is not None and is_mostly_common(conductances):
-            self._common = CommonConductances(conductances, active)
+        if active is not None:
+            self._common = CommonConductances.of(conductances, active)
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
         self._driven = None if source is None else source.nodes
