@@ -24,10 +24,13 @@ def summary(solution: "Solution", output: str) -> str:
             else "have data rougher than the network was trained on: see --out-of-range exact, or --certify"
         )
         lines.insert(2, f"{outside} {of}subdomains{each} {said}")
-    if report["status"] == "interrupted" and solution.checkpoint is not None:
+    if solution.checkpoint is not None:
+        interrupted = report["status"] == "interrupted"
+        why = "interrupted" if interrupted else "out of iterations"
+        how = "" if interrupted else " and a larger --max-iterations"
         lines.append(
-            f"interrupted; the iteration is kept in {solution.checkpoint}: the same command with "
-            "--resume goes on from there"
+            f"{why}; the iteration is kept in {solution.checkpoint}: the same command with --resume{how} goes on "
+            "from there"
         )
     return "\n".join([*lines, f"wrote {output}"])
 

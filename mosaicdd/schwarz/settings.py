@@ -33,6 +33,9 @@ BEST_FIRST = (
     "interrupted",
 )
 """The statuses."""
+OUT_OF_ITERATIONS = "diverged_max_iterations"
+RESUMABLE = ("interrupted", OUT_OF_ITERATIONS)
+"""Statuses of solves that leave a checkpoint, from which another run may go on."""
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.field_share import FieldStart
-from mosaicdd.schwarz.results.checkpoints import Checkpoints
+from mosaicdd.schwarz.results.checkpoints import Checkpoints, Earlier
 from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.rounds import Progress
-from mosaicdd.schwarz.settings import Output, SolveSettings
+from mosaicdd.schwarz.settings import RESUMABLE, Output, SolveSettings
 from mosaicdd.schwarz.setup import Extent, Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.work import Work, WritePoints
@@ -198,7 +198,7 @@ class Solver:
 
         self._write_points = write
 
-    def _checkpoint(self) -> tuple[Checkpoints | None, tuple | None]:
+    def _checkpoint(self) -> tuple[Checkpoints | None, Earlier | None]:
         """Return what keeps checkpoints, and where an earlier run stopped."""
         if self._output is None or self._work.problem.problems > 1:
             return None, None
@@ -272,7 +272,8 @@ class Solver:
             report["parts"] = parts_of_ranks(self._world, self._clock)
             if file is not None:
                 file.describe(report, results)
-        if self._checkpoints is not None and report["status"] != "interrupted":
+        resumable = report["status"] in RESUMABLE
+        if self._checkpoints is not None and not resumable:
             self._checkpoints.remove()
         self._begun = self._earlier = None
         return Solution(
@@ -280,7 +281,7 @@ class Solver:
             self._kept(kept),
             report,
             results,
-            checkpoint=self.checkpoint if report["status"] == "interrupted" else None,
+            checkpoint=self.checkpoint if resumable else None,
         )
 
     def _kept(self, batches: list[Batch]) -> Kept:

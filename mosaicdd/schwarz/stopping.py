@@ -17,7 +17,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.norms import OwnedNorms
-from mosaicdd.schwarz.settings import CONVERGED, StoppingRule
+from mosaicdd.schwarz.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.sizes import CALLS, SUMS, count_of_sums
 
 Progress = Callable[[int, float, float, float], None]
@@ -214,7 +214,8 @@ class Monitor:
         slowest = max(running, key=lambda i: self.histories[i].update[-1])
         self._report(slowest)
         interrupted, due = called
-        if self._watch.save is not None and (interrupted or due):
+        ended = OUT_OF_ITERATIONS in self.statuses
+        if self._watch.save is not None and (interrupted or due or ended):
             self._watch.save(new, self.history)
             self._watch.saved()
         if interrupted:
@@ -279,7 +280,7 @@ class Monitor:
         if updates[-1] > _BLOW_UP * smallest:
             return "diverged_tolerance"
         if len(updates) >= self.rule.max_iterations:
-            return "diverged_max_iterations"
+            return OUT_OF_ITERATIONS
         if len(updates) - updates.index(smallest) > _PATIENCE:
             return "stagnated"
         return None

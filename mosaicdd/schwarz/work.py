@@ -15,6 +15,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import REFERENCES
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink
 from mosaicdd.schwarz.field_share import FieldStart
+from mosaicdd.schwarz.results.checkpoints import Earlier
 from mosaicdd.schwarz.results.kept import Batch
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
@@ -22,7 +23,6 @@ from mosaicdd.schwarz.results.report import Result, merged_results, result_of
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.setup import Setup
-from mosaicdd.schwarz.stopping import History
 from mosaicdd.settings import argument
 
 WritePoints = Callable[[SolutionOutput, Outcome], None]
@@ -110,7 +110,7 @@ class Work:
     def solve(
         self,
         start: Solution | FieldStart | None,
-        earlier: tuple[Interface, History] | None,
+        earlier: Earlier | None,
         atol: float,
         progress: Progress | None,
         watch: Watch,
@@ -127,7 +127,7 @@ class Work:
         start
             Where the iteration starts, if not at zero.
         earlier
-            Where an interrupted run stopped, and how it had gone.
+            Where an earlier run stopped.
         atol
             The update that is small enough.
         """
@@ -140,7 +140,10 @@ class Work:
             outcomes: list[Outcome] = []
             if members:
                 engine = self._prepared(members, atol)
-                begin, history = earlier or (None, None)
+                begin, history = None, None
+                if earlier is not None:
+                    begin, history = earlier.interface, earlier.history
+                    engine.begin_with(earlier.start_fields)
                 if start is not None:
                     begin = start.start(members, **self._setup.settings.tensors)
                     engine.begin_with(partial(start.start_fields, members))

@@ -1,7 +1,8 @@
 """Checkpoints of iterations and of trainings, and what each belongs to.
 
 Of an iteration, it is the interface of the whole domain: ``/lines/0`` and ``/lines/1`` are all lines
-constant in y and in x, whatever the number of ranks.
+constant in y and in x, whatever the number of ranks. Newton's method on the grid adds ``/field``, the values
+at all nodes.
 
 Of a training, it is a tree of numbers, texts and tensors: ``/tree`` is JSON in which ``{"array": i,
 "axes": [...]}`` stands for the array ``/arrays/i``, whose axes had this order in memory: products of
@@ -24,6 +25,7 @@ import torch
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, line_name, mark, new_file, open_to_read
 
+FIELD = "field"
 _TRAINING_VERSION = 1
 
 
@@ -67,6 +69,12 @@ def read_checkpoint(
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without resume=True")
     return lines, history
+
+
+def read_field(path: str | PathLike, place: tuple[slice, slice]) -> np.ndarray | None:
+    """Read some nodes of the field of a checkpoint, ``(rows, columns)``; None if it has none."""
+    with open_to_read(path, "checkpoint", SEALED) as file:
+        return file[FIELD][place] if FIELD in file else None
 
 
 def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict) -> None:

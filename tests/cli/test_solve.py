@@ -87,6 +87,20 @@ def test_reaching_the_most_iterations_is_exit_1_with_the_file_written(accelerate
     assert stored.field.shape == (129, 257)
 
 
+def test_out_of_iterations_it_says_how_to_go_on(mosaicdd, tmp_path):
+    output = tmp_path / "out.h5"
+    done = mosaicdd("solve", "-o", output, "--cells", "128x64", *EXACT, "--max-iterations", "2")
+    assert done.code == 1
+    line = (
+        f"{output}.checkpoint: the same command with --resume and a larger --max-iterations goes on"
+    )
+    assert f"out of iterations; the iteration is kept in {line} from there" in done.out
+    again = mosaicdd(
+        "solve", "-o", output, "--cells", "128x64", *EXACT, "--max-iterations", "50", "--resume"
+    )
+    assert again.code == 0
+
+
 @pytest.mark.ranks(1, 2)
 def test_numbers_that_overflow_are_null_in_json_and_kept_in_the_file(solve):
     code, report, stored = solve(*EXACT, "--boundary", "expr:1e200*x")

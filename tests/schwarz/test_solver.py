@@ -346,6 +346,40 @@ def test_an_interrupted_solve_says_so_and_goes_on_from_its_checkpoint(tmp_path):
     assert not part.checkpoint.exists()
 
 
+def medium():
+    return Problem(CELLS, "diffusion", {"a": "1.5 + sin(9*x*y)"}, Dirichlet("x - y"))
+
+
+def sinh():
+    return Problem(CELLS, "poisson-boltzmann", {"c": 10.0}, Dirichlet("2*sin(3*x) + y"))
+
+
+OUT_OF_ITERATIONS = {
+    "stationary": (laplace, "exact", {"levels": 1, "rtol": 1e-4}, 9),
+    "krylov": (laplace, "exact", {"accelerate": "gmres"}, 2),
+    "condensed": (medium, "exact", {}, 3),
+    "newton": (sinh, "exact", {"rtol": 1e-10}, 1),
+    "subdomain-newton": (sinh, "subdomain-newton", {}, 2),
+}
+
+
+@pytest.mark.parametrize("how", OUT_OF_ITERATIONS)
+def test_out_of_iterations_it_leaves_a_checkpoint_for_a_run_with_more(tmp_path, how):
+    make, local_solver, given, few = OUT_OF_ITERATIONS[how]
+    settings, path = SolveSettings(**given), tmp_path / "out.h5"
+    whole = solve(make(), local_solver, settings=settings)
+    less = settings.with_changes(max_iterations=few)
+    part = solve(make(), local_solver, settings=less, output=path)
+    assert (part.status, part.iterations) == ("diverged_max_iterations", few)
+    assert part.checkpoint.exists()
+    again = Output(path, resume=True)
+    rest = solve(make(), local_solver, settings=settings, output=again)
+    assert rest.converged
+    assert few < rest.iterations <= whole.iterations + 2
+    np.testing.assert_allclose(rest.field, whole.field, rtol=0, atol=1e-6)
+    assert not part.checkpoint.exists()
+
+
 def test_progress_goes_from_nothing_to_almost_all():
     seen = []
     solve(laplace(), "exact", progress=lambda fraction, note: seen.append((fraction, note)))

@@ -24,7 +24,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 from mosaicdd.schwarz.condensed.parts import by_node
-from mosaicdd.schwarz.settings import StoppingRule
+from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 
 _DRIFT = 0.5  # share of the tolerance that it may have drifted by, for the recurrence to go on
@@ -310,7 +310,7 @@ class InterfaceKrylov(abc.ABC):
         elif residual > _BLOW_UP * smallest:
             status = "diverged_tolerance"
         elif count >= rule.max_iterations:
-            status = "diverged_max_iterations"
+            status = OUT_OF_ITERATIONS
         elif count - history.residual.index(smallest) > self._patience:
             status = "stagnated"
         self.statuses[i] = status
@@ -322,9 +322,10 @@ class InterfaceKrylov(abc.ABC):
             self._progress(count, float(updates[i]), float(self.sizes[i]), math.nan)
 
     def _answer(self, x: torch.Tensor, more: torch.Tensor | None) -> None:
-        """Keep a checkpoint, and stop, if any rank was called to."""
+        """Keep a checkpoint, and stop, if any rank was called to; or there are no iterations left."""
         interrupted, due = self.called
-        if self._watch.save is not None and (interrupted or due):
+        ended = OUT_OF_ITERATIONS in self.statuses
+        if self._watch.save is not None and (interrupted or due or ended):
             self._watch.save(self.interface(x if more is None else x + more), self.histories[0])
             self._watch.saved()
         if interrupted:

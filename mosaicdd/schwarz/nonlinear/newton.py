@@ -18,6 +18,7 @@ from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
+from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.schwarz.stopping import History, Progress
 
 # Bounds of a step's linear residual: this, and times the nonlinear one.
@@ -235,13 +236,17 @@ class Newton:
         elif linear in ("diverged_nan", "diverged_tolerance"):
             self.status = linear
         elif len(self.history.update) >= settings.max_iterations:
-            self.status = "diverged_max_iterations"
+            self.status = OUT_OF_ITERATIONS
 
     def _answer(self, interrupted: bool, due: bool) -> None:
-        """Keep a checkpoint, and stop, if any rank was called to."""
-        if self._watch.save is not None and (interrupted or due):
-            lines = self._place.lines([self.u], self._steps.settings.tensors)
-            self._watch.save(lines, self.history)
+        """Keep a checkpoint, and stop, if any rank was called to; or there are no steps left."""
+        ended = self.status == OUT_OF_ITERATIONS
+        if self._watch.save is not None and (interrupted or due or ended):
+            tensors = self._steps.settings.tensors
+            lines, field = (
+                make([self.u], tensors) for make in (self._place.lines, self._place.strips)
+            )
+            self._watch.save(lines, self.history, field)
             self._watch.saved()
         if interrupted:
             self.status = self.status or "interrupted"

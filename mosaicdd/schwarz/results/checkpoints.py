@@ -3,27 +3,49 @@
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.given_conditions import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
+from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.results.written_together import write_lines
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
+from mosaicdd.storage.checkpoint_file import FIELD, read_checkpoint, read_field, writing_checkpoint
 
 _SAMPLES = 2**20  # values of a field that are read at once
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Where an earlier run stopped, and how it had gone.
+
+    Parameters
+    ----------
+    field
+        This rank's part of it, ``(rows, columns)``, if the interface leaves it open.
+    """
+
+    interface: Interface
+    history: History
+    field: np.ndarray | None
+
+    def start_fields(self) -> torch.Tensor | None:
+        """Return the field as `BaseEngine.begin_with` takes it."""
+        return None if self.field is None else torch.from_numpy(self.field[None])
 
 
 class Checkpoints:
@@ -96,16 +118,28 @@ class Checkpoints:
                 sums[name] += int((mixed ^ mixed >> 32).sum())
         return sums
 
-    def save(self, v: Interface, history: History) -> None:
-        """Write the interface; on success it replaces the checkpoint before."""
+    def save(self, v: Interface, history: History, field: Iterable[Strip] | None = None) -> None:
+        """Write the interface; on success it replaces the checkpoint before.
+
+        Parameters
+        ----------
+        field
+            What this rank has of it, if the interface leaves it open.
+        """
         root, identity = self._ranks.is_root, self._identity
         writing = writing_checkpoint(self.path, identity) if root else nullcontext()
         with writing as writer:
             write_lines(self._engine.movement, v, writer, self._dtype)
+            if field is not None:
+                parts = ((one.owned[0].cpu().numpy(), one.place) for one in field)
+                if writer is not None:
+                    writer.create(FIELD, v.block.lattice.grid.nodes, "float64")
+                into = _nowhere if writer is None else writer.into(FIELD)
+                collect(self._ranks, parts, np.float64, 2, into)
             if writer is not None:
                 writer.history(asdict(history))
 
-    def read(self) -> tuple[Interface, History]:
+    def read(self) -> Earlier:
         """Read the checkpoint on the root and hand every rank its part.
 
         Raises
@@ -121,12 +155,18 @@ class Checkpoints:
             return history
 
         history = self._ranks.on_root(read)
-        return self._engine.interface_of_lines(lines), History(**history)
+        own = self._engine.block.owned_nodes()[1]
+        field = self._ranks.agree(lambda: read_field(self.path, own))
+        return Earlier(self._engine.interface_of_lines(lines), History(**history), field)
 
     def remove(self) -> None:
         """Remove the checkpoint of a run that has ended."""
         if self._ranks.is_root:
             self.path.unlink(missing_ok=True)
+
+
+def _nowhere(part: np.ndarray, place: tuple[slice, ...]) -> None:
+    """Be what takes parts on the ranks that get none."""
 
 
 def _digest(problem: Problem, grid: Grid) -> str:

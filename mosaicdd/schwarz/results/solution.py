@@ -47,7 +47,7 @@ class Solution(Presented):
     results
         How each problem ended.
     checkpoint
-        From which an interrupted solve can go on, if there is one.
+        From which a solve that was interrupted, or out of iterations, can go on, if there is one.
     """
 
     def __init__(
