@@ -103,6 +103,11 @@ class Nonlinear:
             If they do not, with both shapes.
         """
         for field in self.fields.values():
+            if field.per_cell(grid):
+                raise ValueError(
+                    f"the field {field.name} is given per cell, {grid.shape}: of nonlinear equations coefficients "
+                    f"are given at the nodes, {grid.nodes} (ny + 1, nx + 1)"
+                )
             field.require_shape(grid)
             if field.problems > 1:
                 raise ValueError(
