@@ -9,7 +9,7 @@ With ``s`` nodes on each of the four sides, a symmetric complement is::
     |       R2  . |
     |          R3 |
 
-Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes, ``n`` problems.
+Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes; ``K`` operators, ``r`` vectors of each.
 """
 
 from functools import cached_property
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.kinds import Kinds, Piece
-from mosaicdd.local_solvers.products import grouped, one_times, row_times, rows_times
+from mosaicdd.local_solvers.products import row_times, rows_times
 from mosaicdd.tensors import Tensors
 
 _MANY = 8  # vectors that are worth whole matrices
@@ -102,26 +102,25 @@ class Complements:
     def __call__(
         self, piece: Piece, values: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the products of a piece of the elements with vectors ``(.., n, P)``.
+        """Return the products of a piece's operators with vectors of each, ``(K, r, P)``.
 
         Parameters
         ----------
         out
-            Where they may be written.
+            Where they may be written, see `rows_times`.
         """
         if piece.shared:
-            return one_times(self._shared[piece.operators.start], values, out)
+            return rows_times(values, self._shared[piece.operators].mT, out)
         rows = [(a, every[piece.operators]) for a, every in self._rows]
-        each = grouped(values, len(rows[0][1]))
-        if self.symmetric and each.shape[1] >= _MANY:
-            return rows_times(values, self._whole_piece(piece, rows, len(values)), out)
-        return self._products(rows, each).reshape(values.shape)
+        if not self.symmetric:
+            return rows_times(values, rows[0][1].mT, out)
+        if values.shape[1] >= _MANY:
+            return rows_times(values, self._whole_piece(piece, rows), out)
+        return self._products(rows, values)
 
-    def _whole_piece(
-        self, piece: Piece, rows: list[tuple[int, torch.Tensor]], members: int
-    ) -> torch.Tensor:
+    def _whole_piece(self, piece: Piece, rows: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
         """Return the operators of a piece as whole matrices, kept where these are few for its members."""
-        if members < _MANY * len(rows[0][1]):
+        if piece.members.stop - piece.members.start < _MANY * len(piece):
             return self._whole(rows)
         first = piece.operators.start
         if first not in self._few:
@@ -129,9 +128,7 @@ class Complements:
         return self._few[first]
 
     def _products(self, rows: list[tuple[int, torch.Tensor]], values: torch.Tensor) -> torch.Tensor:
-        """Return the products of some operators with vectors ``(.., n, P)`` of each."""
-        if not self.symmetric:
-            return torch.bmm(values, rows[0][1].mT)
+        """Return the products of some symmetric operators with few vectors of each, ``(K, r, P)``."""
         times = row_times if values.shape[1] == 1 else torch.bmm
         total = times(values[..., : rows[0][1].shape[1]], rows[0][1])
         for a, matrices in rows:

@@ -15,13 +15,13 @@ import numpy as np
 
 from mosaicdd.lattice.axes import even
 
-_MANY = 32  # members of a kind from which on a product with all of them pays
+_MANY = 24  # members of a kind from which on a product with all of them pays
 _COMPARED = 1024  # members at a time, for the cache
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Members that are handled at once, and their operators: one for all of them, or some, each of as many.
+    """Members that are handled at once, and their operators, each of as many.
 
     Parameters
     ----------
@@ -30,12 +30,15 @@ class Piece:
     operators
         The numbers of their operators.
     shared
-        Whether they have but one, as all of their kind.
+        Whether many have these.
     """
 
     members: slice
     operators: slice
     shared: bool
+
+    def __len__(self) -> int:
+        return self.operators.stop - self.operators.start
 
 
 class Kinds:
@@ -73,7 +76,7 @@ class Kinds:
         if not len(common):  # as if all were different, in the order of their numbers
             first = kind = np.arange(len(keys))
             counts = np.ones_like(first)
-        common = common[np.argsort(first[common])]
+        common = common[np.lexsort((first[common], -counts[common]))]
         few = np.flatnonzero(counts < _MANY) if len(common) else first
         few = few[np.lexsort((first[few], counts[few]))]
         kinds = np.concatenate([common, few])
@@ -85,8 +88,6 @@ class Kinds:
         ends = np.cumsum([0, *counts[common]]).tolist()
         self.shared = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self.own = slice(ends[-1], len(keys))
-        # How many of the kinds that few have are of so many members, ascending.
-        self._few = np.unique(counts[few], return_counts=True)
         self.idle: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
@@ -98,24 +99,27 @@ class Kinds:
         self.idle = frozenset(number for number, member in shared if empty(member))
 
     def pieces(self, shared: int, own: int) -> list[Piece]:
-        """Cut the order into pieces of at most so many members with one operator, or with several.
+        """Cut the order into pieces of at most so many members of kinds that many have, or few.
 
-        Without those that are idle.
+        The operators of a piece have as many members each. Without those that are idle.
         """
-        found = []
-        for number, kind in enumerate(self.shared):
-            if number in self.idle:
+        found, numbers = [], np.arange(self.operators)
+        counts = np.bincount(self.operator)
+        starts = np.cumsum([0, *counts]).tolist()
+        many, idle = numbers < len(self.shared), np.isin(numbers, [*self.idle])
+        alike = np.stack([counts, many, idle])
+        ends = np.flatnonzero((alike[:, 1:] != alike[:, :-1]).any(0)) + 1
+        for run in np.split(numbers, ends):
+            first = int(run[0])
+            if idle[first]:
                 continue
-            for part in even(kind.stop - kind.start, shared):
-                members = slice(kind.start + part.start, kind.start + part.stop)
-                found.append(Piece(members, slice(number, number + 1), shared=True))
-        first, start = len(self.shared), self.own.start
-        for members, count in zip(*(one.tolist() for one in self._few), strict=True):
-            for part in even(count, max(1, own // members)):
-                here = slice(start + part.start * members, start + part.stop * members)
+            most = shared if many[first] else own
+            for part in even(len(run), max(1, most // int(counts[first]))):
                 operators = slice(first + part.start, first + part.stop)
-                found.append(Piece(here, operators, shared=False))
-            first, start = first + count, start + count * members
+                start, stop = starts[operators.start], starts[operators.stop]
+                for some in even(stop - start, most):
+                    here = slice(start + some.start, start + some.stop)
+                    found.append(Piece(here, operators, shared=bool(many[first])))
         return found
 
     def made(self, size: int) -> list[tuple[np.ndarray, slice]]:

@@ -362,12 +362,10 @@ def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray]:
         inverse = torch.linalg.inv(matrix).mT.numpy()
     units = np.eye(count**2).reshape(-1, count, count)
     sides = on_sides(torch.arange(count**2).view(count, count)).numpy()
-    inwards = -one.apply(units[sides]).reshape(len(sides), -1)
-    against = (
-        one
-        if one.symmetric
-        else replace(one, up=one.down, right=one.left, down=one.up, left=one.right)
-    )
-    outwards = -against.apply(units[sides]).reshape(len(sides), -1)
+    inwards = outwards = -one.apply(units[sides]).reshape(len(sides), -1)
+    if not one.symmetric:
+        against = replace(one, up=one.down, right=one.left, down=one.up, left=one.right)
+        outwards = -against.apply(units[sides]).reshape(len(sides), -1)
+    inwards = inwards.copy()
     inwards[2 * count :: count] = inwards[3 * count - 1 :: count] = 0.0  # corners, again
     return np.concatenate([inwards @ inverse, inverse]), inverse @ outwards.T

@@ -27,7 +27,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_shape
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.kinds import Kinds, alike, combined
-from mosaicdd.local_solvers.products import one_times, rows_times
+from mosaicdd.local_solvers.products import rows_times
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
@@ -200,14 +200,10 @@ class BalancedCoarse:
         common = self._parts.common if len(z) == 1 else None
         if common is not None:
             for members, sums in common.products(z[0], self._swept[common.operator]):
-                add_at(total, self._columns[members], sums[:, None])
+                add_at(total, self._columns[members], sums)
         for piece, at in self._parts(len(z)) if common is None else self._parts.others():
-            given = values_at(z, at)
-            if piece.shared:
-                sums = one_times(self._swept[piece.operators.start], given)
-            else:
-                sums = rows_times(given, self._swept[piece.operators].mT)
-            add_at(total, self._columns[piece.members], sums)
+            sums = rows_times(values_at(z, at), self._swept[piece.operators].mT)
+            add_at(total, self._columns[piece.members].view(*at.shape[:2], -1), sums)
         return total.T.index_select(0, self._own).T
 
     def _zeros(self, c: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.kinds import Kinds
 
-_LEAST = 0.5  # share of the members that the common kind must have, for that to pay
+_LEAST = 0.5  # share of the members that the common kind must have more than: no other has as many
 _AT_ONCE = {"cpu": 2048, "cuda": 2**15}  # members of a product: few, for the cache
 
 _Run = tuple[int, int, int, int, int]
@@ -71,7 +71,7 @@ class CommonMembers:
             0 if number in kinds.idle else part.stop - part.start
             for number, part in enumerate(kinds.shared)
         ]
-        if max(sizes, default=0) < _LEAST * len(kinds) or min(shape) < 2:
+        if max(sizes, default=0) <= _LEAST * len(kinds) or min(shape) < 2:
             return None
         return cls(kinds, int(np.argmax(sizes)), places, shape)
 

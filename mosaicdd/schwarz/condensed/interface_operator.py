@@ -61,7 +61,7 @@ class InterfaceOperator:
         """Return the diagonal of ``S``, ``(L,)``; zero on the region's edge."""
         total, diagonals = torch.zeros_like(self._inside)[None], self._schur.diagonal()
         for piece, at in self._parts(1):
-            add_at(total, at, diagonals[self._order[piece.members], None])
+            add_at(total, at, diagonals[self._order[piece.members]])
         return total[0].index_fill_(0, self._edge, 0.0)
 
 

@@ -3,7 +3,8 @@
 Vectors ``(n, L)`` lie best node after node in memory, with the values of all problems side by side
 (`by_node`): a place is then a row of numbers, and what operators read serves all problems.
 
-Shape letters: ``E`` members of a piece, ``P`` places of each, ``n`` problems, ``L`` places in all.
+Shape letters: ``K`` operators of a piece, ``m`` members that have each, ``P`` places of a member, ``n`` problems,
+``L`` places in all.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,10 +16,10 @@ from mosaicdd.schwarz.condensed.common_members import CommonMembers
 from mosaicdd.schwarz.sparse import sparse_rows
 
 _PIECE = {"cpu": 128, "cuda": 8192}  # members of a product: few, for the cache
-_SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where they have one operator
+_SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where many have an operator
 
 Products = Callable[[Piece, torch.Tensor, torch.Tensor | None], torch.Tensor]
-"""``products(piece, values, out)`` of what its members have at their places, ``(.., n, P)``; with room for them,
+"""``products(piece, values, out)`` of what its members have at their places, ``(K, m n, P)``; with room for them,
 if any, that need not be used."""
 
 
@@ -47,7 +48,7 @@ class Parts:
             places = places[torch.from_numpy(kinds.order).to(places.device)]
         device = places.device.type
         self._pieces = [
-            (piece, places[piece.members])
+            (piece, places[piece.members].unflatten(0, (len(piece), -1)))
             for piece in kinds.pieces(_SHARED[device], _PIECE[device])
         ]
         self._size = size
@@ -55,13 +56,12 @@ class Parts:
         self._room = torch.empty(0, 0, device=places.device)
 
     def __call__(self, problems: int) -> Iterator[tuple[Piece, torch.Tensor]]:
-        """Yield what is handled at once, and where.
+        """Yield what is handled at once, and where, ``(K, m, P)``.
 
-        The places of several problems that have one operator lie in memory as `one_times` wants them: the first
-        of all members, then the second.
+        With several problems vectors are columns: the first places of all that have an operator, then the second.
         """
         for piece, at in self._pieces:
-            yield piece, at.T.contiguous().T if piece.shared and problems > 1 else at
+            yield piece, at if problems == 1 else at.mT.contiguous().mT
 
     def others(self) -> Iterator[tuple[Piece, torch.Tensor]]:
         """Yield what is not of the common kind, for one problem."""
@@ -100,8 +100,7 @@ class Parts:
             self._room = total.new_empty(sums.shape[1], n)
         first = 0
         for piece, at in self(n):
-            room = self._room[first : first + at.numel()].view(*_in_memory(at).shape, n)
-            room = room.permute((1, 2, 0) if piece.shared else (0, 2, 1))
+            room = self._room[first : first + at.numel()].view(*at.mT.shape[:2], -1).mT
             found = products(piece, values_at(v, at), room)
             if found is not room:
                 room.copy_(found)
@@ -112,7 +111,7 @@ class Parts:
     def _matrix(self, dtype: torch.dtype) -> torch.Tensor:
         """Return which products are added up where, ``(L, members P)``."""
         if self._sums is None:
-            every = torch.cat([_in_memory(at).flatten() for _, at in self(2)])
+            every = torch.cat([at.mT.flatten() for _, at in self(2)])
             starts = every.bincount(minlength=self._size).cumsum(0)
             starts = torch.nn.functional.pad(starts, (1, 0))
             ones = torch.ones(len(every), dtype=dtype, device=every.device)
@@ -121,29 +120,22 @@ class Parts:
         return self._sums
 
 
-def _in_memory(places: torch.Tensor) -> torch.Tensor:
-    """Return places as they lie in memory."""
-    return places if places.is_contiguous() else places.T
-
-
 def by_node(v: torch.Tensor) -> torch.Tensor:
     """Return vectors ``(n, L)`` with the values of all problems at a node side by side in memory."""
     return v.T.contiguous().T
 
 
 def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Return the values of ``(n, L)`` at places ``(E, P)``, ``(E, n, P)``; in memory as the places lie."""
-    here = _in_memory(places)
+    """Return the values of ``(n, L)`` at places ``(K, m, P)``, ``(K, m n, P)``; of several problems as columns."""
     if len(v) == 1:
-        values = v[0].index_select(0, here.flatten()).view(*here.shape, 1)
-    else:
-        values = v.T.index_select(0, here.flatten()).unflatten(0, here.shape)
-    return values.mT if here is places else values.permute(1, 2, 0)
+        return v[0].index_select(0, places.flatten()).view(places.shape)
+    columns = places.mT
+    return v.T.index_select(0, columns.flatten()).view(*columns.shape[:2], -1).mT
 
 
 def add_at(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
-    """Add values ``(E, n, P)`` to ``(n, L)`` at places ``(E, P)``."""
+    """Add values ``(K, m n, P)`` to ``(n, L)`` at places ``(K, m, P)``."""
     if len(total) == 1:
         total.index_add_(1, places.flatten(), values.reshape(1, -1))
     else:
-        total.T.index_add_(0, places.flatten(), values.mT.flatten(0, 1))
+        total.T.index_add_(0, places.mT.flatten(), values.mT.reshape(-1, len(total)))

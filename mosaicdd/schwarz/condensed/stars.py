@@ -29,7 +29,7 @@ from mosaicdd.lattice.elements import QUARTERS, quarter_numbers, star_parts, sta
 from mosaicdd.local_solvers.complements import Complements
 from mosaicdd.local_solvers.condensed import CondensedElements
 from mosaicdd.local_solvers.kinds import Kinds, Piece, combined
-from mosaicdd.local_solvers.products import grouped, one_times, rows_times
+from mosaicdd.local_solvers.products import rows_times
 from mosaicdd.local_solvers.shared_elements import SharedElements
 from mosaicdd.schwarz.condensed.parts import Parts
 
@@ -96,13 +96,10 @@ class Stars:
     def _corrections(
         self, piece: Piece, given: torch.Tensor, out: torch.Tensor | None
     ) -> torch.Tensor:
-        """Return the products of a piece of the inverses with vectors ``(.., n, nodes)``."""
-        if piece.shared:
-            return one_times(self._whole[piece.operators.start].mT, given, out)
+        """Return the products of a piece of the inverses with vectors of each, ``(K, r, nodes)``."""
         if piece.operators.start < len(self._whole):
             return rows_times(given, self._whole[piece.operators], out)
-        each = grouped(given, piece.operators.stop - piece.operators.start)
-        return self._factors.solve(piece.operators, each).reshape(given.shape)
+        return self._factors.solve(piece.operators, given)
 
 
 class _Factors:
@@ -126,7 +123,7 @@ class _Factors:
         return [(arms[numbers], rest[numbers]) for arms, rest in self._kept]
 
     def solve(self, numbers: slice, given: torch.Tensor) -> torch.Tensor:
-        """Return the products of some inverses with vectors ``(B, n, nodes)``, which are rows."""
+        """Return the products of some inverses with vectors ``(B, r, nodes)``, which are rows."""
         factors = self.some(numbers)
         (down, rest), (up, other) = factors[0], factors[-1]
         both = down.shape[1:3]
