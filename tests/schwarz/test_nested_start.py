@@ -9,7 +9,7 @@ from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import solve_directly
-from mosaicdd.schwarz.nonlinear.nested_start import nested_start
+from mosaicdd.schwarz.nonlinear.nested_start import _coarser_grids, nested_start
 from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
@@ -35,9 +35,9 @@ def start(one, number=0):
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_it_is_near_the_solution(name):
-    one = Problem(Domain((64, 128), 1 / 64), name, FIELDS[name], Dirichlet("sin(3*x) + y*y"))
+    one = Problem(Domain((64, 144), 1 / 64), name, FIELDS[name], Dirichlet("sin(3*x) + y*y"))
     truth = solve_directly(one)
-    found = start(one)((slice(5, 60), slice(0, 129)))
+    found = start(one)((slice(5, 60), slice(0, 145)))
     # Second order, of nodes 1/32 apart, for solutions whose fourth derivatives are some hundreds.
     np.testing.assert_allclose(found[1:-1, 1:-1], truth[6:59, 1:-1], rtol=0, atol=100 / 32**2 / 12)
 
@@ -50,9 +50,15 @@ def test_it_is_that_of_the_problem_asked_for():
     assert first[32, 32] > 0 > 2 * second[32, 32]
 
 
-@pytest.mark.parametrize("cells", [(48, 64), (96, 80)])
-def test_there_is_none_where_coarser_grids_do_not_fit(cells):
-    assert start(Problem(Domain(cells), "poisson-boltzmann", {}, Dirichlet("x"))) is None
+def test_there_is_none_where_coarser_grids_are_too_small():
+    assert start(Problem(Domain((48, 64)), "poisson-boltzmann", {}, Dirichlet("x"))) is None
+
+
+@pytest.mark.parametrize("cells", [(64, 96), (80, 112), (1040, 1072), (2064, 2032)])
+def test_there_is_one_for_most_multiples_of_half_a_subdomain(cells):
+    (apart, m), *_ = _coarser_grids(Domain(cells).grid(), 32)
+    assert all(n % (apart * m // 2) == 0 for n in cells)
+    assert cells[0] * cells[1] / apart**2 <= 4 * 2**18
 
 
 def waves(x, y):  # its slope is up to 4

@@ -6,12 +6,13 @@ each other.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
@@ -24,6 +25,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 
 _MOST = 2**18  # nodes of the coarser grid
 _LEAST = 32  # cells along its sides
+_SMALLEST = 8  # cells of a subdomain there
 _RTOL = 1e-6  # of its solution
 
 Make = Callable[[Ranks, Lattice, CondensedSolver, SolveSettings], BaseEngine]
@@ -39,11 +41,13 @@ class NestedStart:
         The problem there.
     apart
         Distance of its nodes, in cells of the grid.
+    cells
+        Of its subdomains.
     """
 
-    def __init__(self, one: Problem, apart: int, make: Make, settings: SolveSettings):
+    def __init__(self, one: Problem, apart: int, cells: int, make: Make, settings: SolveSettings):
         grid = one.domain.grid()
-        solver = Exact().bind(one, grid)
+        solver = Exact(cells).bind(one, grid)
         if not isinstance(solver, CondensedSolver):
             raise TypeError(f"{one.equation.name} is linear: there is nothing to begin with")
         loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
@@ -77,12 +81,23 @@ def nested_start(
     settings: SolveSettings,
 ) -> NestedStart | None:
     """Return it for one of several problems; None where there is no coarser grid for it."""
-    grid, s = lattice.grid, lattice.spacing
-    apart = 2
-    while math.prod(grid.shape) > _MOST * apart**2:
-        apart *= 2
-    fits = all(
-        cells % (apart * s) == 0 and cells >= apart * max(_LEAST, 2 * s) for cells in grid.shape
-    )
-    one = coarser(problem, grid, boundary, number, apart) if fits else None
-    return None if one is None else NestedStart(one, apart, make, settings)
+    grid = lattice.grid
+    found = next(_coarser_grids(grid, lattice.subdomain.cells), None)
+    if found is None:
+        return None
+    apart, cells = found
+    one = coarser(problem, grid, boundary, number, apart)
+    return None if one is None else NestedStart(one, apart, cells, make, settings)
+
+
+def _coarser_grids(grid: Grid, cells: int) -> Iterator[tuple[int, int]]:
+    """Yield how far apart nodes may be, and the cells of subdomains that cover them then, the best first."""
+    most = 2
+    while math.prod(grid.shape) > _MOST * most**2:
+        most *= 2
+    for apart in (most, most // 2):
+        for m in (cells, cells // 2, cells // 4):
+            step, least = apart * m // 2, apart * max(_LEAST, m)
+            fits = all(n % step == 0 and n >= least for n in grid.shape)
+            if fits and apart > 1 and m >= _SMALLEST:
+                yield apart, m
