@@ -20,9 +20,10 @@ from mosaicdd.local_solvers.kinds import Kinds
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
-# Elements that are eliminated, and solved inside of, at once: on a CPU few, for the cache.
+# Elements that are eliminated at once: on a CPU few, for the cache; and solved inside of.
 _PIECE = {"cpu": 128, "cuda": 8192}
-_SOLVED = {"cpu": 512, "cuda": 8192}
+_SOLVED = {"cpu": 2048, "cuda": 8192}
+_SHARED = 2  # elements of an operator from which on these are several problems of one
 
 Places = tuple[torch.Tensor, torch.Tensor]
 """Rows and columns of some elements."""
@@ -117,17 +118,35 @@ class OwnElements:
         return before
 
     def _inside(self, part: slice, f: torch.Tensor) -> torch.Tensor:
-        """Solve inside of some of the elements with an operator each, one by one as ``f``."""
-        conductances = self._some(part)
+        """Solve inside of some of the elements with an operator each, one by one as ``f``.
+
+        Those that have the same are several problems of one.
+        """
+        operators, kind = self._operators[part].unique(return_inverse=True)
+        if len(operators) * _SHARED > len(kind):
+            return self._solve(np.arange(part.start, part.stop), f)
+        order = kind.argsort(stable=True)
+        counts = kind.bincount()
+        first = counts.cumsum(0) - counts
+        which = torch.empty_like(kind)  # a member's number among those of its kind
+        which[order] = torch.arange(len(kind)) - first[kind[order]]
+        together = f.new_zeros(len(f), int(counts.max()), len(counts), *f.shape[2:])
+        at = which.to(f.device), kind.to(f.device)
+        together[:, *at] = f
+        solved = self._solve(part.start + order[first].numpy(), together.flatten(0, 1))
+        return solved.unflatten(0, together.shape[:2])[:, *at]
+
+    def _solve(self, those: np.ndarray, f: torch.Tensor) -> torch.Tensor:
+        """Solve inside of elements that are given by their places among those with an operator each."""
+        conductances = self._conductances.each(lambda values: values[those])
+        numbers = self._operators[torch.from_numpy(those)]
         if self._roots is None:
             _, roots = eliminate(conductances, self._s, **self._tensors)
+        elif bool((numbers.diff() == 1).all()):
+            here = slice(0, 1), slice(int(numbers[0]), int(numbers[-1]) + 1)
+            roots = self._roots.part((1, self._count), here)
         else:
-            numbers = self._operators[part]
-            if bool((numbers.diff() == 1).all()):
-                here = slice(0, 1), slice(int(numbers[0]), int(numbers[-1]) + 1)
-                roots = self._roots.part((1, self._count), here)
-            else:
-                roots = self._roots.chosen(numbers, self._count)
+            roots = self._roots.chosen(numbers, self._count)
         interior = Interior(conductances.side_by_side(), halved(self._s)[0], roots)
         s = self._s
         joined = torch.cat([f[..., :s].transpose(1, 2).flatten(2), f[:, -1, :, s:]], dim=2)
