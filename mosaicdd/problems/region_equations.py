@@ -260,5 +260,6 @@ def _by_squares(values: np.ndarray) -> np.ndarray:
 
 def _all_around(there: np.ndarray) -> np.ndarray:
     """Say of which squares something holds in all columns, with margins."""
-    windows = sliding_window_view(there, SIDE + 2 * MARGIN)[::SIDE]
-    return np.asarray(windows.all(axis=1))
+    own = there[: -2 * MARGIN].reshape(-1, SIDE).all(axis=1)
+    after = [there[SIDE + node :: SIDE] for node in range(2 * MARGIN)]
+    return np.asarray(np.logical_and.reduce([own, *after]))
