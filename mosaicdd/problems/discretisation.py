@@ -29,7 +29,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.apertures import Cover
 from mosaicdd.problems.conductances import Conductances
 from mosaicdd.problems.crossings import OnOutlines
-from mosaicdd.problems.cut_outline import CutOutline, ends, nonzero
+from mosaicdd.problems.cut import ends, nonzero
+from mosaicdd.problems.cut_outline import CutOutline
 from mosaicdd.problems.fields import Field, Part, Periods
 from mosaicdd.problems.medium import Medium
 from mosaicdd.problems.node_equations import Equations, Ties

@@ -2,11 +2,15 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mosaicdd.problems.conditions import Condition, Periodic, Robin
 from mosaicdd.problems.outline import SIDES
+
+PAIRS = ("bottom", "top"), ("left", "right")
+"""Of sides, by the axis (y, x) from one to the other."""
 
 _NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
 _OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
@@ -77,3 +81,43 @@ def part_of_name(name: str, condition: Condition) -> Part:
     if not 0 <= low < high:
         raise ValueError(f"the part {name} must go from a number >= 0 to a larger one")
     return Part(found[1], condition, low, high)
+
+
+def require_conditions(parts: Sequence[Part]) -> None:
+    """Check that all have conditions, that they do not overlap, and that periodic sides are pairs.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If not.
+    """
+    for part in parts:
+        if not isinstance(part.condition, Condition):
+            raise TypeError(
+                f"the side {part} must be Dirichlet, Neumann, Robin or Periodic, got "
+                f"{type(part.condition).__name__}"
+            )
+    _require_pairs(parts)
+    for i, part in enumerate(parts):
+        for before in parts[:i]:
+            # A part comes before the whole.
+            alike = part.name == before.name and part.whole == before.whole
+            if alike and max(part.low, before.low) < min(part.high, before.high):
+                raise ValueError(f"the sides {before} and {part} overlap; give every part once")
+
+
+def _require_pairs(parts: Sequence[Part]) -> None:
+    periodic = [part for part in parts if isinstance(part.condition, Periodic)]
+    for part in periodic:
+        if not part.whole:
+            raise ValueError(f"{part} is periodic: a side is so as a whole, or not at all")
+    names = {part.name for part in periodic if not is_outline(part.name)}
+    for pair_of_sides in PAIRS:
+        for have, lack in (pair_of_sides, pair_of_sides[::-1]):
+            if have in names and lack not in names:
+                raise ValueError(
+                    f"the side {have} is periodic, the side {lack} is not; give both of the pair"
+                )
+    for part in parts:
+        if part.name in names and not isinstance(part.condition, Periodic):
+            raise ValueError(f"the side {part.name} is periodic, so nothing else holds on {part}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import Condition, Dirichlet, Periodic
+from mosaicdd.problems.conditions import Dirichlet, Periodic
 from mosaicdd.problems.edge_data import (
     Data,
     EdgeData,
@@ -26,7 +26,7 @@ from mosaicdd.problems.edge_data import (
 from mosaicdd.problems.expressions import Expression
 from mosaicdd.problems.fields import Periods, evaluate, real_array, require_finite
 from mosaicdd.problems.outline import SIDES, Piece, rectangle_outline
-from mosaicdd.problems.parts import Part, is_outline, part_of_name
+from mosaicdd.problems.parts import PAIRS, Part, is_outline, part_of_name, require_conditions
 from mosaicdd.problems.side_values import (
     EvaluatedPart,
     OutlineValues,
@@ -36,8 +36,6 @@ from mosaicdd.problems.side_values import (
     enter,
     evaluated,
 )
-
-_PAIRS = ("bottom", "top"), ("left", "right")  # of sides, by the axis (y, x) from one to the other
 
 
 class Sides:
@@ -68,47 +66,14 @@ class Sides:
             self.data = given
         else:
             self.parts = tuple(Part(name, given) for name in (*SIDES, "outline"))
-        self._check()
-
-    def _check(self) -> None:
-        for part in self.parts:
-            if not isinstance(part.condition, Condition):
-                raise TypeError(
-                    f"the side {part} must be Dirichlet, Neumann, Robin or Periodic, got "
-                    f"{type(part.condition).__name__}"
-                )
-        self._check_pairs()
-        for i, part in enumerate(self.parts):
-            for before in self.parts[:i]:
-                # A part comes before the whole.
-                alike = part.name == before.name and part.whole == before.whole
-                if alike and max(part.low, before.low) < min(part.high, before.high):
-                    raise ValueError(f"the sides {before} and {part} overlap; give every part once")
+        require_conditions(self.parts)
         require_boundaries(self.data)
-
-    def _check_pairs(self) -> None:
-        periodic = [part for part in self.parts if isinstance(part.condition, Periodic)]
-        for part in periodic:
-            if not part.whole:
-                raise ValueError(f"{part} is periodic: a side is so as a whole, or not at all")
-        names = {part.name for part in periodic if not is_outline(part.name)}
-        for pair_of_sides in _PAIRS:
-            for have, lack in (pair_of_sides, pair_of_sides[::-1]):
-                if have in names and lack not in names:
-                    raise ValueError(
-                        f"the side {have} is periodic, the side {lack} is not; give both of the pair"
-                    )
-        for part in self.parts:
-            if part.name in names and not isinstance(part.condition, Periodic):
-                raise ValueError(
-                    f"the side {part.name} is periodic, so nothing else holds on {part}"
-                )
 
     @property
     def periodic(self) -> tuple[bool, bool]:
         """Along which axes, (y, x), the domain goes on at the opposite side."""
         names = {part.name for part in self.parts if isinstance(part.condition, Periodic)}
-        rows, columns = (set(sides) <= names for sides in _PAIRS)
+        rows, columns = (set(sides) <= names for sides in PAIRS)
         return rows, columns
 
     @property
