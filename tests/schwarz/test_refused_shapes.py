@@ -84,8 +84,3 @@ def test_what_cannot_be_is_refused_on_all_ranks(comm, make, message):
     with pytest.raises(ValueError, match=message) as raised:
         solve(make(), ranks=comm)
     assert "\n" not in str(raised.value)
-
-
-def test_a_velocity_is_refused():
-    with pytest.raises(NotImplementedError, match="domains that are no rectangles"):
-        Problem(Domain.from_mask(np.tri(65, dtype=bool)), "advection-diffusion", {"bx": 1.0})
