@@ -137,7 +137,7 @@ class Embedded:
             outlines = outlines.part(*nodes)
             shown = outlines.reported
             if self._beyond:
-                shown = shown | self._equations.active[np.ix_(*nodes)]
+                shown = shown | self._equations.active[nodes[0]][:, nodes[1]]
             owned.masked_fill_(torch.from_numpy(~shown).to(owned.device), torch.nan)
         if not self._discretisation.floating:
             y, x, values = self._discretisation.given(
@@ -148,7 +148,7 @@ class Embedded:
 
     def _with_copies(
         self, strip: Strip, v: Interface
-    ) -> tuple[Strip, tuple[np.ndarray, np.ndarray]]:
+    ) -> tuple[Strip, tuple[slice | np.ndarray, slice | np.ndarray]]:
         """Add the last line along a periodic axis, in the place of the node around.
 
         Returns
@@ -159,7 +159,7 @@ class Embedded:
             Which rows and columns of the region it holds.
         """
         inner, place = list(strip.inner), list(strip.place)
-        nodes = [np.arange(p.start, p.stop) for p in self._within(strip)]
+        nodes: list[slice | np.ndarray] = [*self._within(strip)]
         for axis, cells in enumerate(self._block.lattice.grid.shape):
             line = self._block.copied(axis)
             if line is None or place[axis].stop != cells:
@@ -169,7 +169,8 @@ class Embedded:
             strip.values.select(1 + axis, at)[:, inner[1 - axis]] = copy
             inner[axis] = slice(inner[axis].start, at + 1)
             place[axis] = slice(place[axis].start, cells + 1)
-            nodes[axis] = np.append(nodes[axis], line * self._block.lattice.spacing)
+            those = np.arange(self._part[axis].stop - self._part[axis].start)[nodes[axis]]
+            nodes[axis] = np.append(those, line * self._block.lattice.spacing)
         return Strip(strip.values, pair(inner), pair(place)), pair(nodes)
 
     def _within(self, strip: Strip) -> Slices:
