@@ -332,12 +332,12 @@ def _assembled(
 def _factorised(
     matrix: scipy.sparse.csc_array | None,
 ) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Factorise a matrix whose diagonal serves as pivots; right-hand sides are ``(n, size)``."""
+    """Factorise a matrix in the order of `Numbering`, its diagonal as pivots; right-hand sides are ``(n, size)``."""
     if matrix is None:
         return None
     factors = scipy.sparse.linalg.splu(
         matrix,
-        permc_spec="MMD_AT_PLUS_A",
+        permc_spec="NATURAL",
         diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},
     )

@@ -1,4 +1,8 @@
-"""Which coarse values of a medium are unknowns, and their numbers over the whole lattice."""
+"""Which coarse values of a medium are unknowns, and their numbers over the whole lattice.
+
+Unknowns are numbered by nested dissection of the lattice (George, 1973): those on the line that halves it come
+after all others, and so on in both halves. Eliminated in this order a matrix fills in least.
+"""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +32,7 @@ class Numbering:
     parts
         The numbers of the values, as the parts are.
     unknowns
-        The numbers of the unknowns.
+        The numbers of the unknowns, as they are eliminated.
     """
 
     def __init__(
@@ -48,15 +52,25 @@ class Numbering:
         inner = [hats.ravel() if nodes is None else hats[nodes]]
         for part, lines, count in zip(self.parts[1:], inside, counts, strict=True):
             inner.append(part[lines][np.arange(self.modes) < count[..., None]])
-        self.unknowns = np.concatenate(inner)
+        unknowns = np.concatenate(inner)
+        self.unknowns = unknowns[_dissected(*(one[unknowns] for one in self._halves()))]
         self.order = np.full(self.size, -1)  # which unknown a value is
         self.order[self.unknowns] = np.arange(len(self.unknowns))
 
+    def _halves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return where all values stand along both axes, in halves of lattice cells from the first line."""
+        nodes, rows, columns = (np.indices(part.shape) for part in self.parts)
+        y = nodes[0], rows[0], columns[1] + 0.5
+        x = nodes[1], rows[1] + 0.5, columns[0]
+        return pair(
+            (2 * np.concatenate([part.ravel() for part in parts])).astype(int) for parts in (y, x)
+        )
+
     def owned(self, block: Block) -> np.ndarray:
-        """Return which unknowns a block owns."""
+        """Return which unknowns a block owns, ascending."""
         parts = zip(self.parts, owned_parts(block), strict=True)
         order = self.order[np.concatenate([part[place].ravel() for part, place in parts])]
-        return order[order >= 0]
+        return np.sort(order[order >= 0])
 
     def placed(self, block: Block, which: np.ndarray) -> np.ndarray:
         """Return where owned unknowns stand among the values of a block's region, part after part."""
@@ -80,6 +94,25 @@ class Numbering:
             part[np.ix_(rows % part.shape[0], columns % part.shape[1])]
             for part, (rows, columns) in zip(self.parts, lines, strict=True)
         ]
+
+
+def _dissected(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Order places by nested dissection: halves of a square before the line between them, again and again.
+
+    On its two sides and on the line are digits 0, 1 and 2 of a number, by which they are sorted; first is a
+    digit for the lines 0, which have unknowns where the lattice comes round.
+    """
+    half = 1 << max(int(max(y.max(initial=1), x.max(initial=1)) - 1).bit_length() - 1, 0)
+    placed = (y == 0) | (x == 0)
+    keys = 2 * placed.astype(np.int64)
+    while half:
+        for at in (y, x):
+            inside = at & (2 * half - 1)
+            digits = np.where(placed, 0, (inside > half) + 2 * (inside == half))
+            keys = 4 * keys + digits
+            placed |= digits == 2
+        half //= 2
+    return np.argsort(keys, kind="stable")
 
 
 def of_elements(parts: Sequence[np.ndarray]) -> np.ndarray:
