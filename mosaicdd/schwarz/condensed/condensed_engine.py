@@ -233,7 +233,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
     ) -> list[ErrorEstimate]:
         """Estimate the errors of results with residuals."""
         sizes, energies = solve.errors(x, r)
-        (squares,) = solve.sums((sizes, sizes))
+        squares = self._ranks.sum(solve.squares(sizes).double().cpu().numpy())
         rms = np.sqrt(squares / self._system.unknowns)
         nodes = solve.interface(sizes).nodes()
         place = pair(map(slice, self.block.start, self.block.stop))
