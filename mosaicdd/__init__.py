@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mosaicdd.parallel.ranks import Ranks
-    from mosaicdd.problems.conditions import Dirichlet, Neumann, Periodic, Robin
     from mosaicdd.problems.domain import Domain
-    from mosaicdd.problems.elliptic import EllipticOperator
     from mosaicdd.problems.equations.equation import Equation
     from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+    from mosaicdd.problems.operators.elliptic import EllipticOperator
     from mosaicdd.problems.problem import Problem
+    from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
     from mosaicdd.report.presented import compare
     from mosaicdd.report.presented import open_solution as open
     from mosaicdd.schwarz.results.solution import Solution
@@ -47,19 +47,19 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Dirichlet": "problems.conditions",
+    "Dirichlet": "problems.sides.conditions",
     "Domain": "problems.domain",
-    "EllipticOperator": "problems.elliptic",
+    "EllipticOperator": "problems.operators.elliptic",
     "Equation": "problems.equations.equation",
     "ExecutionSettings": "training",
     "GenerationSettings": "training",
-    "Neumann": "problems.conditions",
+    "Neumann": "problems.sides.conditions",
     "NonlinearEquation": "problems.equations.nonlinear_equation",
     "Output": "schwarz.settings",
-    "Periodic": "problems.conditions",
+    "Periodic": "problems.sides.conditions",
     "Problem": "problems.problem",
     "Ranks": "parallel.ranks",
-    "Robin": "problems.conditions",
+    "Robin": "problems.sides.conditions",
     "Series": "time.series",
     "Solution": "schwarz.results.solution",
     "SolveSettings": "schwarz.settings",

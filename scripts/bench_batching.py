@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 
 _SIZES = ((64, 128), (128, 256), (256, 256), (256, 512), (512, 512), (512, 1024), (1024, 1024))

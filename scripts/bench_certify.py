@@ -18,10 +18,10 @@ from tables import publish, table
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.problems.multigrid import MultigridSolver
+from mosaicdd.problems.references.multigrid import MultigridSolver
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 
 _CERTIFY = 1e-10

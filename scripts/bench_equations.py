@@ -18,7 +18,7 @@ from tables import BENCHMARKS, hardware, table
 import mosaicdd
 from mosaicdd.local_solvers import exact
 from mosaicdd.local_solvers.loading import find_local_solver, model_path, shipped_models
-from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import EQUATIONS
 from mosaicdd.schwarz import scheme
 from mosaicdd.storage.model_file import read_model

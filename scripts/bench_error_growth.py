@@ -8,10 +8,10 @@ from serial import local_solver, schwarz_solver
 from tables import publish, table
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 
 _SIZES = (256, 512, 1024, 2048)

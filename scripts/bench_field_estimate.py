@@ -17,8 +17,8 @@ from tables import publish, table
 
 import mosaicdd as m
 from mosaicdd.lattice.axes import pair
-from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import MediumSystem
 
 _REFINED = 4  # times
 _GOOD = (1.0, 10.0)

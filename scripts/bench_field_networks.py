@@ -31,8 +31,8 @@ from tables import publish, table
 import mosaicdd as m
 from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.lognormal import Lognormal
-from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.fields.lognormal import Lognormal
+from mosaicdd.problems.operators.medium import MediumSystem
 
 _SEED = 12345
 _TIGHT = m.SolveSettings(rtol=1e-9)

@@ -25,7 +25,7 @@ from peers import by_petsc, by_pyamg, petsc_described
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.operators.medium import MediumSystem
 
 _RTOL = 1e-8
 _REACHED = 1e-7  # of a true residual, as rounding leaves more than 1e-8 at the largest contrasts

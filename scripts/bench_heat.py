@@ -25,9 +25,9 @@ from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.petsc import environment_of, petsc_python
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.references.petsc import environment_of, petsc_python
 
 _DT = 0.01
 _BY = ("mosaicdd", "CHOLMOD")

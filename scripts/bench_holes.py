@@ -21,7 +21,7 @@ from peers import by_petsc, by_pyamg, petsc_described
 from tables import publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.outline_system import OutlineSystem
+from mosaicdd.problems.discretisation.outline_system import OutlineSystem
 
 _RTOL = 1e-8  # of the iterative peers
 _ROWS = "0.3-sqrt((fmod(x,1)-0.5)**2+(fmod(y,1)-0.5)**2)"  # a hole in each square of size 1

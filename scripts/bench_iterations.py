@@ -17,7 +17,7 @@ from tables import PAPER, publish, read_csv, table, write_csv
 
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 _PAPER = {1: 3200, 2: 3250, 4: 3250, 8: 3300, 16: 3400, 32: 3500}
 _METHODS = {

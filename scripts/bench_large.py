@@ -18,7 +18,7 @@ from row_reference import solution_rows
 from tables import publish, table
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 _SAMPLES = 16
 

@@ -15,7 +15,7 @@ import torch
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
 
 _SIDE, _SIZES = 4.0, (256, 512, 1024)
 _FILE = BENCHMARKS / "nonlinear_iterations.csv"

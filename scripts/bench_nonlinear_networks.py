@@ -29,11 +29,11 @@ from peers import PeerResult, by_petsc, by_pyamg, petsc_described
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.medium import MediumSystem
-from mosaicdd.problems.nonlinear import Linearised
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.operators.nonlinear import Linearised
+from mosaicdd.problems.sides.boundary import Boundary
 
 BOLTZMANN, SURFACE = "poisson-boltzmann", "minimal-surface"
 C = 10.0

@@ -31,10 +31,10 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.launcher import abort_all_ranks, threads_per_rank
 from mosaicdd.parallel.machine import device_of_rank
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.results.output import SolutionOutput

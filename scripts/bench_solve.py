@@ -22,10 +22,13 @@ from serial import local_solver, schwarz_solver
 from tables import publish, table
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_and_count_by_multigrid, solve_by_sine_transform
+from mosaicdd.problems.references.references import (
+    solve_and_count_by_multigrid,
+    solve_by_sine_transform,
+)
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 
 _RUNS = 5

@@ -18,10 +18,10 @@ from tables import publish, table
 from train_command import seconds_to, train
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary_spec import BoundarySpec
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.problems.sides.boundary_spec import BoundarySpec
 from mosaicdd.schwarz.settings import SolveSettings
 
 _RANKS = (1, 2, 4)

@@ -12,7 +12,10 @@ import numpy as np
 from tables import table
 
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_and_count_by_multigrid, solve_by_sine_transform
+from mosaicdd.problems.references.references import (
+    solve_and_count_by_multigrid,
+    solve_by_sine_transform,
+)
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 

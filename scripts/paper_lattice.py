@@ -17,10 +17,10 @@ from serial import local_solver
 from tables import write_csv
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
 
 _MOST = 3000
 _STANDS = 1e-9  # change of the values in a sweep

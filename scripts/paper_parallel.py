@@ -32,8 +32,8 @@ from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.decomposition import Decomposition
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.training.objective import SIGNALS, Objective

@@ -22,10 +22,10 @@ from serial import local_solver, schwarz_solver
 from tables import PAPER, write_csv
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_multigrid, solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_multigrid, solve_by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.dataset_file import read_dataset

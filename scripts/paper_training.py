@@ -23,10 +23,10 @@ from serial import local_solver, schwarz_solver
 from tables import write_csv
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary_spec import BoundarySpec
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.problems.sides.boundary_spec import BoundarySpec
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.dataset_file import Dataset, read_dataset
 from mosaicdd.training.loop import train

@@ -1,6 +1,6 @@
 """The solvers to be compared with, by one call each: CHOLMOD, hypre, pyAMG, SuperLU.
 
-CHOLMOD and hypre come through petsc4py (`mosaicdd.problems.petsc`). Where there is none, their rows are
+CHOLMOD and hypre come through petsc4py (`mosaicdd.problems.references.petsc`). Where there is none, their rows are
 None, and the tables say so.
 """
 
@@ -11,8 +11,8 @@ import pyamg
 import scipy.sparse
 import scipy.sparse.linalg
 
-from mosaicdd.problems import petsc
-from mosaicdd.problems.petsc import PeerResult
+from mosaicdd.problems.references import petsc
+from mosaicdd.problems.references.petsc import PeerResult
 
 
 def petsc_described() -> str:

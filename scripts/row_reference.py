@@ -8,7 +8,7 @@ here is shared with the solvers, and no array is larger than a few rows.
 import numpy as np
 import scipy.fft
 
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 _COLUMNS = 256  # worked on at a time
 

@@ -17,6 +17,7 @@ from media import spe10
 from tables import publish, table
 
 import mosaicdd as m
+from mosaicdd.local_solvers.models.operator_model import OperatorModel
 from mosaicdd.local_solvers.networks.medium_channels import SEEN
 from mosaicdd.local_solvers.networks.operator import (
     REACTION,
@@ -24,7 +25,6 @@ from mosaicdd.local_solvers.networks.operator import (
     OperatorNetwork,
     OperatorSettings,
 )
-from mosaicdd.local_solvers.operator_model import OperatorModel
 from mosaicdd.local_solvers.subdomain_graphs import CELLS
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.storage.model_file import ModelCard

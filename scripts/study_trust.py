@@ -21,10 +21,10 @@ from mosaicdd.cli.launch import world
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem as BoundaryValueProblem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
 

@@ -1,6 +1,7 @@
 """The dependency rules of the architecture, read off the imports."""
 
 import ast
+import graphlib
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ ROOT = Path(mosaicdd.__file__).parent
 # Folder: what of the package it may import besides itself, ``settings`` and ``tensors``;
 # ``cli`` and the face of the library may import everything.
 ALLOWED = {
-    "lattice": {"problems.boundary"},
+    "lattice": {"problems.sides.boundary"},
     "problems": {"lattice.axes", "lattice.grid"},
     "local_solvers": {"lattice", "problems", "storage.model_file"},
     "parallel": {"lattice"},
@@ -37,7 +38,7 @@ ALLOWED = {
 HOMES = {
     "mpi4py": {"parallel"},
     "pyamg": {"problems"},
-    "petsc4py": {"problems.petsc_solve"},  # a script that another Python may run
+    "petsc4py": {"problems.references.petsc_solve"},  # a script that another Python may run
     "h5py": {"storage"},
     "click": {"cli"},
     "rich": {"cli"},
@@ -90,6 +91,17 @@ def test_a_module_imports_only_what_its_folder_may(path):
         if inside != imported and folder not in ("cli", "__init__"):
             allowed = {folder, "settings", "tensors"} | ALLOWED.get(folder, set())
             assert within(inside, allowed), f"{name}: {imported}"
+
+
+@pytest.mark.parametrize("folder", sorted(ALLOWED))
+def test_folders_within_one_import_each_other_one_way(folder):
+    needs = {}
+    for path in (ROOT / folder).glob("*/*.py"):
+        known = (name.removeprefix("mosaicdd.").split(".") for name in imports(path))
+        inner = {parts[1] for parts in known if parts[0] == folder and len(parts) > 2}
+        needs.setdefault(path.parent.name, set()).update(inner - {path.parent.name})
+    folders = {name: others & needs.keys() for name, others in needs.items()}
+    graphlib.TopologicalSorter(folders).prepare()  # raises CycleError
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mosaicdd.problems.conditions import Condition, Periodic
-from mosaicdd.problems.conditions import is_file as names_file
+from mosaicdd.problems.sides.conditions import Condition, Periodic
+from mosaicdd.problems.sides.conditions import is_file as names_file
 
 if TYPE_CHECKING:
     from mosaicdd.problems.problem import Problem
@@ -21,14 +21,14 @@ def given_problem(
     given_sides: tuple[tuple[str, Condition], ...],
 ) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet."""
-    from mosaicdd.problems.boundary_spec import BoundarySpec, is_file
-    from mosaicdd.problems.conditions import Dirichlet
     from mosaicdd.problems.domain import Domain
-    from mosaicdd.problems.edge_data import Data
-    from mosaicdd.problems.outline import SIDES
-    from mosaicdd.problems.parts import is_outline
     from mosaicdd.problems.problem import Problem
-    from mosaicdd.problems.sides import Sides
+    from mosaicdd.problems.shapes.outline import SIDES
+    from mosaicdd.problems.sides.boundary_spec import BoundarySpec, is_file
+    from mosaicdd.problems.sides.conditions import Dirichlet
+    from mosaicdd.problems.sides.edge_data import Data
+    from mosaicdd.problems.sides.parts import is_outline
+    from mosaicdd.problems.sides.sides import Sides
     from mosaicdd.settings import argument
     from mosaicdd.storage.domain_file import read_domain
     from mosaicdd.storage.field_file import FieldFile

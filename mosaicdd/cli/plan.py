@@ -6,7 +6,7 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import given_problem
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.types import SIDE, SIZE_PAIR, once_each
-from mosaicdd.problems.conditions import Condition
+from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
@@ -120,7 +120,7 @@ def plan(
         plan_report,
         plan_text,
     )
-    from mosaicdd.problems.shape import require_inside
+    from mosaicdd.problems.shapes.shape import require_inside
 
     with bad_input("--rates"):
         known, assumed_links = completed(rates_of_name(rates, dtype))

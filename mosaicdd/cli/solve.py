@@ -12,7 +12,7 @@ from mosaicdd.cli.summary import interrupted, summary
 from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR, once_each
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.parallel.signals import listening
-from mosaicdd.problems.conditions import Condition
+from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import TimeSettings

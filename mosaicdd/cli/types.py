@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mosaicdd.problems.conditions import Condition, condition_of_spec
+from mosaicdd.problems.sides.conditions import Condition, condition_of_spec
 
 _MOST = 2**26
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.tensors import Tensors
 
 

@@ -20,7 +20,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.source import BlockSource, Source
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.tensors import Tensors
 

@@ -5,11 +5,11 @@ from typing import Any
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.problems.discretisation import Discretisation
-from mosaicdd.problems.linear_step import LinearStep
-from mosaicdd.problems.medium import Medium
-from mosaicdd.problems.nonlinear import Linearised, Nonlinear
-from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.linear_step import LinearStep
+from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.problems.operators.nonlinear import Linearised, Nonlinear
 
 
 class CondensedSolver:

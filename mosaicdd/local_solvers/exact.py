@@ -12,12 +12,12 @@ from mosaicdd.local_solvers.bound import Plan
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.discretisation import Discretisation
-from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.medium import Medium, medium_of
-from mosaicdd.problems.nonlinear import Nonlinear
-from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import Medium, medium_of
+from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 
 

@@ -15,8 +15,8 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 _DEPENDENT = 1e-9  # of the largest singular value: solutions that a strong flow makes equal
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
-from mosaicdd.local_solvers.conductance_model import ConductanceModel
-from mosaicdd.local_solvers.correction_model import CorrectionModel
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.local_solvers.network_model import NetworkModel
+from mosaicdd.local_solvers.models.conductance_model import ConductanceModel
+from mosaicdd.local_solvers.models.correction_model import CorrectionModel
+from mosaicdd.local_solvers.models.network_model import NetworkModel
+from mosaicdd.local_solvers.models.operator_model import OperatorModel
+from mosaicdd.local_solvers.models.weights import insert_weights
 from mosaicdd.local_solvers.networks.conductances import (
     CONDUCTANCES,
     ConductanceNetwork,
@@ -28,12 +30,10 @@ from mosaicdd.local_solvers.networks.unrolled import (
     UnrolledSettings,
     unrolled_network,
 )
-from mosaicdd.local_solvers.nonlinear import SubdomainNewton
-from mosaicdd.local_solvers.operator_model import OperatorModel
+from mosaicdd.local_solvers.nonlinear.nonlinear import SubdomainNewton
 from mosaicdd.local_solvers.upscaled import Averaged
-from mosaicdd.local_solvers.weights import insert_weights
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import LAPLACE, equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import read_model
 

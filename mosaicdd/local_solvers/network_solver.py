@@ -18,7 +18,7 @@ from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.training_range import SpectrumRange
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
 
 # A processor is fastest when the activations stay in its cache; a GPU wants large products.

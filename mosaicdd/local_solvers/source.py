@@ -19,8 +19,8 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch, batch_shape, batches
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.tensors import Tensors
 

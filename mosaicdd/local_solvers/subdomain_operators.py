@@ -20,7 +20,7 @@ from mosaicdd.local_solvers.networks.operator import REACTION, ROUGHNESS, Operat
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, INSIDE
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.local_solvers.upscaling import RATIO, averaged, fine_part, mirrored
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.tensors import Tensors

@@ -24,7 +24,7 @@ from mosaicdd.local_solvers.upscaling import (
     fine_part,
     restricted,
 )
-from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 
 _MOST = 0.1  # of the patches of a medium that may lie outside of a network's range

@@ -13,9 +13,9 @@ import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.fields import Part
-from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Medium
 
 RATIO = 4
 MARGIN = 4

@@ -14,7 +14,7 @@ import torch
 import mosaicdd
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
-from mosaicdd.problems.petsc import petsc_described, petsc_python
+from mosaicdd.problems.references.petsc import petsc_described, petsc_python
 from mosaicdd.storage.hdf5 import built_with_mpi
 
 _GIB = 2**30

@@ -27,7 +27,7 @@ from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.measure_medium import measure_medium
 from mosaicdd.planning.rates import Curve, Link, Rates
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.coarse.coarse_solve import by_sine_transforms
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip

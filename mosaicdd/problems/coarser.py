@@ -6,11 +6,11 @@ import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields import LocalPart
-from mosaicdd.problems.lognormal import PREFIX
+from mosaicdd.problems.fields.fields import LocalPart
+from mosaicdd.problems.fields.lognormal import PREFIX
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
 
 
 def coarser(

@@ -9,9 +9,9 @@ import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields import real_array
-from mosaicdd.problems.polygons import Polygons
-from mosaicdd.problems.shape import Level, Shape, level_of_cells, level_of_mask
+from mosaicdd.problems.fields.fields import real_array
+from mosaicdd.problems.shapes.polygons import Polygons
+from mosaicdd.problems.shapes.shape import Level, Shape, level_of_cells, level_of_mask
 
 DEFAULT_SPACING = 0.5 / 32
 """Side of a cell, in units of domain length, where neither domain nor local solver gives one."""

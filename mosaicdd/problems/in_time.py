@@ -14,17 +14,17 @@ import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.boundary_spec import BoundarySpec
-from mosaicdd.problems.conditions import Condition, Periodic
-from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.fields import Field, Part, evaluate, real_array
-from mosaicdd.problems.outline import Piece
-from mosaicdd.problems.parts import is_outline
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.fields import Field, Part, evaluate, real_array
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sample_near import sample_near
-from mosaicdd.problems.shape import Shape, inside_ring
-from mosaicdd.problems.sides import Sides
+from mosaicdd.problems.shapes.outline import Piece
+from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.problems.shapes.shape import Shape, inside_ring
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.boundary_spec import BoundarySpec
+from mosaicdd.problems.sides.conditions import Condition, Periodic
+from mosaicdd.problems.sides.parts import is_outline
+from mosaicdd.problems.sides.sides import Sides
 
 
 def at_time(values: Any, t: float) -> Any:

@@ -10,17 +10,17 @@ import numpy as np
 
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import Condition, Dirichlet
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.edge_data import Data
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
-from mosaicdd.problems.fields import Field, Part, Some
-from mosaicdd.problems.medium import Medium, medium_of
-from mosaicdd.problems.nonlinear import Nonlinear
-from mosaicdd.problems.outline import Piece, rectangle_outline
-from mosaicdd.problems.sides import Sides
+from mosaicdd.problems.fields.fields import Field, Part, Some
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import Medium, medium_of
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.shapes.outline import Piece, rectangle_outline
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.conditions import Condition, Dirichlet
+from mosaicdd.problems.sides.edge_data import Data
+from mosaicdd.problems.sides.sides import Sides
 
 _SAMPLES = 2**18  # values of a source that are checked at a time: few, for the cache
 

@@ -1,6 +1,6 @@
 """Solutions against references: errors, and what the reference cost.
 
-A reference is the name of a method (`mosaicdd.problems.references`), ``auto`` for the fastest one,
+A reference is the name of a method (`mosaicdd.problems.references.references`), ``auto`` for the fastest one,
 ``cholmod`` or ``hypre``, for which SuperLU and pyAMG stand in where there is no petsc4py, ``expr:...`` in x and y, a solution file on the same grid, another solution, or an array or tensor at
 the nodes of the solution's field.
 """
@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.medium import Medium
-from mosaicdd.problems.nonlinear import Nonlinear
-from mosaicdd.problems.petsc import petsc_python
-from mosaicdd.problems.references import PEERS, REFERENCES, solve_by_peer
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.references.petsc import petsc_python
+from mosaicdd.problems.references.references import PEERS, REFERENCES, solve_by_peer
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.shape import Shape
+from mosaicdd.problems.shapes.shape import Shape
 
 _NODES = 2**21  # of the grid, looked at together
 

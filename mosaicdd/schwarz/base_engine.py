@@ -14,13 +14,13 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.local_solvers.nonlinear import NonlinearSolver
+from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.given_conditions import Points
+from mosaicdd.problems.discretisation.given_conditions import Points
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome

@@ -13,7 +13,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.training_range import subdomains_outside
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, Sink, SolveOptions
 from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary

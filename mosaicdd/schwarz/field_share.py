@@ -19,7 +19,7 @@ from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fields import LocalPart
+from mosaicdd.problems.fields.fields import LocalPart
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.layouts import Overlapping, block_of, field_layout
 from mosaicdd.tensors import Tensors

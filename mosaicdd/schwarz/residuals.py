@@ -20,9 +20,9 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 
 _PIECE = 2**15  # values worked on at a time

@@ -19,7 +19,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.drivers import chebyshev_factors
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.settings import SolveSettings

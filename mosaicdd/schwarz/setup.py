@@ -13,7 +13,7 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.loading import default_local_solver, find_local_solver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.nonlinear import NonlinearSolver
+from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.local_solvers.self_test import require_self_test
 from mosaicdd.local_solvers.subdomain_operators import OperatorSolver
 from mosaicdd.local_solvers.training_range import GuardedSolver
@@ -22,7 +22,7 @@ from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
-from mosaicdd.problems.nonlinear import Nonlinear
+from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.active_nodes import active_nodes
 from mosaicdd.schwarz.base_engine import BaseEngine

@@ -12,7 +12,7 @@ from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import REFERENCES
+from mosaicdd.problems.references.references import REFERENCES
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.checkpoints import Earlier

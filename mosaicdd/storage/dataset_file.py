@@ -22,8 +22,8 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.hdf5 import mark, open_to_read
 

@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.polygons import Polygons
-from mosaicdd.problems.shape import Level, Shape
+from mosaicdd.problems.shapes.polygons import Polygons
+from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.storage.field_file import FieldFile
 
 LEVEL = "domain/level"

@@ -15,10 +15,10 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.scattered import Scattered
-from mosaicdd.problems.side_values import KINDS, EvaluatedPart
-from mosaicdd.problems.sides import Sides
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.scattered import Scattered
+from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
+from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage.hdf5 import open_any
 
 

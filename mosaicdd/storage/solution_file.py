@@ -6,7 +6,7 @@ it there may be the interface alone, ``/lines/0`` and ``/lines/1``, as in a chec
 ``/error_estimate`` and ``/outside_training_range``, where the solver gave them, hold a value per
 lattice node. Of a domain that is no rectangle, ``/active`` says at which nodes of ``/solution`` there
 are values, which are NaN elsewhere, and ``/domain/level`` which part of the rectangle it is, as
-`problems.shape`. ``/fields`` holds coefficients and sources: numbers as attributes, arrays on nodes or
+`problems.shapes.shape`. ``/fields`` holds coefficients and sources: numbers as attributes, arrays on nodes or
 cells. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution
 file is a boundary file, too.
 
@@ -30,12 +30,12 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shape import Shape
-from mosaicdd.problems.sides import Sides
+from mosaicdd.problems.shapes.shape import Shape
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.domain_file import shape_of_file
 from mosaicdd.storage.hdf5 import line_name, open_to_read

@@ -16,10 +16,10 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.polygons import Polygons
-from mosaicdd.problems.shape import Shape
-from mosaicdd.problems.side_values import EvaluatedPart
+from mosaicdd.problems.shapes.polygons import Polygons
+from mosaicdd.problems.shapes.shape import Shape
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.side_values import EvaluatedPart
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL, POLYGONS
 from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides

@@ -6,8 +6,8 @@ from typing import Protocol
 import numpy as np
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.given_conditions import conditions_of
+from mosaicdd.problems.discretisation.given_conditions import conditions_of
+from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import SidesInTime, frame, in_frames
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.field_share import FieldShare

@@ -12,7 +12,7 @@ import numpy as np
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.given_conditions import conditions_of
+from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.in_time import SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.presented import labelled

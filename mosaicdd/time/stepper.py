@@ -9,10 +9,10 @@ import numpy as np
 
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fields import Field
+from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import SidesInTime, SourceInTime, sampled, step_problem
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides import Sides
+from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver

@@ -30,10 +30,10 @@ from mosaicdd.local_solvers.networks.unrolled import (
     sloped,
     unrolled_network,
 )
-from mosaicdd.local_solvers.square_newton import SquareNewton
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.local_solvers.nonlinear.square_newton import SquareNewton
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.storage.square_file import SquareDataset, read_squares
 from mosaicdd.training.equation_step import EquationStep

@@ -9,8 +9,8 @@ the grid, and zero for the solution alone. No square is solved for it.
 import numpy as np
 import torch
 
-from mosaicdd.local_solvers.nonlinear import split
-from mosaicdd.local_solvers.square_newton import Fields, SquareNewton
+from mosaicdd.local_solvers.nonlinear.nonlinear import split
+from mosaicdd.local_solvers.nonlinear.square_newton import Fields, SquareNewton
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.storage.square_file import SquareDataset
 from mosaicdd.training.squares import linear_reaction, place

@@ -28,8 +28,8 @@ from mosaicdd.local_solvers.networks.family import (
     interior_images,
     invariants,
 )
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.samples import Batches, Pass

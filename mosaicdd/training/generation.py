@@ -24,10 +24,10 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.networks.family import coordinates
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import find_equation
-from mosaicdd.problems.gaussian_process import sample_closed_curve, sobol_hyperparameters
-from mosaicdd.problems.multigrid import MultigridSolver
+from mosaicdd.problems.fields.gaussian_process import sample_closed_curve, sobol_hyperparameters
+from mosaicdd.problems.references.multigrid import MultigridSolver
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.dataset_file import Dataset, DatasetParts, write_dataset
 from mosaicdd.training.settings import GenerationSettings

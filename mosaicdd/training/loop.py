@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from mosaicdd.local_solvers.lifting import Lifting
+from mosaicdd.local_solvers.models.weights import extract_weights
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.own import allow
 from mosaicdd.local_solvers.networks.registry import build_network, check_settings, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
-from mosaicdd.local_solvers.weights import extract_weights
 from mosaicdd.parallel.machine import device_memory
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation, find_equation

@@ -12,9 +12,9 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.medium import Medium, MediumSystem
-from mosaicdd.problems.random_media import draw
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.fields.random_media import draw
+from mosaicdd.problems.operators.medium import Medium, MediumSystem
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.media_file import MediaDataset, write_media
 from mosaicdd.training.settings import MediaSettings

@@ -10,7 +10,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import is_family
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.family import require_operators
 from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual

@@ -23,7 +23,7 @@ from mosaicdd.local_solvers.networks.operator import MOMENTS, polynomials, share
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, SubdomainGraphs
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.training.row_elimination import solve_squares
 
 SMALLEST = 1e-12

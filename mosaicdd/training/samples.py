@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.training.losses import GridResidual
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import TrainingSettings

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from mosaicdd.local_solvers.weights import extract_weights
+from mosaicdd.local_solvers.models.weights import extract_weights
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.metrics_file import MetricsFile

@@ -16,16 +16,16 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.square_newton import BATCH, SquareNewton
+from mosaicdd.local_solvers.nonlinear.square_newton import BATCH, SquareNewton
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.gaussian_process import (
+from mosaicdd.problems.fields.gaussian_process import (
     log_uniform,
     sample_closed_curve,
     sample_sloped_square,
 )
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.dataset_file import DatasetParts
 from mosaicdd.storage.square_file import SquareDataset, write_squares

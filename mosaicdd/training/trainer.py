@@ -19,7 +19,7 @@ from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.family import OperatorPasses, OperatorSamples, fit_family
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass

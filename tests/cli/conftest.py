@@ -3,7 +3,7 @@
 import h5py
 import pytest
 
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.inputs import write_boundaries
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.settings import SolveSettings

@@ -8,8 +8,8 @@ import pytest
 
 from mosaicdd.cli import reference
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.petsc import petsc_python
+from mosaicdd.problems.references.petsc import petsc_python
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.report import comparison
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
@@ -178,7 +178,7 @@ def test_without_petsc_others_stand_in_and_people_are_told(
 def test_an_equation_of_ones_own_is_given_by_its_file(mosaicdd, strict_json, tmp_path):
     own = tmp_path / "own.py"
     own.write_text(
-        "from mosaicdd.problems.elliptic import EllipticOperator\n"
+        "from mosaicdd.problems.operators.elliptic import EllipticOperator\n"
         "from mosaicdd.problems.equations.equation import Equation\n"
         "OWN = Equation('my-own', '-2 lap u = f', lambda: EllipticOperator(axx=2.0, ayy=2.0))\n"
     )

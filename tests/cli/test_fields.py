@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.lognormal import Lognormal
+from mosaicdd.problems.fields.lognormal import Lognormal
 
 CELLS = (128, 160)
 SOLVE = ("solve", "--cells", "160x128", "--pde", "diffusion", "--rtol", "1e-10")

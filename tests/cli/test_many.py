@@ -11,10 +11,10 @@ import pytest
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.storage.inputs import write_boundaries
 from mosaicdd.storage.solution_file import read_solution

@@ -8,7 +8,7 @@ from mosaicdd.storage.dataset_file import read_dataset
 from mosaicdd.storage.model_file import read_model
 
 HELMHOLTZ = """
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
 
 HELMHOLTZ = Equation(

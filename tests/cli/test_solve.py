@@ -7,7 +7,7 @@ import pytest
 
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform, solve_directly
+from mosaicdd.problems.references.references import solve_by_sine_transform, solve_directly
 from mosaicdd.storage.solution_file import read_solution
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

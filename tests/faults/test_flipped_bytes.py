@@ -7,7 +7,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.loading import SHIPPED
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
 from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.inputs import read_boundaries

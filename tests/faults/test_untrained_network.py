@@ -6,7 +6,7 @@ import pytest
 from mosaicdd.local_solvers.loading import SHIPPED
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.storage.model_file import read_model, write_model
 from mosaicdd.storage.solution_file import read_solution
 

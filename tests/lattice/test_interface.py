@@ -6,7 +6,7 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 KIND = {"device": torch.device("cpu"), "dtype": torch.float64}
 

@@ -9,9 +9,9 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import perimeter_nodes
-from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.medium import Medium
+from mosaicdd.local_solvers.elements.condensed import CondensedElements, NodeSource
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.operators.medium import Medium
 
 ROWS, COLUMNS, PROBLEMS = 2, 3, 2
 SPACINGS = [1, 2, 3, 4, 6, 8, 10, 16]  # odd, of one level and of several

@@ -16,8 +16,8 @@ from mosaicdd.local_solvers.networks.family import (
     interior_images,
     invariants,
 )
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 SUBDOMAIN = Subdomain(8, 0.125)
 OPERATORS = {

@@ -9,7 +9,7 @@ from mosaicdd.local_solvers.networks.medium_channels import SEEN, roughness
 from mosaicdd.local_solvers.networks.operator import OperatorNetwork, OperatorSettings, place
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, INSIDE, SubdomainGraphs
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 
 SIDE = RATIO * (CELLS + 2 * SEEN)
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.local_solvers.condensed import CondensedElements, NodeSource
-from mosaicdd.local_solvers.element_windows import Windows
-from mosaicdd.local_solvers.kinds import Kinds, alike, combined
-from mosaicdd.local_solvers.shared_elements import SharedElements, condensed
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.medium import Medium
+from mosaicdd.local_solvers.elements.condensed import CondensedElements, NodeSource
+from mosaicdd.local_solvers.elements.element_windows import Windows
+from mosaicdd.local_solvers.elements.kinds import Kinds, alike, combined
+from mosaicdd.local_solvers.elements.shared_elements import SharedElements, condensed
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.operators.medium import Medium
 
 SHAPE = 7, 9
 PROBLEMS = 2

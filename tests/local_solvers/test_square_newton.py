@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.local_solvers.square_newton import SquareNewton
+from mosaicdd.local_solvers.nonlinear.square_newton import SquareNewton
 from mosaicdd.problems.equations import any_equation
-from mosaicdd.problems.gaussian_process import sample_sloped_square
+from mosaicdd.problems.fields.gaussian_process import sample_sloped_square
 
 CELLS, SPACING = 16, 1 / 64
 CASES = {

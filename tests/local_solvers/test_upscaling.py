@@ -14,8 +14,8 @@ from mosaicdd.local_solvers.networks.conductances import (
     roughness,
 )
 from mosaicdd.local_solvers.upscaling import MARGIN, CoarseMedium, averaged, restricted
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.operators.medium import Medium
 
 SPACING = 1 / 64
 

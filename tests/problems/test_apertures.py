@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.apertures import cut_cells, staircase
-from mosaicdd.problems.outline import rectangle_outline
+from mosaicdd.problems.shapes.apertures import cut_cells, staircase
+from mosaicdd.problems.shapes.outline import rectangle_outline
 
 
 def level(n, offset=0.0):

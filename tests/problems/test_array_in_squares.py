@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mosaicdd.local_solvers.element_windows import Windows
-from mosaicdd.local_solvers.kinds import Kinds
-from mosaicdd.problems.array_in_squares import SIDE, ArrayInSquares
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.local_solvers.elements.element_windows import Windows
+from mosaicdd.local_solvers.elements.kinds import Kinds
+from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
+from mosaicdd.problems.operators.conductances import Conductances
 
 SQUARES = 4, 5
 

@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 
 def edges(ny=3, nx=5):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.boundary_spec import BoundarySpec, is_file
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.boundary_spec import BoundarySpec, is_file
 
 GRID = Grid((16, 24), 0.1)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mosaicdd.problems.coarser import coarser, refined
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields import LocalPart
+from mosaicdd.problems.fields.fields import LocalPart
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.conditions import Dirichlet
 
 
 @pytest.mark.parametrize("apart", [1, 2, 4])

@@ -5,10 +5,10 @@ import pytest
 
 import mosaicdd as m
 from mosaicdd.lattice.axes import pair
-from mosaicdd.problems.common_conductances import CommonConductances
-from mosaicdd.problems.discretisation import Discretisation
-from mosaicdd.problems.medium import medium_of
-from mosaicdd.problems.region_equations import region_equations
+from mosaicdd.problems.discretisation.common_conductances import CommonConductances
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.region_equations import region_equations
+from mosaicdd.problems.operators.medium import medium_of
 
 _HOLE = "0.3-sqrt((x-0.9)**2+(y-1.1)**2)"
 

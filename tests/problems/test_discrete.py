@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE, equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 # Nine different weights: neither axis nor direction can be mistaken.
 ANY = EllipticOperator(ayy=2.0, axx=3.0, axy=0.7, by=1.5, bx=-4.0, c=6.0)

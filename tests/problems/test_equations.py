@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import EQUATIONS, equation, find_equation
 from mosaicdd.problems.equations.anisotropic_diffusion import tensor
 from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 OWN = """
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
 
 OWN = Equation(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.expressions import Expression
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.sides.boundary import Boundary
 
 ONE = {
     "sin": math.sin,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.lognormal import Lognormal
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.fields.lognormal import Lognormal
 from mosaicdd.problems.problem import Problem
 
 GRID = Grid((150, 200), 1 / 64)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.conditions import Dirichlet
-from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.elliptic import EllipticOperator
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.medium import Medium, MediumSystem
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import Medium, MediumSystem
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet
 
 GRID = Grid((6, 9), 0.25)
 WHOLE = tuple(slice(0, nodes) for nodes in GRID.nodes)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.problems.multigrid import MultigridSolver
+from mosaicdd.problems.references.multigrid import MultigridSolver
 
 
 def random_problem(shape, seed=0):

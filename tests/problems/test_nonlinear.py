@@ -6,16 +6,16 @@ import scipy.special
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import NONLINEAR, find_equation, use_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.expressions import Expression
-from mosaicdd.problems.medium import MediumSystem
-from mosaicdd.problems.nonlinear import Linearised
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.operators.nonlinear import Linearised
+from mosaicdd.problems.operators.patch import Patch
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_multigrid, solve_directly
+from mosaicdd.problems.references.references import solve_by_multigrid, solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 

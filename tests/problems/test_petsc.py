@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from mosaicdd.problems import petsc
-from mosaicdd.problems.conditions import Dirichlet, Neumann
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import PEERS, solve_by_peer, solve_directly
+from mosaicdd.problems.references import petsc
+from mosaicdd.problems.references.references import PEERS, solve_by_peer, solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 
 here = pytest.mark.skipif(petsc.petsc_python() is None, reason="no Python here has petsc4py")
 CELLS = (40, 56)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.polygons import Polygons
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.shapes.polygons import Polygons
+from mosaicdd.problems.sides.conditions import Dirichlet
 
 GRID = Grid((80, 100), 0.01)
 WHOLE = (slice(0, 81), slice(0, 101))

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import Dirichlet, Neumann, Periodic, Robin
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
 
 GRID = Grid((32, 48), 1 / 64)
 

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import (
+from mosaicdd.problems.references.references import (
     REFERENCES,
     solve_by_multigrid,
     solve_by_sine_transform,
     solve_directly,
 )
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.conditions import Dirichlet
 
 GRID = Grid((48, 80), 1 / 64)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation import Discretisation
-from mosaicdd.problems.medium import medium_of
-from mosaicdd.problems.region_equations import region_equations
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.region_equations import region_equations
+from mosaicdd.problems.operators.medium import medium_of
 
 CELLS = 90, 70  # in y and x: strips of 32 rows do not fit
 

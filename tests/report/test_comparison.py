@@ -7,7 +7,7 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.report.comparison import compare, compare_all, reference_field
 from mosaicdd.storage import atomic
 from mosaicdd.storage.solution_file import read_solution, read_solutions

@@ -7,7 +7,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 

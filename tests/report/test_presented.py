@@ -7,7 +7,7 @@ import pytest
 
 import mosaicdd
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.solution_writer import writing_solutions
 
 GRID = Grid((24, 32), 1 / 32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 RANKS = pytest.mark.ranks(1, 2, 4)
 

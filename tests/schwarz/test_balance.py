@@ -7,9 +7,9 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.active_nodes import active_nodes
 from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.settings import SolveSettings

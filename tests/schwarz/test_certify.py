@@ -9,11 +9,11 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
 
 RANKS = pytest.mark.ranks(1, 2, 4)
 RTOL = 1e-10

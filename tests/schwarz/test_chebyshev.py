@@ -5,8 +5,8 @@ import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.drivers import chebyshev_factors
 from mosaicdd.schwarz.scheme import scheme_of
 

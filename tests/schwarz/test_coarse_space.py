@@ -11,7 +11,7 @@ from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.coarse.coarse_solve import assemble, sine_symbol
 from mosaicdd.schwarz.coarse.coarse_space import hat_responses
 from mosaicdd.schwarz.layouts import block_of as block_of_rank

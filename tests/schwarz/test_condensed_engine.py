@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from media import MEDIA
 
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.condensed import condensed_system
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve

@@ -7,10 +7,10 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.residuals import DiscreteResidual
 

@@ -8,7 +8,7 @@ operator, turns it into an error of at most ``L**2 h**2 / 48 max |u_xxxx|``.
 import numpy as np
 import pytest
 
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 WIDTH, HEIGHT = 2.0, 1.5
 # Expression, function and the greatest fourth derivative on the domain.

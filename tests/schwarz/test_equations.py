@@ -5,11 +5,11 @@ import pytest
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations.anisotropic_diffusion import tensor
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 CASES = {

@@ -10,9 +10,9 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.local_solvers.self_test import require_self_test
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.equations.anisotropic_diffusion import tensor
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.conditions import Dirichlet
 
 
 def flow(peclet, angle):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.upscaled.cell_solves import Planes
 from mosaicdd.schwarz.upscaled.fine_fill import Band
 

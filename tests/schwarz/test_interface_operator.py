@@ -13,8 +13,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.medium import Medium, MediumSystem
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.operators.medium import Medium, MediumSystem
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 from mosaicdd.schwarz.stopwatch import Stopwatch
 

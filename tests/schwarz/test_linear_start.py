@@ -6,11 +6,11 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.nonlinear import SubdomainNewton
-from mosaicdd.problems.conditions import Dirichlet
+from mosaicdd.local_solvers.nonlinear.nonlinear import SubdomainNewton
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.nonlinear import linear_start
 from mosaicdd.schwarz.nonlinear.linear_start import write_linear_start

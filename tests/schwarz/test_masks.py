@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse
 import scipy.sparse.linalg
 
-from mosaicdd.problems.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 

@@ -14,9 +14,9 @@ import pytest
 from media import MEDIA, rotating, spe10
 
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.medium import MediumSystem
+from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 

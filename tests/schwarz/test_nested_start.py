@@ -5,10 +5,10 @@ import pytest
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.nonlinear.nested_start import _coarser_grids, nested_start
 from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.settings import SolveSettings

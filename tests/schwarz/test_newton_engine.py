@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.medium import MediumSystem
-from mosaicdd.problems.nonlinear import Linearised
+from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.operators.nonlinear import Linearised
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 from mosaicdd.storage.solution_file import read_solution

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_bvp
 
-from mosaicdd.problems.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 from mosaicdd.storage.solution_file import read_solution

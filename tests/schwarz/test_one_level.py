@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 SWEEPS = pytest.mark.parametrize("sweep", ["additive", "phases"])
 

@@ -7,20 +7,20 @@ from bench_field_networks import inclusions, lognormal, problem_of
 from media import MEDIA
 
 from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.models.operator_model import OperatorModel
 from mosaicdd.local_solvers.networks.operator import (
     REACTION,
     ROUGHNESS,
     OperatorNetwork,
     OperatorSettings,
 )
-from mosaicdd.local_solvers.operator_model import OperatorModel
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve

@@ -13,10 +13,10 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.conditions import Dirichlet, Neumann, Periodic, Robin
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_multigrid, solve_directly
+from mosaicdd.problems.references.references import solve_by_multigrid, solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.conditions import Dirichlet, Neumann, Periodic, Robin
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 

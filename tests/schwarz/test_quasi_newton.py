@@ -5,7 +5,7 @@ import pytest
 
 import mosaicdd as m
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 

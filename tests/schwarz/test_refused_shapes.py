@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.conditions import Neumann
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.conditions import Neumann
 from mosaicdd.schwarz.solver import solve
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.scheme import measure_spectrum, scheme_of
 
 SQUARE = Subdomain()

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.problems.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 
@@ -219,7 +219,7 @@ def test_new_values_need_no_new_elements():
 
 
 def test_several_problems_differ_in_their_edges_whose_surface_gives_the_outline():
-    from mosaicdd.problems.boundary_spec import BoundarySpec
+    from mosaicdd.problems.sides.boundary_spec import BoundarySpec
 
     domain = Domain.from_distance(disk, (64, 64), 1 / 64)
     problem = Problem(domain, "poisson", {"f": 1.0}, BoundarySpec("gp:seed=0..2"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, Solver, SolveSettings, solve
-from mosaicdd.local_solvers import kinds
+from mosaicdd.local_solvers.elements import kinds
 
 TIGHT = SolveSettings(rtol=1e-11)
 CELLS = 160, 128  # in y and x, with elements of 16 cells

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.medium import MediumSystem
-from mosaicdd.problems.nonlinear import Linearised
+from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.operators.nonlinear import Linearised
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_by_sine_transform, solve_directly
+from mosaicdd.problems.references.references import solve_by_sine_transform, solve_directly
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.layouts import block_of, field_layout
 from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
 from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations

@@ -22,8 +22,8 @@ from mosaicdd import (
 )
 from mosaicdd import open as open_solution
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary_spec import BoundarySpec
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.boundary_spec import BoundarySpec
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 CELLS = (128, 192)

@@ -11,10 +11,10 @@ from mosaicdd.local_solvers.networks.conductances import (
     LearnedRule,
 )
 from mosaicdd.local_solvers.upscaled import Averaged, UpscaledSolver
-from mosaicdd.problems.conditions import Dirichlet
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references import solve_directly
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.inputs import read_boundaries, write_boundaries
 
 GRID = Grid((3, 5), 0.1)

@@ -9,7 +9,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage import atomic
 from mosaicdd.storage.atomic import append_seal
 from mosaicdd.storage.inputs import read_boundaries

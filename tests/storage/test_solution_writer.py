@@ -6,7 +6,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.inputs import read_boundaries
 from mosaicdd.storage.shards import complete_shard, shard_folder, writing_shard

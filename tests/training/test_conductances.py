@@ -17,9 +17,9 @@ from mosaicdd.local_solvers.networks.conductances import (
     LearnedRule,
 )
 from mosaicdd.local_solvers.upscaling import MARGIN
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.medium import Medium
-from mosaicdd.problems.random_media import KINDS, draw
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.fields.random_media import KINDS, draw
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.storage.media_file import read_media
 from mosaicdd.training.coarse_equation import CoarseSolve, coarse_conductances
 from mosaicdd.training.conductances import ConductanceLesson

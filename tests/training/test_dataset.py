@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.problems.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training import generation
 from mosaicdd.training.generation import generate_dataset

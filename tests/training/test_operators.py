@@ -12,9 +12,9 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.loading import find_network
 from mosaicdd.local_solvers.networks.operator import MOMENTS
 from mosaicdd.local_solvers.subdomain_graphs import AROUND
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.medium import Medium, MediumSystem
-from mosaicdd.problems.random_media import draw
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.fields.random_media import draw
+from mosaicdd.problems.operators.medium import Medium, MediumSystem
 from mosaicdd.training.media import generate_media
 from mosaicdd.training.operator_samples import samples_of, turned_field
 from mosaicdd.training.operators import OperatorLesson

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 
 CONDUCTANCES = "conductances"
 """Its name in cards and commands."""

@@ -23,7 +23,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.equivariant import EquivariantLayers
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 CORRECTION = "correction"
 """Its name in cards and commands."""

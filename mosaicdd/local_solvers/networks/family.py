@@ -24,7 +24,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 _COORDINATES = 5
 SAME = 1e-9  # difference of coordinates that is rounding

@@ -7,7 +7,7 @@ import torch
 
 from mosaicdd.local_solvers.subdomain_graphs import CELLS
 from mosaicdd.local_solvers.upscaling import RATIO
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 
 SEEN = 2
 """Coarse cells around a subdomain that its operator is made from."""

@@ -41,7 +41,7 @@ from mosaicdd.local_solvers.subdomain_graphs import (
     windows,
 )
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged, restricted
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 
 OPERATOR = "operator"
 """Its name in cards and commands."""

@@ -33,9 +33,9 @@ from mosaicdd.local_solvers.networks.correction import (
 )
 from mosaicdd.local_solvers.networks.equivariant import EquivariantLayers
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 UNROLLED = "unrolled"
 """Its name in cards and commands."""

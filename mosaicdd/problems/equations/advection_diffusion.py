@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 _VELOCITY = 128.0  # largest of the family: a cell Peclet number of 2 at a spacing of 1/64
 

@@ -7,7 +7,7 @@ values times ``c``.
 import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.operators.patch import Patch
 
 
 def _residual(u: Patch, h: float, eps: Patch, c: Patch) -> torch.Tensor:

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 _RATIO = 100.0  # largest ratio of the tensor's eigenvalues of the family
 

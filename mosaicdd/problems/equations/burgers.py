@@ -8,7 +8,7 @@ upwind where they are not, so a neighbour never counts with the wrong sign. On a
 import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.operators.patch import Patch
 
 _SERIES = 1e-3  # below which ``z coth z`` is ``1 + z^2 / 3``, to rounding
 

@@ -1,7 +1,7 @@
 """Diffusion in a medium: coefficients that are fields, or numbers."""
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 
 def _operator(

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.members import require_members
-from mosaicdd.problems.fields import is_number
-from mosaicdd.problems.medium import Medium
+from mosaicdd.problems.fields.fields import is_number
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import Medium
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 ``f / 2`` is the mean curvature. The discrete surface is the one of least discrete area: the area over a
 cell is the mean over its four corners of ``h^2 sqrt(1 + p^2 + q^2)``, with ``p`` and ``q`` the difference
-quotients along the two edges of the cell that meet there; see `mosaicdd.problems.gradient_flux`.
+quotients along the two edges of the cell that meet there; see `mosaicdd.problems.operators.gradient_flux`.
 """
 
 import torch
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.gradient_flux import outflow
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.gradient_flux import outflow
+from mosaicdd.problems.operators.patch import Patch
 
 
 def _conductivity(squared: torch.Tensor) -> torch.Tensor:

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.members import require_members
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.nonlinear import Nonlinear, Residual
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.nonlinear import Nonlinear, Residual
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class NonlinearEquation:
     text
         The equation as people write it.
     residual
-        ``residual(u, h, **fields)``: the discrete ``F``, see `mosaicdd.problems.nonlinear.Residual`.
+        ``residual(u, h, **fields)``: the discrete ``F``, see `mosaicdd.problems.operators.nonlinear.Residual`.
     parameters
         Names of the coefficients, which may be fields, and their defaults.
     functions

@@ -1,14 +1,14 @@
 """The p-Laplacian: power-law fluids, glaciers, nonlinear diffusion; regularised by ``eps``.
 
 The discrete solution has the least energy, which over a cell is the mean over its corners of
-``h^2 a / p (eps^2 + |grad u|^2)^(p / 2)``, less ``f u``; see `mosaicdd.problems.gradient_flux`.
+``h^2 a / p (eps^2 + |grad u|^2)^(p / 2)``, less ``f u``; see `mosaicdd.problems.operators.gradient_flux`.
 """
 
 import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.gradient_flux import outflow
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.operators.gradient_flux import outflow
+from mosaicdd.problems.operators.patch import Patch
 
 
 def _residual(u: Patch, h: float, a: Patch, p: float, eps: float) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """Poisson's equation."""
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 POISSON = Equation(name="poisson", text="-lap u = f", operator=EllipticOperator)

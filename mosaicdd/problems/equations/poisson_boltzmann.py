@@ -7,9 +7,9 @@ length.
 import numpy as np
 import torch
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.patch import Patch
 
 
 def _residual(u: Patch, h: float, c: Patch) -> torch.Tensor:

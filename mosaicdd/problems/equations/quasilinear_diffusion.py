@@ -7,8 +7,8 @@ arithmetic mean of ``k``, so that of a linear ``k`` Kirchhoff's transform is rep
 import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.nonlinear import Function
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.operators.nonlinear import Function
+from mosaicdd.problems.operators.patch import Patch
 
 
 def _residual(u: Patch, h: float, a: Patch, c: Patch, k: Function) -> torch.Tensor:

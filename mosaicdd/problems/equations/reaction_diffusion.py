@@ -7,8 +7,8 @@ In time the steps must be so short that one over the step exceeds what ``r`` fal
 import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.nonlinear import Function
-from mosaicdd.problems.patch import Patch
+from mosaicdd.problems.operators.nonlinear import Function
+from mosaicdd.problems.operators.patch import Patch
 
 
 def _residual(u: Patch, h: float, a: Patch, c: Patch, r: Function) -> torch.Tensor:

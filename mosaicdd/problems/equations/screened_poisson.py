@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mosaicdd.problems.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 _LARGEST = 100.0  # c of the family, in 1 / squared domain length: fades within 1/5 of a subdomain
 

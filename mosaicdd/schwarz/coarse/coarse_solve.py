@@ -23,7 +23,7 @@ from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
-from mosaicdd.problems.elliptic import EllipticOperator
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.layouts import block_of, nodes_layout
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums
 from mosaicdd.schwarz.stopwatch import Stopwatch

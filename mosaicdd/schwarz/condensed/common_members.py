@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import even
-from mosaicdd.local_solvers.kinds import Kinds
+from mosaicdd.local_solvers.elements.kinds import Kinds
 
 _LEAST = 0.5  # share of the members that the common kind must have more than: no other has as many
 _AT_ONCE = {"cpu": 2048, "cuda": 2**15}  # members of a product: few, for the cache

@@ -9,15 +9,15 @@ import torch
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed import NodeSource
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.discretisation import Discretisation
-from mosaicdd.problems.given_conditions import Points, points_on
-from mosaicdd.problems.linear_step import LinearStep
-from mosaicdd.problems.node_equations import Equations
-from mosaicdd.problems.nonlinear import Nonlinear
-from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.local_solvers.elements.condensed import NodeSource
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.given_conditions import Points, points_on
+from mosaicdd.problems.discretisation.linear_step import LinearStep
+from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed.condensed_fill import FieldResidual, fill_strips

@@ -6,11 +6,11 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices, even, pair
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.condensed import NodeSource
+from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.common_conductances import CommonConductances
-from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.medium import Resampled
+from mosaicdd.problems.discretisation.common_conductances import CommonConductances
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 from mosaicdd.schwarz.fill import Strip
 

@@ -8,18 +8,18 @@ import torch
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.shared_elements import condensed
+from mosaicdd.local_solvers.elements.shared_elements import condensed
 from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.conductances import Conductances
-from mosaicdd.problems.discretisation import Discretisation
-from mosaicdd.problems.linear_step import LinearStep
-from mosaicdd.problems.medium import Medium, Resampled
-from mosaicdd.problems.node_equations import Equations
-from mosaicdd.problems.nonlinear import Linearised
-from mosaicdd.problems.region_equations import region_equations
-from mosaicdd.schwarz.coarse.balanced_coarse import BalancedCoarse
-from mosaicdd.schwarz.coarse.edge_modes import cut_lines
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.linear_step import LinearStep
+from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.region_equations import region_equations
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Medium, Resampled
+from mosaicdd.problems.operators.nonlinear import Linearised
+from mosaicdd.schwarz.condensed.balanced_coarse import BalancedCoarse
+from mosaicdd.schwarz.condensed.edge_modes import cut_lines
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator, region_interior
 from mosaicdd.schwarz.condensed.stars import Stars
 from mosaicdd.schwarz.stopwatch import Stopwatch

@@ -15,9 +15,9 @@ from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discretisation import Discretisation
-from mosaicdd.problems.linear_step import LinearStep
-from mosaicdd.problems.node_equations import Equations
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.linear_step import LinearStep
+from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import Strip
 

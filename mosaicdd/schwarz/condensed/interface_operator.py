@@ -16,8 +16,8 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_places, element_shape
-from mosaicdd.local_solvers.condensed import CondensedElements
-from mosaicdd.local_solvers.shared_elements import SharedElements
+from mosaicdd.local_solvers.elements.condensed import CondensedElements
+from mosaicdd.local_solvers.elements.shared_elements import SharedElements
 from mosaicdd.schwarz.condensed.parts import Parts, add_at
 
 

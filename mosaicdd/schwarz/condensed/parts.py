@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from mosaicdd.local_solvers.kinds import Kinds, Piece
+from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
 from mosaicdd.schwarz.condensed.common_members import CommonMembers
 from mosaicdd.schwarz.sparse import sparse_rows
 

@@ -26,11 +26,11 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import QUARTERS, quarter_numbers, star_parts, star_places, star_shape
-from mosaicdd.local_solvers.complements import Complements
-from mosaicdd.local_solvers.condensed import CondensedElements
-from mosaicdd.local_solvers.kinds import Kinds, Piece, combined
-from mosaicdd.local_solvers.products import rows_times
-from mosaicdd.local_solvers.shared_elements import SharedElements
+from mosaicdd.local_solvers.elements.complements import Complements
+from mosaicdd.local_solvers.elements.condensed import CondensedElements
+from mosaicdd.local_solvers.elements.kinds import Kinds, Piece, combined
+from mosaicdd.local_solvers.elements.products import rows_times
+from mosaicdd.local_solvers.elements.shared_elements import SharedElements
 from mosaicdd.schwarz.condensed.parts import Parts
 
 _PRECISION = torch.float32

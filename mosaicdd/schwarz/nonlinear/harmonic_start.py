@@ -7,8 +7,8 @@ import torch
 
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.smooth_start import screening, smooth_problem
+from mosaicdd.problems.references.smooth_start import screening, smooth_problem
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
 from mosaicdd.schwarz.nonlinear.newton_steps import Steps

@@ -12,12 +12,12 @@ import torch
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.nonlinear import NonlinearSolver
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.problems.coarser import every, refined
-from mosaicdd.problems.discrete import DirichletSystem
-from mosaicdd.problems.fields import Field
-from mosaicdd.problems.references import by_sine_transform
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.references.references import by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
 
 _MOST = 2**20  # nodes of the coarser grid, as far as lattice nodes are two or more apart on it
 

@@ -17,9 +17,9 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.coarser import coarser, refined
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.settings import SolveSettings
 

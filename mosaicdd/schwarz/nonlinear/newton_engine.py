@@ -15,11 +15,11 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.nonlinear import Nonlinear, NonlinearPart
-from mosaicdd.problems.nonlinear_discretisation import NonlinearDiscretisation
-from mosaicdd.problems.nonlinear_equations import NonlinearEquations
-from mosaicdd.problems.sides import Sides
+from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
+from mosaicdd.problems.operators.nonlinear import Nonlinear, NonlinearPart
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate

@@ -12,14 +12,14 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.discretisation.linear_step import LinearStep
+from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearData, NonlinearEquations
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields import LocalPart, Part
-from mosaicdd.problems.linear_step import LinearStep
-from mosaicdd.problems.nonlinear import Linearised, NonlinearPart
-from mosaicdd.problems.nonlinear_equations import NonlinearData, NonlinearEquations
+from mosaicdd.problems.fields.fields import LocalPart, Part
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.nonlinear import Linearised, NonlinearPart
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.nonlinear.wide_field import WideField
 
 _AROUND = [(i, j) for i in range(3) for j in range(3)]  # from the lower left

@@ -9,7 +9,7 @@ import torch
 from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.nonlinear.wide_field import WideField

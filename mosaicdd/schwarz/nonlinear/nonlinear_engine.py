@@ -18,10 +18,10 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.local_solvers.nonlinear import NonlinearSolver
+from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.boundary import Boundary
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate

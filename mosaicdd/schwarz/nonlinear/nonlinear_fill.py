@@ -17,9 +17,9 @@ from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import batch_shape, batches
-from mosaicdd.local_solvers.nonlinear import NonlinearSolver, Windows, split
-from mosaicdd.local_solvers.square_newton import Fields, Means, SquareNewton
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver, Windows, split
+from mosaicdd.local_solvers.nonlinear.square_newton import Fields, Means, SquareNewton
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration
 

@@ -18,7 +18,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
-from mosaicdd.local_solvers.nonlinear import NonlinearPlan
+from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearPlan
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse.coarse_solve import ReplicatedSolve, factorised
 from mosaicdd.schwarz.drivers import AndersonMemory

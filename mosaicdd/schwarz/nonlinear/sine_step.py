@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
 from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Steps

@@ -18,9 +18,9 @@ from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.fields import overlap
-from mosaicdd.problems.stretched import stretch_of
+from mosaicdd.problems.discretisation.stretched import stretch_of
+from mosaicdd.problems.fields.fields import overlap
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.tensors import Tensors
 

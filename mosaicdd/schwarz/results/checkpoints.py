@@ -17,7 +17,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.given_conditions import conditions_of
+from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.fill import Strip

@@ -19,7 +19,7 @@ from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput

@@ -20,9 +20,9 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.given_conditions import Points, conditions_of, joined_points
+from mosaicdd.problems.discretisation.given_conditions import Points, conditions_of, joined_points
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome

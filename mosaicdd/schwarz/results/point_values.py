@@ -16,7 +16,7 @@ from mosaicdd.lattice.points import Cover, covers, owned_points
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.layouts import InterfaceMovement
 

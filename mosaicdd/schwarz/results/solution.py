@@ -14,10 +14,10 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
-from mosaicdd.problems.given_conditions import conditions_of
+from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides import Sides
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.report.presented import Presented
 from mosaicdd.schwarz.results.kept import LEFT_OUT, Kept
 from mosaicdd.schwarz.results.output import SolutionOutput

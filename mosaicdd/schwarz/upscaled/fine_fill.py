@@ -17,7 +17,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.local_solvers.upscaling import RATIO
-from mosaicdd.problems.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.upscaled.cell_solves import Cells, Lines, Planes, residual_at_nodes
 from mosaicdd.schwarz.upscaled.on_lines import OnLines
 

@@ -26,7 +26,7 @@ from mosaicdd.local_solvers.subdomain_operators import (
 )
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.coarse.coarse_solve import ReplicatedSolve, factorised
 from mosaicdd.schwarz.drivers import anderson, gmres, stationary

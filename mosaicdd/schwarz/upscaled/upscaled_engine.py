@@ -23,7 +23,7 @@ from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution
-from mosaicdd.problems.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate

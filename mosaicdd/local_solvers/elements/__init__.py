@@ -1,0 +1,1 @@
+"""Condensed elements: the discrete equation on lattice lines alone, exactly."""

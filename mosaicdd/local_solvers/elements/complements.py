@@ -1,0 +1,140 @@
+"""The Schur complements of elements; of symmetric ones the blocks between sides on and above the diagonal.
+
+Elements of a kind that many are of share one, which is applied to all of them at once.
+
+With ``s`` nodes on each of the four sides, a symmetric complement is::
+
+    | R0  .  .  . |    R0 (s, 4 s), R1 (s, 3 s), R2 (s, 2 s), R3 (s, s): 10 of 16 blocks;
+    |    R1  .  . |    what stands right of a diagonal block stands below it, too, transposed.
+    |       R2  . |
+    |          R3 |
+
+Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes; ``K`` operators, ``r`` vectors of each.
+"""
+
+from functools import cached_property
+from typing import Unpack
+
+import numpy as np
+import torch
+
+from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
+from mosaicdd.local_solvers.elements.products import row_times, rows_times
+from mosaicdd.tensors import Tensors
+
+_MANY = 8  # vectors that are worth whole matrices
+
+
+class Complements:
+    """Schur complements ``(E, P, P)``.
+
+    Parameters
+    ----------
+    kinds
+        Of the elements.
+
+    Attributes
+    ----------
+    device
+        Of them.
+    """
+
+    def __init__(self, kinds: Kinds, spacing: int, *, symmetric: bool, **tensors: Unpack[Tensors]):
+        self.symmetric, self.kinds, self.device = symmetric, kinds, tensors["device"]
+        side, height = 4 * spacing, spacing if symmetric else 4 * spacing
+        starts = range(0, side, height)
+        places = np.empty((side, side), dtype=int)
+        sizes = [height * (side - a) for a in starts]
+        for a, first in zip(starts, np.cumsum([0, *sizes]), strict=False):
+            b = a + height
+            places[a:b, a:] = first + np.arange(height * (side - a)).reshape(height, -1)
+            places[b:, a:b] = places[a:b, b:].T
+        self._places = torch.from_numpy(places).to(tensors["device"])
+        self._flat = torch.empty(kinds.operators, sum(sizes), **tensors)
+        self._rows = [
+            (a, part.unflatten(1, (height, -1)))
+            for a, part in zip(starts, self._flat.split(sizes, dim=1), strict=True)
+        ]
+        self._operator = torch.from_numpy(kinds.operator).to(tensors["device"])
+        self._few: dict[int, torch.Tensor] = {}  # by the first operator of a piece
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def put(self, numbers: slice | np.ndarray, values: torch.Tensor) -> None:
+        """Take some of the operators, ``(.., P, P)``: the complements of `Kinds.examples`."""
+        for a, rows in self._rows:
+            rows[numbers] = values[:, a : a + rows.shape[1], a:]
+
+    @cached_property
+    def _shared(self) -> torch.Tensor:
+        """Those that several elements have, when all are there."""
+        return self._whole([(a, rows[: len(self.kinds.shared)]) for a, rows in self._rows])
+
+    def shared(self, number: int) -> torch.Tensor:
+        """Return one of those that many elements have, ``(P, P)``."""
+        return self._shared[number]
+
+    def of(self, elements: slice | torch.Tensor) -> torch.Tensor:
+        """Return copies of the complements of some elements, ``(.., P, P)``."""
+        at = elements if self.kinds.all_own else self._operator[elements]
+        return self._whole([(a, rows[at]) for a, rows in self._rows])
+
+    def _whole(self, parts: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
+        count, _, side = parts[0][1].shape
+        whole = parts[0][1].new_empty(count, side, side)
+        for a, rows in parts:
+            b = a + rows.shape[1]
+            whole[:, a:b, a:] = rows
+            whole[:, b:, a:b] = rows[..., b - a :].mT
+        return whole
+
+    def among(self, elements: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
+        """Return the entries between some nodes of some elements, ``(.., nodes, nodes)``."""
+        at = self._places[nodes[:, None], nodes].flatten()
+        first = self._operator[elements] * self._flat.shape[1]
+        return self._flat.take(first[:, None] + at).unflatten(1, (len(nodes), len(nodes)))
+
+    def diagonal(self) -> torch.Tensor:
+        """Return the diagonals, ``(E, P)``."""
+        return self._flat[:, self._places.diagonal()][self._operator]
+
+    def __call__(
+        self, piece: Piece, values: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return the products of a piece's operators with vectors of each, ``(K, r, P)``.
+
+        Parameters
+        ----------
+        out
+            Where they may be written, see `rows_times`.
+        """
+        if piece.shared:
+            return rows_times(values, self._shared[piece.operators].mT, out)
+        rows = [(a, every[piece.operators]) for a, every in self._rows]
+        if not self.symmetric:
+            return rows_times(values, rows[0][1].mT, out)
+        if values.shape[1] >= _MANY:
+            return rows_times(values, self._whole_piece(piece, rows), out)
+        return self._products(rows, values)
+
+    def _whole_piece(self, piece: Piece, rows: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
+        """Return the operators of a piece as whole matrices, kept where these are few for its members."""
+        if piece.members.stop - piece.members.start < _MANY * len(piece):
+            return self._whole(rows)
+        first = piece.operators.start
+        if first not in self._few:
+            self._few[first] = self._whole(rows)
+        return self._few[first]
+
+    def _products(self, rows: list[tuple[int, torch.Tensor]], values: torch.Tensor) -> torch.Tensor:
+        """Return the products of some symmetric operators with few vectors of each, ``(K, r, P)``."""
+        times = row_times if values.shape[1] == 1 else torch.bmm
+        total = times(values[..., : rows[0][1].shape[1]], rows[0][1])
+        for a, matrices in rows:
+            b = a + matrices.shape[1]
+            if a > 0:
+                total[..., a:] += times(values[..., a:b], matrices)
+            if b < total.shape[2]:
+                total[..., a:b] += times(values[..., b:], matrices[..., b - a :].mT)
+        return total

@@ -1,0 +1,126 @@
+"""Which nodes inside a square are solved for together, and what lies beside them, for `Interior`.
+
+A grid is cut into *planes*: of all smallest squares the nodes at the same place in them. Squares of a level
+are handled side by side: their nodes at ``(y, x)``, counted from a square's lower left corner, are a view
+of a plane.
+"""
+
+from collections.abc import Collection
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from mosaicdd.local_solvers.elements.merging import merging
+
+Node = tuple[int, int]
+"""A place in a square, or a step to a neighbour, (y, x)."""
+
+
+def coloured(side: int, *, crossed: bool) -> np.ndarray:
+    """Return the nodes (y, x) inside a smallest square that are solved for by an inverse, ``(r, 2)``."""
+    inner = np.argwhere(np.ones((side - 1, side - 1))) + 1
+    return inner if crossed else inner[inner.sum(axis=1) % 2 == 1]
+
+
+class Run(NamedTuple):
+    """Nodes of a square in a row, in one of its smallest squares.
+
+    Parameters
+    ----------
+    node
+        The first, counted from the square's lower left corner.
+    length
+        How many.
+    axis
+        Along which they lie.
+    """
+
+    node: Node
+    length: int = 1
+    axis: int = 0
+
+    def moved(self, step: Node) -> "Run":
+        """Return those a step away."""
+        return Run((self.node[0] + step[0], self.node[1] + step[1]), self.length, self.axis)
+
+    def edges(self, step: Node) -> "Run":
+        """Return what edges to those count from: the lower and left ones of both nodes."""
+        return self.moved((min(step[0], 0), min(step[1], 0)))
+
+    def beside(self, among: Collection[Node], steps: tuple[Node, ...]) -> "Beside":
+        """Return those among others that are a step away."""
+        return [
+            (step, self.moved(step), self.edges(step), (-step[0], -step[1]))
+            for step in steps
+            if self.moved(step).node in among
+        ]
+
+
+Beside = list[tuple[Node, Run, Run, Node]]
+"""Steps to neighbours, these, the edges between, and the steps back."""
+
+
+class Planes:
+    """Planes, and views of them, each made once.
+
+    Parameters
+    ----------
+    values
+        ``(q, q, n, rows, columns)``, contiguous.
+    """
+
+    def __init__(self, values: torch.Tensor):
+        self.values = values
+        self._shape, self._strides = values.shape, values.stride()
+        self._known: dict[tuple[Run, int], torch.Tensor] = {}
+
+    def __call__(self, run: Run, count: int) -> torch.Tensor:
+        """Return what stands at nodes of squares of ``count`` smallest squares a side, ``(length, n, ..)``."""
+        known = self._known.get((run, count))
+        if known is None:
+            _, q, n, rows, columns = self._shape
+            *planes, problem, down, across = self._strides
+            (row, y), (column, x) = divmod(run.node[0], q), divmod(run.node[1], q)
+            self._known[run, count] = known = self.values.as_strided(
+                (run.length, n, rows // count, columns // count),
+                (planes[run.axis], problem, count * down, count * across),
+                y * planes[0] + x * planes[1] + row * down + column * across,
+            )
+        return known
+
+
+@lru_cache
+def in_leaf(
+    side: int, steps: tuple[Node, ...]
+) -> tuple[list[tuple[Run, Beside]], list[tuple[Run, Beside]]]:
+    """Return the nodes inside a smallest square that are `coloured`, beside others, and the others."""
+    own = {(int(y), int(x)) for y, x in coloured(side, crossed=len(steps) > 4)}
+    others = {(y, x) for y in range(1, side) for x in range(1, side)} - own
+    one, other = (
+        [(Run(node), Run(node).beside(among, steps)) for node in sorted(nodes)]
+        for nodes, among in ((own, others), (others, own))
+    )
+    return one, other
+
+
+@lru_cache
+def on_cross(half: int, side: int, steps: tuple[Node, ...]) -> list[tuple[Run, Beside]]:
+    """Return the nodes of a cross between squares, as they are merged, beside those inside these.
+
+    Those of an arm within a smallest square go together, if no step is across cells.
+    """
+    plan = merging(half)
+    every = range(1, 2 * half)
+    inside = {(y, x) for y in every for x in every if half not in (y, x)}
+    runs: list[Run] = []
+    for node in ((int(y), int(x)) for y, x in plan.nodes[plan.perimeter :]):
+        axis = 1 if node[0] == half else 0
+        last = runs[-1] if runs else Run((0, 0))
+        follows = last.axis == axis and node[axis] == last.node[axis] + last.length
+        if len(steps) == 4 and follows and last.node[axis] % side and node[axis] % side:
+            runs[-1] = last._replace(length=last.length + 1)
+        else:
+            runs.append(Run(node, 1, axis))
+    return [(run, run.beside(inside, steps)) for run in runs]

@@ -1,0 +1,1 @@
+"""Local solvers of nonlinear equations: Newton's method, and networks that correct."""

@@ -1,0 +1,180 @@
+"""A local solver of a nonlinear equation by a network: the linear equation's solutions, corrected.
+
+The linear equation's answer is exact, in float64, and the correction is in float32. Perimeters and sources outside of
+what the network was trained on are solved by Newton's method instead: there its values are of no use.
+
+Shape letters as in `bound`; ``L = 2 (m - 1)`` nodes of centre lines.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.transfer import Batch
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.networks.correction import CompiledCorrection, CorrectionNetwork
+from mosaicdd.local_solvers.networks.unrolled import CompiledUnrolled, UnrolledNetwork
+from mosaicdd.local_solvers.nonlinear.nonlinear import (
+    NewtonPlan,
+    NonlinearSolver,
+    hats_of,
+    places,
+    split,
+)
+from mosaicdd.local_solvers.nonlinear.response_tables import ConstantResponses, PlaneResponses
+from mosaicdd.local_solvers.source import at_nodes, source_operator
+
+_CHUNK = 256  # subdomains of a pass of the network, whose activations stay in the cache
+_STEP = 1e-4  # of differences, in units of the solution
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A network of corrections and what it is for.
+
+    Parameters
+    ----------
+    limits
+        Largest values of what the network is limited by, by the names of a model's card.
+    """
+
+    network: CorrectionNetwork | UnrolledNetwork
+    limits: Mapping[str, float]
+
+    def __call__(self, solver: NonlinearSolver, exact: NewtonPlan, ring: bool) -> "CorrectedPlan":
+        """Plan it for the block of Newton's method; see `NonlinearSolver`."""
+        return CorrectedPlan(self, solver, exact, ring)
+
+
+class CorrectedPlan:
+    """The linear equation's solutions, corrected by a network where that was trained."""
+
+    def __init__(self, learned: Learned, solver: NonlinearSolver, exact: NewtonPlan, ring: bool):
+        self._exact, self._solver, self._sight = exact, solver, learned.network.sight
+        square, block, device = solver.subdomain, exact.block, exact.device
+        self._block, self._device, self._at = block, device, square.centre_lines
+        rows = ExactSolver(solver.base, square).matrix[self._at[:, 0], self._at[:, 1]]
+        self._linear = torch.from_numpy(rows.T.copy()).to(device)  # (P, L)
+        self._network = learned.network.compiled(solver.base, square, learned.limits, device)
+        self._lines: torch.Tensor | None = None
+        self._seen: torch.Tensor | None = None
+        self._apart = torch.zeros(block.region_subdomains, dtype=torch.bool, device=device)
+        if ring:
+            self._mark_ring()
+        hats = hats_of(square, device)[:, *torch.from_numpy(square.perimeter).to(device).T]
+        self._hats = hats  # (8, P)
+        self._tabulate: Callable[[torch.Tensor, torch.Tensor], None]
+        network = self._network
+        self.closely = isinstance(network, CompiledCorrection)
+        if isinstance(network, CompiledUnrolled):
+            planes = PlaneResponses(exact, network.steepest)
+            self._tabulate = lambda x, out: planes.write(network.slopes(x), out)
+        else:
+            self._tabulate = ConstantResponses(exact, network.largest).write
+
+    def load(self, f: torch.Tensor | None) -> None:
+        """Solve the linear equation for a source, once."""
+        self._exact.load(f)
+        self._lines = self._seen = None
+        if f is None:
+            return
+        inverse = self._inverse
+        rows, columns = self._block.region_subdomains
+        count, s = len(self._at), self._block.lattice.spacing
+        inside = 2 * s - 1
+        cut = f[1:, 1:].unfold(0, inside, s).unfold(1, inside, s)
+        self._lines = f.new_empty(rows, columns, count)
+        self._seen = f.new_empty(rows, columns, inverse.shape[1] - count, dtype=torch.float32)
+        for row, patches in enumerate(cut):
+            w = patches.flatten(1) @ inverse
+            self._lines[row] = w[:, :count]
+            self._seen[row] = self._network.seen(w[:, count:])
+
+    @property
+    def _inverse(self) -> torch.Tensor:
+        """What a source does on the centre lines, and to what the network sees, ``(I, L + K)``."""
+        base, square = self._solver.base, self._solver.subdomain
+        columns = np.concatenate([at_nodes(square, self._at), self._sight], axis=1)
+        return torch.from_numpy(source_operator(base, square, columns)).to(self._device)
+
+    def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Correct the linear solutions; what is out of range is solved by Newton's method."""
+        lines, seen = self._of(batch)
+        if lines is None:
+            torch.mm(g, self._linear, out=out)
+        else:
+            torch.addmm(lines, g, self._linear, out=out)
+        outside = self._apart[batch].flatten()
+        for some in split(len(g), _CHUNK):
+            x, w = self._network.input(g[some]), None if seen is None else seen[some]
+            out[some] += self._network(x, w)
+            outside[some] |= self._network.outside(x, w)
+        self._replace(batch, g, outside, self._newton, out)
+
+    def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
+        """Differentiate what `solve` gives: by a table, or the correction by differences, if it has them."""
+        differ = (
+            self._network if closely and isinstance(self._network, CompiledCorrection) else None
+        )
+        exact = (
+            torch.float32 if differ is None else torch.float64
+        )  # as tables are, or the linear part
+        out = g.new_empty(len(g), len(self._hats), len(self._at), dtype=exact)
+        _, seen = self._of(batch)
+        for some in split(len(g), _CHUNK):
+            x, w = self._network.input(g[some]), None if seen is None else seen[some]
+            if differ is None:
+                self._tabulate(x, out[some])
+            else:
+                self._differentiate(differ, x, w, out[some])
+        self._replace(batch, g, self.outside(batch, g), self._exact.responses_at, out)
+        return out
+
+    def _differentiate(
+        self,
+        network: CompiledCorrection,
+        x: torch.Tensor,
+        seen: torch.Tensor | None,
+        out: torch.Tensor,
+    ) -> None:
+        """Differentiate the correction by differences: the linear part is known."""
+        out[:] = self._hats @ self._linear
+        for number, quotient in enumerate(network.differences(x, seen, self._hats.float(), _STEP)):
+            out[:, number] += quotient
+
+    def outside(self, batch: Batch, g: torch.Tensor) -> torch.Tensor:
+        """Say which subdomains are left to Newton's method."""
+        _, seen = self._of(batch)
+        return self._apart[batch].flatten() | self._network.outside(self._network.input(g), seen)
+
+    def _of(self, batch: Batch) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Return what the source does in a batch."""
+        if self._lines is None or self._seen is None:
+            return None, None
+        return self._lines[batch].flatten(0, 1), self._seen[batch].flatten(0, 1)
+
+    def _newton(self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        out = g.new_empty(len(g), len(self._at))
+        self._exact.solve_at(rows, columns, g, out)
+        return out
+
+    def _replace(
+        self,
+        batch: Batch,
+        g: torch.Tensor,
+        outside: torch.Tensor,
+        exactly: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+        out: torch.Tensor,
+    ) -> None:
+        if outside.any():
+            rows, columns = places(batch, g.device)
+            out[outside] = exactly(rows[outside], columns[outside], g[outside]).to(out)
+
+    def _mark_ring(self) -> None:
+        """Mark the subdomains along the domain's edge."""
+        for axis in (0, 1):
+            for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
+                if at:
+                    self._apart.select(axis, end).fill_(True)

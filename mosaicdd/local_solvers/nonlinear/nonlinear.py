@@ -1,0 +1,315 @@
+"""Local solvers of nonlinear equations: Newton's method in every subdomain, or what is planned with it.
+
+Bound to a problem and planned for a block, they map perimeters to centre lines, and give the derivative of that
+in the directions of the eight hats on a perimeter.
+
+Shape letters as in `bound`; ``R, C`` rows and columns of subdomains of a block's region, ``L = 2 (m - 1)`` nodes
+of centre lines.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.transfer import Batch
+from mosaicdd.local_solvers.nonlinear.square_newton import BATCH, Fields, SquareNewton, applied
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.problem import Problem
+
+
+class NonlinearPlan(Protocol):
+    """A local solver on a block.
+
+    Attributes
+    ----------
+    closely
+        Whether later responses may be better than the first ones.
+    """
+
+    closely: bool
+
+    def load(self, f: torch.Tensor | None) -> None:
+        """Take a source at the nodes of the region, ``(rows, columns)``."""
+        ...
+
+    def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write centre lines ``(B, L)`` for perimeters ``(B, P)`` to ``out``."""
+        ...
+
+    def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
+        """Return the derivatives of centre lines in the directions of the hats, ``(B, 8, L)``.
+
+        Parameters
+        ----------
+        closely
+            Whether to take time for it, as the first ones have not been good enough.
+        """
+        ...
+
+    def outside(self, batch: Batch, g: torch.Tensor) -> torch.Tensor | None:
+        """Say which subdomains are outside of the training range, ``(B,)``, if there is one."""
+        ...
+
+
+@dataclass(frozen=True)
+class NonlinearSolver:
+    """A local solver of a nonlinear problem.
+
+    Parameters
+    ----------
+    name
+        What a result reports.
+    base
+        The linear operator whose solution the iteration starts from.
+    source
+        Of the problem, which may be zero.
+    learned
+        Plans a network for a block, with this solver, Newton's method for what is out of its range, and whether
+        the subdomains along the domain's edge are left to that anyway; None: Newton's method everywhere.
+    refusal
+        Why a network's answer is not given without a certificate; empty if it is.
+    """
+
+    name: str
+    operator: Nonlinear
+    base: EllipticOperator
+    subdomain: Subdomain
+    source: Source
+    learned: "Callable[[NonlinearSolver, NewtonPlan, bool], NonlinearPlan] | None" = None
+    refusal: str = ""
+
+    linear = False
+
+    def plan(self, block: Block, device: torch.device, ring: bool = False) -> NonlinearPlan:
+        """Plan it for a block.
+
+        Parameters
+        ----------
+        ring
+            Whether the subdomains along the domain's edge are solved by Newton's method anyway.
+        """
+        exact = NewtonPlan(self, block, device)
+        return exact if self.learned is None else self.learned(self, exact, ring)
+
+    def require_sound(self) -> None:
+        """Refuse a network whose answer would have to be certified.
+
+        Raises
+        ------
+        ValueError
+            If there is a reason.
+        """
+        if self.refusal:
+            raise ValueError(self.refusal)
+
+
+class SubdomainNewton:
+    """Newton's method in every subdomain: the exact local solver of nonlinear equations."""
+
+    name = "subdomain-newton"
+    spacing = None
+
+    def __init__(self, cells: int = 32):
+        self.cells = cells
+
+    def bind(self, problem: Problem, grid: Grid) -> NonlinearSolver:
+        """Return the solver for a problem's operator and source on a grid.
+
+        Raises
+        ------
+        ValueError
+            If the equation is linear or not self-adjoint, or a side is natural.
+        """
+        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        operator = nonlinear_operator(self.name, problem)
+        base = linear_part(problem)
+        source = Source(problem, grid, subdomain, base)
+        return NonlinearSolver(self.name, operator, base, subdomain, source)
+
+
+def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
+    """Return a problem's operator, if a local solver of this kind can do it.
+
+    Raises
+    ------
+    ValueError
+        If not, in one sentence.
+    """
+    operator = problem.operator
+    if not isinstance(operator, Nonlinear):
+        raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+            f"{name} is for nonlinear equations, {problem.equation.name} is linear; take 'exact'"
+        )
+    if not operator.self_adjoint:
+        raise ValueError(
+            f"{name} is for equations whose derivative is symmetric, that of {problem.equation.name} "
+            "is not; take 'exact'"
+        )
+    if not problem.plain:
+        raise ValueError(
+            f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
+            "take 'exact'"
+        )
+    return operator
+
+
+def linear_part(problem: Problem) -> EllipticOperator:
+    """Return the linear operator of an equation that says it; else Laplace's."""
+    equation, numbers = problem.equation, problem.parameters
+    if not isinstance(equation, NonlinearEquation) or equation.linear is None:
+        return EllipticOperator()
+    if numbers.keys() != equation.parameters.keys():
+        return EllipticOperator()
+    return equation.linear(**numbers)
+
+
+class NewtonPlan:
+    """Newton's method in the subdomains of a block."""
+
+    closely = True
+
+    def __init__(self, solver: NonlinearSolver, block: Block, device: torch.device):
+        square = solver.subdomain
+        self.block, self.square, self.device = block, square, device
+        self.newton = SquareNewton(solver.operator, square.cells, square.spacing, device)
+        self._windows = Windows(block, square.cells, solver.operator, device)
+        self._reaction = torch.tensor(solver.base.c, dtype=torch.float64, device=device)
+        self._lines = torch.from_numpy(square.centre_lines).to(device).T
+        self._nodes = torch.from_numpy(square.perimeter).to(device).T
+        self._hats = hats_of(square, device)
+
+    @property
+    def numbers(self) -> Fields:
+        """The coefficients that are numbers."""
+        return self._windows.numbers
+
+    def load(self, f: torch.Tensor | None) -> None:
+        """Take a source."""
+        self._windows.load(f)
+
+    def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Solve one subdomain after another, in batches."""
+        self.solve_at(*places(batch, g.device), g, out)
+
+    def solve_at(
+        self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor, out: torch.Tensor
+    ) -> None:
+        """Solve the subdomains at rows and columns of the region, ``(B,)`` each."""
+        for some in split(len(g), BATCH):
+            u, _ = self._solved(rows[some], columns[some], g[some])
+            out[some] = u[:, *self._lines]
+
+    def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
+        """Solve with the derivative at the solutions."""
+        return self.responses_at(*places(batch, g.device), g)
+
+    def responses_at(
+        self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the responses of the subdomains at rows and columns of the region."""
+        out = g.new_empty(len(g), len(self._hats), self._lines.shape[1])
+        for some in split(len(g), BATCH):
+            u, fields = self._solved(rows[some], columns[some], g[some])
+            out[some] = self.derivative(u, fields)
+        return out
+
+    def derivative(self, u: torch.Tensor, fields: Fields) -> torch.Tensor:
+        """Return the responses at values of squares, ``(B, 8, L)`` of float32."""
+        partials = self.newton.derivative(u, self.newton.patches(fields))
+        x = self.newton.solve_linear(
+            partials, -applied(partials, self._hats[:, None].float()), 1e-5
+        )
+        full = torch.nn.functional.pad(x, (1, 1, 1, 1))
+        return full[..., *self._lines].transpose(0, 1)
+
+    def outside(self, batch: Batch, g: torch.Tensor) -> None:
+        """Return None: there are no data for which it is not made."""
+        return
+
+    def _solved(
+        self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor
+    ) -> tuple[torch.Tensor, Fields]:
+        f, fields = self._windows.at(rows, columns)
+        m = self.newton.cells
+        u = g.new_zeros(len(g), m + 1, m + 1)
+        u[:, *self._nodes] = g
+        self.newton.linear(u, f, self._reaction)
+        self.newton.solve(u, f, fields)
+        return u, fields
+
+
+class Windows:
+    """A source and coefficients on the region of a block, cut into squares.
+
+    Parameters
+    ----------
+    cells
+        Of a square; squares lie half an overlap apart if they are subdomains.
+    """
+
+    def __init__(self, block: Block, cells: int, operator: Nonlinear, device: torch.device):
+        self._cells, self._step = cells, block.lattice.spacing
+        self._f: torch.Tensor | None = None
+        self.numbers: dict[str, torch.Tensor] = {}
+        self._varying: dict[str, torch.Tensor] = {}
+        for name, field in operator.fields.items():
+            if field.number is not None:
+                number = torch.tensor(field.number, dtype=torch.float64, device=device)
+                self.numbers[name] = number
+                continue
+            values = field.sample(block.lattice.grid, block.nodes)[0]
+            self._varying[name] = self._cut(torch.from_numpy(values).to(device))
+
+    def load(self, f: torch.Tensor | None) -> None:
+        """Take a source at the nodes of the region."""
+        self._f = None if f is None else self._cut(f)[..., 1:-1, 1:-1]
+
+    def at(self, rows: torch.Tensor, columns: torch.Tensor) -> tuple[torch.Tensor | None, Fields]:
+        """Return source and fields of the squares at rows and columns of the region."""
+        f = None if self._f is None else self._f[rows, columns]
+        varying = {name: values[rows, columns] for name, values in self._varying.items()}
+        return f, self.numbers | varying
+
+    def of(self, batch: Batch) -> tuple[torch.Tensor | None, Fields]:
+        """Return source and fields of a batch of squares."""
+
+        def cut(values: torch.Tensor) -> torch.Tensor:
+            return values[batch].flatten(0, 1)
+
+        f = None if self._f is None else cut(self._f)
+        return f, self.numbers | {name: cut(values) for name, values in self._varying.items()}
+
+    def _cut(self, values: torch.Tensor) -> torch.Tensor:
+        side, step = self._cells + 1, self._step
+        return values.unfold(0, side, step).unfold(1, side, step)
+
+
+def places(batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return row and column of each subdomain of a batch."""
+    rows, columns = (torch.arange(p.start, p.stop, p.step or 1, device=device) for p in batch)
+    grid = torch.meshgrid(rows, columns, indexing="ij")
+    return grid[0].flatten(), grid[1].flatten()
+
+
+def split(count: int, largest: int) -> list[slice]:
+    """Return parts of so many, each of at most ``largest``."""
+    return [slice(start, min(start + largest, count)) for start in range(0, count, largest)]
+
+
+def hats_of(square: Subdomain, device: torch.device) -> torch.Tensor:
+    """Return the hats on a perimeter, zero inside, ``(8, m + 1, m + 1)``."""
+    nodes, s = 4 * square.cells, square.cells // 2
+    away = np.abs(np.arange(nodes) - s * np.arange(8)[:, None])
+    values = np.maximum(0.0, 1.0 - np.minimum(away, nodes - away) / s)
+    hats = np.zeros((8, square.cells + 1, square.cells + 1))
+    hats[:, *square.perimeter.T] = values
+    return torch.from_numpy(hats).to(device)

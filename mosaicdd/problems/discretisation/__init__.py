@@ -1,0 +1,1 @@
+"""The discrete equation of a problem on a grid, at its sides and outlines, too."""

@@ -1,0 +1,143 @@
+"""Arrays over a grid that are the same number in most squares of nodes, which they do not store."""
+
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.problems.fields.fields import Part
+
+SIDE = 16
+"""Nodes along the side of a square."""
+
+
+class ArrayInSquares:
+    """A part of such an array, ``(rows, columns)``.
+
+    Slices without a step are views, as those of arrays; whatever else is asked for is an array.
+
+    Parameters
+    ----------
+    kinds
+        Of each square: the number of its values, or negative, where all are ``plain[kind]``.
+    plain
+        Numbers, the last of which stands in squares of kind -1.
+    values
+        Of the other squares, ``(N, SIDE, SIDE)``.
+    part
+        Which nodes it is of all those in squares; by default all.
+    """
+
+    dtype = np.dtype(float)
+    ndim = 2
+
+    def __init__(
+        self,
+        kinds: np.ndarray,
+        plain: np.ndarray,
+        values: np.ndarray,
+        part: Part | None = None,
+    ):
+        self.kinds, self.plain, self.values = kinds, plain, values
+        self._part = part or pair(slice(0, count * SIDE) for count in kinds.shape)
+        self.shape = pair(p.stop - p.start for p in self._part)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def T(self) -> "ArrayInSquares":  # noqa: N802 - as of arrays
+        """The same with rows and columns exchanged."""
+        part = self._part[::-1]
+        return ArrayInSquares(self.kinds.T, self.plain, self.values.swapaxes(1, 2), part)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._rows(np.arange(self.shape[0])).astype(dtype or float, copy=False)
+
+    def copy(self) -> np.ndarray:
+        """Return all as an array."""
+        return np.asarray(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, np.ndarray) and key.ndim == 2:
+            return np.asarray(self)[key]
+        first, second = key if isinstance(key, tuple) else (key, slice(None))
+        if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+            return self.at(self.places(first, second))
+        if not _plain_slice(second):
+            return self.T[second, first].T
+        if _plain_slice(first):
+            part = pair(
+                _within(slice(*key.indices(count)), p)
+                for key, count, p in zip((first, second), self.shape, self._part, strict=True)
+            )
+            return ArrayInSquares(self.kinds, self.plain, self.values, part)
+        return self._rows(np.arange(self.shape[0])[first])[..., second]
+
+    def uniform(self, spacing: int) -> np.ndarray:
+        """Return what all nodes of squares of ``spacing + 1`` nodes, that share lines, have in common.
+
+        ``(rows, columns)``; a negative kind, or 0 where they have nothing.
+        """
+        common = self.kinds
+        for axis, (part, count) in enumerate(zip(self._part, self.shape, strict=True)):
+            first = part.start + spacing * np.arange((count - 1) // spacing)
+            low, high = first // SIDE, (first + spacing) // SIDE
+            total = np.take(common, low, axis)
+            for step in range(1, int((high - low).max(initial=0)) + 1):
+                other = np.take(common, np.minimum(low + step, high), axis)
+                total = np.where(total == other, total, 0)
+            common = total
+        return np.minimum(common, 0)
+
+    def differs(self, *others: "ArrayInSquares") -> np.ndarray:
+        """Say where its values, or those of others in the same squares, are not the last of ``plain``.
+
+        But for squares without values of their own.
+        """
+        found = np.zeros((self.kinds.shape[0], SIDE, self.kinds.shape[1], SIDE), bool)
+        y, x = np.nonzero(self.kinds >= 0)
+        each = [one.values != one.plain[-1] for one in (self, *others)]
+        found[y, :, x] = np.logical_or.reduce(each)[self.kinds[y, x]]
+        return found.reshape(self.kinds.shape[0] * SIDE, -1)[self._part]
+
+    def places(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Return numbers of nodes of the part, by which `at` finds their values in all arrays that are like it.
+
+        Those in squares whose values are the same are negative.
+        """
+        y, x = (one + p.start for one, p in zip((y, x), self._part, strict=True))
+        kinds = self.kinds[y // SIDE, x // SIDE]
+        return np.where(kinds < 0, kinds, kinds * SIDE**2 + (y % SIDE * SIDE + x % SIDE))
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """Return the values at nodes by their `places`."""
+        plain = places < 0
+        if not self.values.size:
+            return self.plain[places]
+        found = self.values.reshape(-1).take(places, mode="clip")
+        found[plain] = self.plain[places[plain]]
+        return found
+
+    def _rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return some rows, or one, as an array."""
+        across = self._part[1]
+        low, high = across.start // SIDE, -(-across.stop // SIDE)
+        rows = rows + self._part[0].start
+        each = np.atleast_1d(rows)
+        kinds = self.kinds[each // SIDE, low:high]
+        found = np.repeat(self.plain[np.minimum(kinds, -1)], SIDE, axis=1)
+        row, square = np.nonzero(kinds >= 0)
+        squares = found.reshape(len(each), high - low, SIDE)
+        squares[row, square] = self.values[kinds[row, square], each[row] % SIDE]
+        found = found[:, across.start - low * SIDE : across.stop - low * SIDE]
+        return found if rows.ndim else found[0]
+
+
+def _plain_slice(key: Any) -> bool:
+    return isinstance(key, slice) and key.step in (None, 1)
+
+
+def _within(key: slice, part: slice) -> slice:
+    """Return a slice of a part in the whole."""
+    return slice(part.start + key.start, part.start + max(key.start, key.stop))

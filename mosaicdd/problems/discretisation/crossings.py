@@ -1,0 +1,203 @@
+"""Where the outline of a shape acts on the nodes of a part of the grid, as lists of nodes and points."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.sides.sides import Sides
+
+LEAST_DAMPING = 0.1
+"""Of fluxes at nodes outside, on a grid too coarse for the exchange."""
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Where outlines act on nodes of a part of the grid.
+
+    Parameters
+    ----------
+    nodes
+        Flat in the part, ``(T,)``.
+    points
+        On the outline, ``(T, 2)``, (y, x), in cells.
+    weights
+        Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``.
+    outlines
+        Their numbers, ``(T,)``.
+    """
+
+    nodes: np.ndarray
+    points: np.ndarray
+    weights: np.ndarray
+    outlines: np.ndarray
+
+    @classmethod
+    def none(cls) -> "Crossings":
+        """Return those of a domain without an outline."""
+        return cls(np.empty(0, int), np.empty((0, 2)), np.empty(0), np.empty(0, int))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Crossings"]) -> "Crossings":
+        """Return all of some."""
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+
+    def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> "Crossings":
+        """Return some of them, of nodes with other numbers."""
+        return Crossings(nodes, self.points[which], self.weights[which], self.outlines[which])
+
+    def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
+        """Evaluate the conditions at the points, ``(n or 1, T)``; beyond periodic sides where they come round."""
+        found, around = np.zeros((1, len(self.nodes))), self.points
+        for axis, period in enumerate(sides.periods(grid)):
+            if period is not None:
+                around = around.copy()
+                around[:, axis] %= period
+        for number in np.unique(self.outlines):
+            at = self.outlines == number
+            given = sides.on_outline(names[number], around[at], grid)
+            if len(given) > len(found):
+                found = np.broadcast_to(found, (len(given), found.shape[1])).copy()
+            found[:, at] = given
+        return found
+
+
+@dataclass(frozen=True)
+class NaturalPieces:
+    """Pieces of natural outlines, each in the volume of an active node.
+
+    Parameters
+    ----------
+    nodes, points, outlines
+        As those of `Crossings`.
+    lengths
+        In cells, ``(T,)``.
+    distances
+        How far inside of the outline the nodes are, in cells, ``(T,)``.
+    """
+
+    nodes: np.ndarray
+    points: np.ndarray
+    outlines: np.ndarray
+    lengths: np.ndarray
+    distances: np.ndarray
+
+    @classmethod
+    def none(cls) -> "NaturalPieces":
+        """Return those of a domain without any."""
+        one = Crossings.none()
+        return cls(one.nodes, one.points, one.outlines, np.empty(0), np.empty(0))
+
+    @classmethod
+    def joined(cls, parts: Sequence["NaturalPieces"]) -> "NaturalPieces":
+        """Return all of some."""
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+
+    def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> "NaturalPieces":
+        """Return some of them, of nodes with other numbers."""
+        others = (self.points, self.outlines, self.lengths, self.distances)
+        return NaturalPieces(nodes, *(one[which] for one in others))
+
+    def damping(self, exchange: np.ndarray, diffusion: np.ndarray) -> np.ndarray:
+        """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
+
+        Where a node is ``d`` inside of it, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
+
+        Parameters
+        ----------
+        exchange
+            ``alpha`` times the spacing, ``(T,)``.
+        diffusion
+            ``a`` at the nodes, ``(T,)``.
+        """
+        return (1 + exchange * self.distances / diffusion).clip(min=LEAST_DAMPING)
+
+    def crossings(self, damping: np.ndarray) -> Crossings:
+        """Return them with the lengths that count for fluxes."""
+        return Crossings(self.nodes, self.points, self.lengths / damping, self.outlines)
+
+
+@dataclass(frozen=True)
+class OnOutlines:
+    """Where the outline of a shape acts on a part of the grid.
+
+    Parameters
+    ----------
+    ties
+        Of active nodes to values that are given on it.
+    flows
+        Through natural outlines.
+    on
+        Nodes on it whose values are given.
+    reported
+        Which nodes have values in a field, ``(rows, columns)``; all others are outside.
+    natural
+        Whose are the flows, one by one.
+    """
+
+    ties: Crossings
+    flows: Crossings
+    on: Crossings
+    reported: np.ndarray
+    natural: NaturalPieces
+
+    def part(self, rows: slice | np.ndarray, columns: slice | np.ndarray) -> "OnOutlines":
+        """Return those of some of the nodes."""
+        shape = self.reported.shape
+        places = pair(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
+        return self.moved(places, self.reported[rows][:, columns])
+
+    def moved(self, places: tuple[np.ndarray, np.ndarray], reported: np.ndarray) -> "OnOutlines":
+        """Return those of nodes that are elsewhere; see `moved_nodes`."""
+        width = reported.shape[1]
+        ties, flows, on = (
+            one.chosen(*moved_nodes(one.nodes, places, width))
+            for one in (self.ties, self.flows, self.on)
+        )
+        natural = self.natural.chosen(*moved_nodes(self.natural.nodes, places, width))
+        return OnOutlines(ties, flows, on, reported, natural)
+
+    def without_acting(self) -> "OnOutlines":
+        """Return what is known of nodes on outlines and inside them, but not how these act on others."""
+        none = Crossings.none()
+        return OnOutlines(none, none, self.on, self.reported, NaturalPieces.none())
+
+    def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
+        """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""
+        flat = reaction.reshape(-1)
+        np.add.at(flat, self.ties.nodes, self.ties.weights)
+        np.add.at(flat, self.flows.nodes, exchange[self.flows.outlines] * self.flows.weights)
+
+
+def places_among(count: int, some: slice | np.ndarray) -> np.ndarray:
+    """Return where each of so many rows is among some of them; -1 where it is not."""
+    chosen = np.arange(count)[some]
+    places = np.full(count, -1)
+    places[chosen] = np.arange(len(chosen))
+    return places
+
+
+def moved_nodes(
+    nodes: np.ndarray, places: tuple[np.ndarray, np.ndarray], width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which flat nodes of an array have a place in another, and their numbers there.
+
+    Parameters
+    ----------
+    places
+        Where its rows and columns are in the other; -1 where they are not.
+    width
+        Columns of the other.
+    """
+    rows, columns = places
+    there = np.append(np.flatnonzero(rows >= 0), -1)
+    low, high = there[0] * len(columns), (there[-2:].max() + 1) * len(columns)
+    some = np.flatnonzero((nodes >= low) & (nodes < high))
+    y, x = np.divmod(nodes[some], len(columns))
+    y, x = rows[y], columns[x]
+    inside = (y >= 0) & (x >= 0)
+    return some[inside], y[inside] * width + x[inside]

@@ -1,0 +1,182 @@
+"""What the outline of a shape makes of the discrete equation in a part of the grid.
+
+Where a value is given on the outline, a node outside is no unknown: a grid edge from a node inside to
+it ends at the outline, after a part ``theta`` of a cell, so its conductance grows to ``k / theta`` and
+ties the node to the value there. That is symmetric but for a velocity, and of second order in the
+largest error (Gibou, Fedkiw, Cheng and Kang, 2002, doi:10.1006/jcph.2001.6977).
+
+Where the outline is natural, nodes whose control volumes have a part in the domain are unknowns, with
+what the domain has of volumes and faces (`apertures`); what flows through the outline in a volume is
+the flux times its length. A Robin condition takes the node's value to the outline along the normal,
+which is of second order, too (Papac, Gibou and Ratsch, 2010, doi:10.1016/j.jcp.2009.09.036).
+
+On the staircase of a mask both are of first order; there it may be insulated, but its length is not
+known, so nothing can flow.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
+from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.shapes.apertures import Cover, Segments
+
+_NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not drown the residual
+_SMALLEST = 1e-9  # part of a cell that an unknown has at least
+
+
+class Cut:
+    """What the outline of a shape makes of the nodes ``(rows, columns)`` of a part of the grid.
+
+    Parameters are on these nodes with one more all around.
+
+    Parameters
+    ----------
+    cover
+        What the domain has of the cells around the nodes.
+    level
+        Of the shape.
+    given
+        Which nodes are outside of an outline with given values.
+    numbers
+        Of the outlines of nodes outside.
+    segments
+        Of natural outlines.
+    reported
+        Which nodes have values in a field.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        cover: Cover,
+        level: np.ndarray,
+        given: np.ndarray,
+        numbers: np.ndarray,
+        segments: Segments | None,
+        *,
+        reported: np.ndarray,
+    ):
+        own = slice(1, -1), slice(1, -1)
+        self.cover, volumes = cover, cover.volumes
+        self.volumes = np.where(volumes > _SMALLEST, volumes, 0.0)
+        self.level, self.given, self.reported = level[own], given[own], reported[own]
+        self._numbers = numbers[own]
+        self._natural = np.where((level >= 0) & ~given, numbers, -1)
+        self._segments = segments
+        self._origin = np.array([p.start for p in part])
+
+    def on_outlines(
+        self,
+        active: np.ndarray,
+        known: np.ndarray,
+        conductances: Sequence[tuple[np.ndarray, np.ndarray]],
+        exchange: np.ndarray,
+    ) -> OnOutlines:
+        """Return where outlines act on active nodes.
+
+        Parameters
+        ----------
+        known
+            At which nodes sides give values.
+        conductances
+            Between the nodes, inside or not, per axis: in the equations of their low and of their high ends.
+        exchange
+            ``alpha`` of each outline times the spacing.
+        """
+        on = self._on(active)
+        reported = self.reported & ~self.given & (active | (self.level < 0))
+        reported |= known & self.reported
+        reported.reshape(-1)[on.nodes] = True
+        natural = self._natural_pieces(active)
+        diffusion = np.empty(0)
+        if len(natural.nodes):
+            diffusion = self._diffusion(conductances).reshape(-1)[natural.nodes]
+        return OnOutlines(
+            self._ties(active, conductances),
+            natural.crossings(natural.damping(exchange[natural.outlines], diffusion)),
+            on,
+            reported,
+            natural,
+        )
+
+    def _ties(
+        self, active: np.ndarray, conductances: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> Crossings:
+        """Return where given values act on active nodes."""
+        found, flat = [Crossings.none()], np.arange(active.size).reshape(active.shape)
+        for axis, (forth, back) in enumerate(conductances) if self.given.any() else ():
+            low, high = ends(axis)
+            for here, there, k in ((low, high, forth), (high, low, back)):
+                at = nonzero(active[here] & self.given[there] & (k > 0))
+                p, q = self.level[here][at], self.level[there][at]
+                theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
+                nodes = flat[here][at]
+                one, other = (self._places(n, active) for n in (nodes, flat[there][at]))
+                points = one + theta[:, None] * (other - one)
+                found.append(Crossings(nodes, points, k[at] / theta, self._numbers[there][at]))
+        return Crossings.joined(found)
+
+    def _on(self, active: np.ndarray) -> Crossings:
+        """Return the nodes beside active ones that lie on an outline with given values."""
+        on = self.given & self.reported
+        beside = np.zeros_like(on)
+        for axis in (0, 1):
+            low, high = ends(axis)
+            beside[low] |= active[high]
+            beside[high] |= active[low]
+        nodes = np.flatnonzero(beside & on)
+        numbers = self._numbers.reshape(-1)[nodes]
+        return Crossings(nodes, self._places(nodes, active), np.ones(len(nodes)), numbers)
+
+    def _natural_pieces(self, active: np.ndarray) -> NaturalPieces:
+        """Return where natural outlines lie in the volumes of active nodes."""
+        if self._segments is None:
+            return NaturalPieces.none()
+        one = self._segments
+        nodes = one.nodes - 1
+        some = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
+        some[some] = active[tuple(nodes[some].T)]
+        at, (y, x) = tuple(nodes[some].T), one.cells[some].T
+        corners = [self._natural[y + dy, x + dx] for dy in (0, 1) for dx in (0, 1)]
+        return NaturalPieces(
+            np.ravel_multi_index(at, active.shape),
+            one.middles[some] - 1 + self._origin,
+            np.maximum.reduce(corners).clip(min=0),
+            one.lengths[some],
+            one.distances[some],
+        )
+
+    def _diffusion(self, conductances: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """Return ``a`` at the nodes: their conductances over their faces, 1 where there are none."""
+        total, faces = np.zeros(self.level.shape), np.zeros(self.level.shape)
+        for axis, (forth, back) in enumerate(conductances):
+            for end in ends(axis):
+                total[end] += (forth + back) / 2
+                faces[end] += self.cover.of_edges(axis)
+        return np.where(faces > 0, total, 1.0) / np.where(faces > 0, faces, 1.0)
+
+    def _places(self, nodes: np.ndarray, active: np.ndarray) -> np.ndarray:
+        """Return where nodes are, ``(T, 2)``, (y, x) in cells."""
+        places = np.stack(np.unravel_index(nodes, active.shape), axis=1) + self._origin
+        return places.astype(float)
+
+
+def nonzero(there: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return where something holds, as `numpy.nonzero`: much quicker where that is in few places."""
+    return np.unravel_index(np.flatnonzero(there), there.shape)
+
+
+def ends(axis: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+    """Return the nodes at the low and at the high ends of the grid edges along an axis."""
+    everything = slice(None)
+    low, high = slice(None, -1), slice(1, None)
+    return (
+        ((low, everything), (high, everything))
+        if axis == 0
+        else (
+            (everything, low),
+            (everything, high),
+        )
+    )

@@ -1,0 +1,187 @@
+"""The outline of a shape on a grid: its level at the nodes, and which conditions hold where.
+
+What it makes of the discrete equation in a part of the grid is a `Cut`.
+"""
+
+import numpy as np
+import scipy.ndimage
+import scipy.sparse
+import scipy.sparse.csgraph
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.cut import Cut, ends
+from mosaicdd.problems.fields.fields import Part, is_number, overlaps
+from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
+from mosaicdd.problems.shapes.periodic_shapes import require_periodic
+from mosaicdd.problems.shapes.shape import Shape, labelled
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
+from mosaicdd.problems.sides.scattered import Scattered
+from mosaicdd.problems.sides.sides import Sides
+
+_FAR = 2  # cells from an outline at which a point is not on it
+
+
+class CutOutline:
+    """The outline of a shape, and what kind of condition holds on it.
+
+    Parameters
+    ----------
+    sides
+        Whose values do not count.
+
+    Attributes
+    ----------
+    names
+        Of the outlines.
+    alphas
+        Of their Robin conditions; 0 of others.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, a flux is given on a staircase, or the outline is not the same on two
+        periodic sides.
+    """
+
+    def __init__(self, shape: Shape, grid: Grid, sides: Sides):
+        self._shape, self._grid = shape, grid
+        self._periods = sides.periods(grid)
+        shape.require_shape(grid)
+        require_periodic(shape, grid, sides.periodic)
+        self.names: tuple[str, ...] = ("outline",)
+        self._numbers: np.ndarray | None = None
+        self._known: tuple[Part, np.ndarray] | None = None
+        if sides.named:
+            self.names, self._numbers = shape.outlines(grid, self._periods)
+            sides.require_outlines(self.names)
+        parts = [sides.outline(name) for name in self.names]
+        self.alphas = np.array([0.0 if part is None else part.alpha for part in parts])
+        given = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
+        self._given = np.array(given)
+        for part in parts if shape.staircase else ():
+            zero = part is not None and is_number(part.values) and float(part.values) == 0.0
+            if part is None or isinstance(part.condition, Dirichlet):
+                continue
+            if not (zero and isinstance(part.condition, Neumann)):
+                raise ValueError(
+                    f"the side {part}: the length of a mask's outline is not known, so it may have "
+                    "values or be insulated, as neumann:0; for fluxes give the domain as a signed "
+                    "distance or as polygons"
+                )
+
+        for name, part in zip(self.names, parts, strict=True):
+            if part is not None and isinstance(part.values, Scattered):
+                part.values.require_near(_FAR * grid.spacing, self._crossed(name))
+
+    @property
+    def natural(self) -> bool:
+        """Whether an outline is natural."""
+        return not self._given.all()
+
+    def level(self, part: Part) -> np.ndarray:
+        """Return the level at the nodes of a part, to be read only; beyond the grid it is 1.
+
+        It is kept for further calls, for parts within this one.
+        """
+        if self._known is None or not _within(part, self._known[0]):
+            level = np.ones([p.stop - p.start for p in part])
+            for there, where in overlaps(part, self._grid.nodes, self._periods):
+                level[where] = self._shape.level(self._grid, there)
+            self._known = part, level
+        known, level = self._known
+        return level[
+            *(slice(p.start - k.start, p.stop - k.start) for p, k in zip(part, known, strict=True))
+        ]
+
+    def reported(self, level: np.ndarray) -> np.ndarray:
+        """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""
+        return level < 0 if self._shape.staircase else level <= 0
+
+    def _crossed(self, name: str) -> np.ndarray:
+        """Return where an outline crosses grid edges, ``(M, 2)``, (x, y), in units of domain length."""
+        whole = pair(slice(0, nodes) for nodes in self._grid.nodes)
+        level, numbers = self.level(whole), self._outline_of(whole)
+        found = [np.empty((0, 2))]
+        for axis in (0, 1):
+            low, high = ends(axis)
+            y, x = np.nonzero((level[low] < 0) != (level[high] < 0))
+            p, q = level[low][y, x], level[high][y, x]
+            at = np.stack([y, x], axis=1).astype(float)
+            at[:, axis] += p / (p - q)
+            own = np.maximum(numbers[low][y, x], numbers[high][y, x]) == self.names.index(name)
+            found.append(at[own][:, ::-1] * self._grid.spacing)
+        return np.concatenate(found)
+
+    def floating_part(self, fixed: np.ndarray) -> tuple[int, int] | None:
+        """Return a node of the domain if no value is given anywhere; None if one is.
+
+        Parameters
+        ----------
+        fixed
+            Nodes on the sides of the rectangle that have values, or exchange, ``(K, 2)``.
+
+        Raises
+        ------
+        ValueError
+            If the domain has several parts, and one is without a value.
+        """
+        holds = self._given | (self.alphas > 0)
+        if holds.all() and len(fixed):
+            return None  # a part has an outline, or all sides
+        whole = pair(slice(0, nodes) for nodes in self._grid.nodes)
+        level, numbers = self.level(whole), self._outline_of(whole)
+        parts, count = labelled(level < 0, self._periods)
+        holding = (level >= 0) & holds[numbers]
+        held = np.concatenate(
+            [parts[scipy.ndimage.binary_dilation(holding)], parts[tuple(fixed.T)]]
+        )
+        loose = np.setdiff1d(np.arange(1, count + 1), held)
+        if not len(loose):
+            return None
+        if count == 1:
+            y, x = np.unravel_index(np.argmin(level), level.shape)
+            return int(y), int(x)
+        y, x = np.argwhere(parts == loose[0])[0]
+        size, h = int((parts == loose[0]).sum()), self._grid.spacing
+        raise ValueError(
+            f"part {loose[0]} of the {count} parts of the domain, {size} nodes from ({x * h:g}, "
+            f"{y * h:g}) on, has no given value and no exchange, so its level is not known; "
+            f"{len(loose)} parts are like that: give a value on their outlines, or leave them out"
+        )
+
+    def _outline_of(self, part: Part) -> np.ndarray:
+        """Return the numbers of the outlines of the nodes of a part."""
+        numbers = np.zeros([p.stop - p.start for p in part], int)
+        if self._numbers is not None:
+            for there, where in overlaps(part, self._grid.nodes, self._periods):
+                numbers[where] = self._numbers[there]
+        return numbers
+
+    def cut(self, part: Part, cells: np.ndarray) -> Cut:
+        """Return what the outline makes of a part.
+
+        Parameters
+        ----------
+        cells
+            Which cells around its nodes there are, ``(rows + 1, columns + 1)``.
+        """
+        ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+        level, numbers = self.level(ring), self._outline_of(ring)
+        given = (level >= 0) & self._given[numbers]
+        segments: Segments | None = None
+        # Outlines with given values do not cut volumes.
+        natural = np.where(given, -1.0, level)
+        if not self.natural:
+            cover = Cover.of_cells(cells)
+        elif self._shape.staircase:
+            cover = staircase(natural, cells)
+        else:
+            cover, segments = cut_cells(natural, cells)
+        cover = Cover(cover.faces, cover.quarters, level < 0)
+        return Cut(part, cover, level, given, numbers, segments, reported=self.reported(level))
+
+
+def _within(part: Part, other: Part) -> bool:
+    """Say whether a part lies in another."""
+    return all(q.start <= p.start and p.stop <= q.stop for p, q in zip(part, other, strict=True))

@@ -1,0 +1,325 @@
+"""The discrete equation of a problem, whatever holds on its outline, as sums over grid edges.
+
+Around every node lies a control volume: the quarters that its cells have of it. With the conductances
+``k`` of the faces between two volumes, of which only what lies in the domain counts, the node's equation
+is, times the squared spacing,
+
+```
+   sum k (u - u_neighbour) + h^2 V c u + h L alpha u  =  h^2 V f + h L g
+```
+
+where ``V`` is the part of a cell that the volume has, and ``L`` the length of the outline in it, in
+cells, with ``a du/dn + alpha u = g`` there. Unknowns are the *active* nodes. Nodes with given values, and
+those outside, stand in the same arrays, decoupled and with a unit diagonal: a given value acts through
+the *ties* of its node, conductances that are put on the diagonals and right-hand sides of its neighbours.
+So whoever eliminates, factorises or multiplies sees conductances between nodes of a rectangle, and
+nothing of shapes and conditions.
+
+Parts of the grid are slices with bounds per axis, which may reach beyond it: there is nothing outside,
+or along a periodic axis the grid again; or parts of a lattice that comes round after more nodes
+(`stretched`).
+"""
+
+import dataclasses
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.crossings import OnOutlines
+from mosaicdd.problems.discretisation.cut import ends, nonzero
+from mosaicdd.problems.discretisation.cut_outline import CutOutline
+from mosaicdd.problems.discretisation.node_equations import Equations, Ties
+from mosaicdd.problems.discretisation.periodic import glued, glued_nodes, places_of
+from mosaicdd.problems.discretisation.stretched import stretch_of
+from mosaicdd.problems.fields.fields import Field, Part, Periods
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.problems.sides.side_values import OutlineValues, joined_values
+
+
+class Discretisation:
+    """What the problems of one medium, domain and kind of sides have in common.
+
+    Parameters
+    ----------
+    problem
+        Whose sources and values on the outline do not count.
+    medium
+        Its coefficients.
+    periods
+        After how many nodes of a lattice each periodic axis comes round; by default of the grid.
+
+    Attributes
+    ----------
+    outline
+        Of a shape; None of a rectangle.
+    floating
+        Whether solutions are known up to a constant.
+
+    Raises
+    ------
+    ValueError
+        If conditions do not fit the domain, or a part of it, or all of it with a velocity, has no given
+        value.
+    """
+
+    def __init__(
+        self, problem: Problem, medium: Medium, grid: Grid, periods: Periods | None = None
+    ):
+        self.grid = grid
+        self.medium = medium
+        self._rounds = problem.conditions.periods(grid)
+        self.periods = self._rounds if periods is None else periods
+        self._pieces = problem.pieces(grid)
+        shape, sides = problem.domain.shape, problem.conditions
+        self.outline = None if shape is None else CutOutline(shape, grid, sides)
+        values = self.values(problem)
+        self._known = values.known
+        self._natural, self._exchange = values.natural, values.exchange
+        if self.outline is not None:
+            fixed = np.concatenate([values.known, values.natural[values.exchange > 0]])
+            natural = self.outline.natural or not sides.plain
+            pin = self.outline.floating_part(fixed) if medium.pure and natural else None
+            self.floating = pin is not None
+        else:
+            self.floating = not (len(values.known) or values.exchange.any() or not medium.pure)
+            pin = (0, 0)
+        if self.floating and not medium.self_adjoint:
+            raise ValueError(
+                "no value is given on any side, and with a velocity it is not known which sources are "
+                "possible then: give a value somewhere, an alpha > 0, or c > 0"
+            )
+        if self.floating:
+            # Any node may have any value; the mean is put right at the end.
+            self._known = np.array([pin])
+
+    @property
+    def known(self) -> np.ndarray:
+        """The nodes whose values are given, or if there are none the one that is left out, ``(K, 2)``."""
+        return self._known
+
+    def values(self, problem: Problem) -> OutlineValues:
+        """Return what holds on the sides in a problem of the same kind."""
+        return problem.conditions.values(self.grid, self._pieces)
+
+    def equations(self, part: Part) -> Equations:
+        """Return the left-hand sides of a part of the lattice.
+
+        Raises
+        ------
+        ValueError
+            If coefficients are not sound.
+        """
+        stretch = stretch_of(part, self._rounds, self.periods)
+        return (
+            self._on_grid(part)
+            if stretch is None
+            else self._on_grid(stretch.part).stretched(stretch)
+        )
+
+    def _on_grid(self, part: Part) -> Equations:
+        """Return the left-hand sides of a part of the grid."""
+        cut = None
+        if self.outline is not None:
+            cut = self.outline.cut(part, self._cells(part, self._rounds))
+        if cut is not None and self._rounds == (None, None):
+            whole, volumes = self._within(part, cut.cover, cut.volumes)
+        else:
+            whole, volumes = glued(part, self._rounds, self._natural_sides)
+        number = self._numbers(part)
+        on_sides = number >= 0
+        if cut is not None:
+            number[cut.given] = -1  # an outline's own values count there
+        known = number >= 0
+        active = (volumes > 0) & ~known
+        if cut is not None:
+            active &= ~cut.given
+        between = []
+        tied = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
+        reaction = np.where(active, whole.reaction, 0.0)
+        flat = np.arange(active.size).reshape(active.shape)
+        along = ((whole.up, whole.down), (whole.right, whole.left))
+        for axis, (forth, back) in enumerate(along):
+            low, high = ends(axis)
+            both = active[low] & active[high]
+            between.append(np.where(both, forth, 0.0))
+            if not whole.symmetric:
+                between.append(np.where(both, back, 0.0))
+            for here, there, k in ((low, high, forth), (high, low, back)) if known.any() else ():
+                given = nonzero(active[here] & known[there] & (k > 0))
+                tied.append((flat[here][given], number[there][given], k[given]))
+        ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
+        np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
+        self._add(reaction, self.grid.spacing * self._exchange, part)
+        outlines = None
+        if cut is not None and self.outline is not None:
+            exchange = self.grid.spacing * self.outline.alphas
+            outlines = cut.on_outlines(active, on_sides, along, exchange)
+            outlines.add_to_diagonal(reaction, exchange)
+        if whole.symmetric:
+            left = Conductances(between[0], between[1], reaction)
+        else:
+            left = Conductances(between[0], between[2], reaction, between[1], between[3])
+        if cut is not None:
+            # A volume that an outline cuts off from all others.
+            active &= left.diagonal() > 0
+        reaction[~active] = 1.0
+        return Equations(left, active, volumes, ties, outlines)
+
+    def right_hand_side(
+        self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
+    ) -> np.ndarray:
+        """Return the right-hand sides at the nodes of a part, ``(n, rows, columns)``.
+
+        Parameters
+        ----------
+        outline
+            The problem's values on the sides.
+        equations
+            Of the same part.
+        """
+        h, stretch = self.grid.spacing, stretch_of(part, self._rounds, self.periods)
+        on_grid = part if stretch is None else stretch.part
+        b = np.zeros((problem.problems, *(p.stop - p.start for p in on_grid)))
+        if problem.source is not None:
+            b += h**2 * self.loads(problem.source, on_grid, equations.volumes)
+        self._add(b, h * outline.fluxes, on_grid)
+        if stretch is not None:
+            b = stretch.values(b)
+        if not self.floating:
+            ties = equations.ties
+            _add_at(b, ties.nodes, ties.conductances * outline.values[:, ties.known])
+        if equations.outlines is not None and self.outline is not None:
+            for one, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
+                values = one.values(problem.conditions, self.outline.names, self.grid)
+                _add_at(b, one.nodes, scale * one.weights * values)
+        counts = (equations.active | self._pinned(part)).ravel()
+        some = self.driven(problem, part, equations)
+        at = slice(None) if some is None else some
+        b.reshape(len(b), -1)[:, at] *= counts[at]
+        return b
+
+    def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
+        """Return the flat nodes of a part, ascending, where alone the right-hand sides may not be zero.
+
+        None if it may be anywhere: with sources, or periodic axes.
+        """
+        if problem.source is not None or any(self.periods):
+            return None
+        _, y, x = places_of(self._natural, part, self.periods)
+        nodes = [y * equations.active.shape[1] + x, equations.ties.nodes]
+        if equations.outlines is not None:
+            nodes += [equations.outlines.ties.nodes, equations.outlines.flows.nodes]
+        return np.unique(np.concatenate(nodes))
+
+    def given(
+        self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where in a part values are given, (y, x) ``(K,)``, and these, ``(n or 1, K)``.
+
+        Parameters
+        ----------
+        outlines
+            Of the same part.
+        """
+        at, y, x = places_of(outline.known, part, self._rounds)
+        values = outline.values[:, at]
+        if outlines is None or self.outline is None:
+            return y, x, values
+        known = outlines.reported[y, x]
+        y, x, values = y[known], x[known], values[:, known]
+        on = outlines.on
+        rows, columns = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
+        more = on.values(problem.conditions, self.outline.names, self.grid)
+        return np.append(y, rows), np.append(x, columns), joined_values([values, more])
+
+    def exchange_on(self, part: Part) -> np.ndarray:
+        """Return ``alpha`` times the lengths of the sides of the rectangle at the nodes of a part."""
+        total = np.zeros([p.stop - p.start for p in part])
+        self._add(total, self._exchange, part)
+        return total
+
+    def fluxes_on(self, part: Part, outline: OutlineValues) -> np.ndarray:
+        """Return what flows in through these sides, per cell, ``(n or 1, rows, columns)``."""
+        total = np.zeros((len(outline.fluxes), *(p.stop - p.start for p in part)))
+        self._add(total, outline.fluxes, part)
+        return total
+
+    def _pinned(self, part: Part) -> np.ndarray:
+        """Say where the node is that is left out, as all are up to a constant."""
+        pinned = np.zeros([p.stop - p.start for p in part], bool)
+        if self.floating:
+            _, y, x = places_of(self._known, part, self.periods)
+            pinned[y, x] = True
+        return pinned
+
+    def _natural_sides(self, part: Part) -> tuple[Conductances, np.ndarray]:
+        """Return what a part has where nothing is said of the sides of the rectangle."""
+        cover, volumes = self._cover(part)
+        return self._within(part, cover, volumes)
+
+    def _cover(self, part: Part) -> tuple[Cover, np.ndarray]:
+        """Return what the domain has of a part of the rectangle, and the volumes."""
+        cells = self._cells(part)
+        if self.outline is None:
+            cover = Cover.of_cells(cells)
+            return cover, cover.volumes
+        cut = self.outline.cut(part, cells)
+        return cut.cover, cut.volumes
+
+    def _within(
+        self, part: Part, cover: Cover, volumes: np.ndarray
+    ) -> tuple[Conductances, np.ndarray]:
+        """Return the conductances of what a domain has of a part, and its volumes."""
+        one = self.medium.within(self.grid, part, cover)
+        return dataclasses.replace(one, reaction=one.reaction * volumes), volumes
+
+    def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
+        """Return a source times the volumes of the nodes of a part of the grid, ``(n, rows, columns)``.
+
+        Parameters
+        ----------
+        volumes
+            Of the nodes. What the two of a pair of sides have of them is found anew.
+        """
+
+        def natural(piece: Part) -> np.ndarray:
+            inside = None
+            if self.outline is not None:
+                inside = self.outline.level(pair(slice(p.start - 1, p.stop + 1) for p in piece)) < 0
+            own = self._cover(piece)[1] if any(self._rounds) else volumes
+            return sample_near(source, self.grid, piece, inside, fill=0.0) * own
+
+        return glued_nodes(part, self._rounds, natural)
+
+    def _cells(self, part: Part, periods: Periods = (None, None)) -> np.ndarray:
+        """Say which cells around the nodes of a part are in the rectangle, ``(rows + 1, columns + 1)``."""
+        inside = []
+        for p, cells, period in zip(part, self.grid.shape, periods, strict=True):
+            at = np.arange(p.start - 1, p.stop)
+            inside.append((at >= 0) & (at < cells) if period is None else np.ones(len(at), bool))
+        return inside[0][:, None] & inside[1]
+
+    def _numbers(self, part: Part) -> np.ndarray:
+        """Return the number of the known value at each node of a part, -1 where there is none."""
+        numbers = np.full([p.stop - p.start for p in part], -1)
+        at, y, x = places_of(self._known, part, self._rounds)
+        numbers[y, x] = at
+        return numbers
+
+    def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
+        """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
+        at, y, x = places_of(self._natural, part, self._rounds)
+        added = np.atleast_2d(values)[:, at]
+        for row, one in enumerate(target.reshape(-1, *target.shape[-2:])):
+            np.add.at(one, (y, x), added[row % len(added)])
+
+
+def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:
+    """Add values ``(n or 1, T)`` to flat nodes of ``(n, rows, columns)``."""
+    for row, one in enumerate(target):
+        np.add.at(one.reshape(-1), nodes, values[row % len(values)])

@@ -1,0 +1,89 @@
+"""What holds on the sides and outlines of a problem, with its values, as files hold it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.crossings import Crossings, OnOutlines
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.region_equations import region_equations
+from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.parts import is_outline
+from mosaicdd.problems.sides.side_values import EvaluatedPart
+
+_STRIP = 2**20  # nodes whose equations are made at a time, where they are needed one by one
+
+
+Points = dict[str, np.ndarray]
+"""Where on outlines conditions are evaluated, ``(M, 2)``, (y, x) in cells, by their names."""
+
+
+def conditions_of(
+    problem: Problem, grid: Grid, points: Points | None = None
+) -> list[EvaluatedPart]:
+    """Return all conditions of a problem with their values, as files hold them.
+
+    What is a function on the outline of a shape is evaluated where it is needed.
+
+    Parameters
+    ----------
+    points
+        Where that is, if it is known; else the equations of the whole domain say it.
+    """
+    sides = problem.conditions
+    found = sides.evaluated(grid, problem.pieces(grid))
+    if problem.domain.shape is None:
+        return found
+    parts = [part for part in sides.parts if is_outline(part.name)]
+    functions = [part for part in parts if not isinstance(part.values, (str, float, int))]
+    if points is None:
+        points = _needed_points(problem, grid) if functions else {}
+    for part in parts:
+        kind = type(part.condition).__name__
+        if part not in functions:
+            found.append(EvaluatedPart(part.name, kind, part.alpha, part.values))
+            continue
+        at = points.get(part.name, np.concatenate(list(points.values())))
+        values = sides.on_outline(part.name, at, grid)
+        where = at[:, ::-1] * grid.spacing
+        found.append(EvaluatedPart(part.name, kind, part.alpha, values, where))
+    return found
+
+
+def points_on(outlines: OnOutlines, names: Sequence[str]) -> Points:
+    """Return where conditions on the outlines of these names are evaluated, each place once."""
+    every = Crossings.joined([outlines.ties, outlines.flows, outlines.on])
+    return {
+        name: np.unique(every.points[every.outlines == number], axis=0)
+        for number, name in enumerate(names)
+    }
+
+
+def joined_points(parts: Sequence[Points]) -> Points:
+    """Return the points of several parts of a domain, each once."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {
+        name: np.unique(np.concatenate([part[name] for part in parts if name in part]), axis=0)
+        for name in names
+    }
+
+
+def _needed_points(problem: Problem, grid: Grid) -> Points:
+    """Return where on the outlines of a domain conditions are evaluated."""
+    operator = problem.operator
+    medium = operator.faces if isinstance(operator, Nonlinear) else medium_of(operator)
+    one = Discretisation(problem, medium, grid)
+    names = () if one.outline is None else one.outline.names
+    found = []
+    rows, columns = grid.nodes
+    step = max(1, _STRIP // columns)
+    for start in range(0, rows, step):
+        stop = min(start + step, rows)
+        wide = region_equations(one, (slice(start - 1, stop + 1), slice(-1, columns + 1)))
+        outlines = wide.part(slice(1, stop - start + 1), slice(1, columns + 1)).outlines
+        if outlines is not None:
+            found.append(points_on(outlines, names))
+    return joined_points(found)

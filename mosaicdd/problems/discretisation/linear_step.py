@@ -1,0 +1,107 @@
+"""A linear problem for a change of values, as Newton's steps are, in the form of a discretisation."""
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.crossings import OnOutlines
+from mosaicdd.problems.discretisation.node_equations import NO_TIES, Equations
+from mosaicdd.problems.discretisation.stretched import stretch_of
+from mosaicdd.problems.fields.fields import Part, Periods, overlap
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.side_values import OutlineValues, collected
+
+
+class LinearStep:
+    """A linear problem for the change of values on a rank's part of the grid: operator and discretisation.
+
+    Parameters
+    ----------
+    equations
+        The derivative at the nodes of ``part``.
+    self_adjoint
+        Whether it is symmetric.
+    rounds, periods
+        After how many nodes each axis of the grid, and of the lattice, comes round.
+
+    Attributes
+    ----------
+    force
+        The right-hand side there.
+    """
+
+    floating = False
+    reflective = False
+
+    def __init__(
+        self,
+        equations: Equations,
+        part: Part,
+        *,
+        self_adjoint: bool,
+        rounds: Periods = (None, None),
+        periods: Periods = (None, None),
+    ):
+        self._equations, self._part = equations, part
+        self._rounds, self._periods = rounds, periods
+        self.self_adjoint = self_adjoint
+        self.force = np.zeros(equations.active.shape)
+
+    def values(self, problem: Problem) -> OutlineValues:
+        """Return what holds on the sides: nothing, changes are zero there."""
+        return collected([], [])
+
+    def conductances(self, grid: Grid, part: Part) -> Conductances:
+        """Return the conductances between the nodes of a part."""
+        return self.equations(part).conductances
+
+    def equations(self, part: Part) -> Equations:
+        """Return the left-hand sides at the nodes of a part; beyond the grid there are unit rows."""
+        stretch = stretch_of(part, self._rounds, self._periods)
+        return (
+            self._on_grid(part)
+            if stretch is None
+            else self._on_grid(stretch.part).stretched(stretch)
+        )
+
+    def _on_grid(self, part: Part) -> Equations:
+        here, there = self._overlap(part)
+        inside = self._equations.part(*here)
+        shape = [p.stop - p.start for p in part]
+        reaction, active, volumes = np.ones(shape), np.zeros(shape, bool), np.zeros(shape)
+        reaction[there] = inside.conductances.reaction
+        active[there], volumes[there] = inside.active, inside.volumes
+        rows, columns = there
+        between = {}
+        for name, axis in (("up", 0), ("right", 1), ("down", 0), ("left", 1)):
+            size = [n - (axis == i) for i, n in enumerate(shape)]
+            between[name] = np.zeros(size)
+            low = pair(slice(p.start, p.stop - (axis == i)) for i, p in enumerate((rows, columns)))
+            between[name][low] = getattr(inside.conductances, name)
+        if inside.conductances.symmetric:
+            del between["down"], between["left"]
+        return Equations(Conductances(reaction=reaction, **between), active, volumes, NO_TIES)
+
+    def right_hand_side(
+        self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
+    ) -> np.ndarray:
+        """Return the right-hand sides at the nodes of a part, ``(1, rows, columns)``."""
+        stretch = stretch_of(part, self._rounds, self._periods)
+        on_grid = part if stretch is None else stretch.part
+        here, there = self._overlap(on_grid)
+        b = np.zeros((1, *(p.stop - p.start for p in on_grid)))
+        b[0][there] = self.force[here]
+        return b if stretch is None else stretch.values(b)
+
+    def given(
+        self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where values are given: nowhere."""
+        return np.empty(0, int), np.empty(0, int), np.empty((1, 0))
+
+    def _overlap(self, part: Part) -> tuple[Part, Part]:
+        """Return what a part has of the nodes here, in these and in the part."""
+        first = [p.start for p in self._part]
+        moved = pair(slice(p.start - a, p.stop - a) for p, a in zip(part, first, strict=True))
+        return overlap(moved, pair(self._equations.active.shape))

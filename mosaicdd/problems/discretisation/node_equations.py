@@ -1,0 +1,114 @@
+"""The equations of the nodes of a part of the grid, in arrays, as a `Discretisation` makes them.
+
+Nodes without an unknown stand in the same arrays, decoupled and with a unit diagonal.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.problems.discretisation.crossings import OnOutlines, moved_nodes, places_among
+from mosaicdd.problems.discretisation.stretched import Stretch
+from mosaicdd.problems.operators.conductances import Conductances
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Conductances between active nodes and nodes with given values.
+
+    Parameters
+    ----------
+    nodes
+        The active nodes, flat in the part, ``(T,)``.
+    known
+        The numbers of the others among all known nodes.
+    conductances
+        ``(T,)``.
+    """
+
+    nodes: np.ndarray
+    known: np.ndarray
+    conductances: np.ndarray
+
+    def moved(self, places: tuple[np.ndarray, np.ndarray], width: int) -> "Ties":
+        """Return those of nodes that are elsewhere; see `moved_nodes`."""
+        inside, nodes = moved_nodes(self.nodes, places, width)
+        return Ties(nodes, self.known[inside], self.conductances[inside])
+
+
+NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
+"""Of a part that no given value acts on."""
+
+
+@dataclass(frozen=True)
+class Equations:
+    """The left-hand side at the nodes ``(rows, columns)`` of a part of the grid.
+
+    Parameters
+    ----------
+    conductances
+        Between active nodes; the reaction holds all else that is on the diagonal.
+    active
+        ``(rows, columns)``.
+    volumes
+        ``V``, ``(rows, columns)``; maybe an `ArrayInSquares`, as the conductances.
+    ties
+        Of the part's active nodes; right but for the nodes on its edge.
+    outlines
+        Where the outline of a shape acts on the part; None of a rectangle.
+    """
+
+    conductances: Conductances
+    active: np.ndarray
+    volumes: np.ndarray
+    ties: Ties
+    outlines: OnOutlines | None = None
+
+    def part(self, rows: slice, columns: slice) -> "Equations":
+        """Return those of some of the nodes."""
+        shape = self.active.shape
+        places = pair(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
+        return Equations(
+            self.conductances.part(rows, columns),
+            self.active[rows, columns],
+            self.volumes[rows, columns],
+            self.ties.moved(places, columns.stop - columns.start),
+            None if self.outlines is None else self.outlines.part(rows, columns),
+        )
+
+    def stretched(self, by: Stretch) -> "Equations":
+        """Return those at the nodes of a part of a lattice, from those at the nodes that it lies at."""
+        conductances = by.conductances(self.conductances)
+        active = by.values(self.active) > 0
+        between = ~by.at_nodes
+        active |= between & (conductances.diagonal() > 0)
+        conductances.reaction[between & ~active] = 1.0
+        outlines = self.outlines
+        if outlines is not None:
+            outlines = outlines.moved(by.places, by.values(outlines.reported) > 0)
+        ties = self.ties.moved(by.places, active.shape[1])
+        return Equations(conductances, active, by.values(self.volumes), ties, outlines)
+
+    def row_weights(self) -> np.ndarray | None:
+        """Return what the nodes' right-hand sides count in norms, ``(rows, columns)``; None if all do."""
+        if self.outlines is None:
+            return None
+        weights, (nodes, less) = np.ones(self.active.shape), self.less_weights()
+        weights.reshape(-1)[nodes] = less
+        return weights
+
+    def less_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the flat nodes whose right-hand sides do not fully count in norms, and what they do.
+
+        An outline just beside a node ties it by a conductance that grows without bound, and its
+        right-hand side with it: beside that, the residuals of all others would be small whatever they
+        are. So ties count no more than the conductances to other unknowns.
+        """
+        if self.outlines is None:
+            return np.empty(0, int), np.empty(0)
+        nodes, which = np.unique(self.outlines.ties.nodes, return_inverse=True)
+        tied = np.bincount(which, self.outlines.ties.weights)
+        others = self.conductances.around(nodes)
+        less = tied > others
+        return nodes[less], others[less] / tied[less]

@@ -1,0 +1,74 @@
+r"""Nonlinear equations on any domain, whatever holds on its outline: sums of flows through the faces of volumes.
+
+A residual whose neighbours count one by one, as that of a reaction and of diffusion whose coefficient depends on
+the values at both ends of a grid edge, is a reaction and a flow through each of the four faces,
+
+$$F(u_0; u_1, \ldots, u_4) = R(u_0) + \sum_k W_k(u_0, u_k), \qquad R(u_0) = F(u_0; u_0, \ldots, u_0),$$
+
+where $W_k$ is what $F$ rises by if only the neighbour $k$ is not $u_0$. What a domain has of volumes and faces is that of
+linear equations (`Discretisation`, of the conductance 1): flows are taken times the part of the face, the
+reaction times that of the volume, and a given value at $\theta$ of an edge stands for the neighbour, in a flow
+that is divided by $\theta$. So of a linear equation it is the linear discretisation.
+"""
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
+from mosaicdd.problems.fields.fields import Part, Periods
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.problem import Problem
+
+
+class NonlinearDiscretisation:
+    """What the nonlinear problems of one operator, domain and kind of sides have in common.
+
+    Parameters
+    ----------
+    problem
+        Whose source and values on the outline do not count.
+    periods
+        After how many nodes of a lattice each periodic axis comes round; by default of the grid. Fields
+        have the values of the first of two periodic sides on both.
+
+    Attributes
+    ----------
+    rounds
+        After how many nodes of the grid.
+    faces
+        The discretisation of an equation with the conductance 1.
+
+    Raises
+    ------
+    ValueError
+        If conditions do not fit the domain, or a part of it has no given value and no reaction.
+    NotImplementedError
+        If neighbours do not count one by one.
+    """
+
+    def __init__(self, problem: Problem, grid: Grid, periods: Periods | None = None):
+        operator = problem.operator
+        if not isinstance(operator, Nonlinear):
+            raise TypeError(f"a nonlinear operator is needed, got {operator}")
+        operator.require_flows(problem.equation.name, grid.spacing)
+        self.operator, self.grid = operator, grid
+        self.rounds = problem.conditions.periods(grid)
+        self.periods = self.rounds if periods is None else periods
+        self.faces = Discretisation(problem, operator.faces, grid)
+        self.known = self.faces.values(problem).known
+        if self.faces.floating:
+            raise ValueError(
+                "no value is given on any side, and there is no exchange or reaction: the level of the "
+                "solution is not known; give a value, robin, or the field c"
+            )
+
+    @property
+    def alphas(self) -> np.ndarray:
+        """Of the conditions on the outlines of a shape."""
+        outline = self.faces.outline
+        return np.zeros(1) if outline is None else outline.alphas
+
+    def on(self, part: Part) -> NonlinearEquations:
+        """Return the equations at the nodes of a part of the grid, for all values of ``u`` there."""
+        return NonlinearEquations(self, part)

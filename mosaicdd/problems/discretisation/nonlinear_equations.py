@@ -1,0 +1,302 @@
+"""The equations of a nonlinear problem at the active nodes of a part of the grid; see `nonlinear_discretisation`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING
+from mosaicdd.problems.discretisation.node_equations import NO_TIES, Equations
+from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.operators.jacobian import conductances_of
+from mosaicdd.problems.operators.patch import OFFSETS, Patch
+from mosaicdd.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+
+_STRIP = 2**16  # nodes whose residuals are differentiated at a time: they stay in the cache
+
+
+@dataclass(frozen=True)
+class NonlinearData:
+    """What one problem gives on a part of the grid.
+
+    Parameters
+    ----------
+    beside
+        Values that are given at the ends of ties, first those on the sides of the rectangle.
+    source
+        Into the volumes of the active nodes, ``(K,)``.
+    inflow
+        Of fluxes through the sides of the rectangle, ``(K,)``.
+    fluxes
+        At the pieces of natural outlines, ``(T,)``.
+    """
+
+    beside: np.ndarray
+    source: np.ndarray
+    inflow: np.ndarray
+    fluxes: np.ndarray
+
+
+class NonlinearEquations:
+    """The equations at the active nodes of a part of the grid: ``K`` of them, ``T`` pieces of outlines.
+
+    Parameters
+    ----------
+    part
+        Nodes of the grid; where it ends inside, the outermost count as neighbours only.
+
+    Attributes
+    ----------
+    active
+        ``(rows, columns)``.
+    """
+
+    def __init__(self, discretisation: "NonlinearDiscretisation", part: Part):
+        self.grid, self.part = discretisation.grid, part
+        self.rounds, self.periods = discretisation.rounds, discretisation.periods
+        self.operator = discretisation.operator
+        self._discretisation = discretisation
+        shape = pair(p.stop - p.start for p in part)
+        inner = pair(slice(1, n + 1) for n in shape)
+        self._ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+        around = discretisation.faces.equations(self._ring)
+        self._faces = faces = around.part(*inner)
+        self.active = faces.active
+        self._nodes = np.flatnonzero(self.active)
+        self._number = np.full(self.active.size, -1)
+        self._number[self._nodes] = np.arange(len(self._nodes))
+        self._place_neighbours(around, shape)
+        self._place_outlines()
+        self._fields = self._sampled()
+
+    def _place_neighbours(self, around: Equations, shape: tuple[int, int]) -> None:
+        """Find the weights of the flows, ``(4, K)``, and where in what `_pool` returns the neighbours are."""
+        up, right = around.conductances.up, around.conductances.right
+        sides = up[1:, 1:-1], up[:-1, 1:-1], right[1:-1, :-1], right[1:-1, 1:]
+        self._weights = np.stack([side.ravel()[self._nodes] for side in sides])
+        width = shape[1] + 2
+        y, x = np.unravel_index(self._nodes, shape)
+        self._centres = (y + 1) * width + x + 1
+        steps = np.array([dy * width + dx for dy, dx in OFFSETS[1:5]])
+        # A neighbour that does not count is the node itself.
+        self._others = np.where(self._weights > 0, self._centres + steps[:, None], self._centres)
+        ties, first = self._faces.ties, (shape[0] + 2) * width
+        known = self._discretisation.known[ties.known] - [p.start for p in self.part]
+        self._tie(ties.nodes, known, ties.conductances, first + ties.known)
+        first += len(self._discretisation.known)
+        if self._faces.outlines is not None:
+            one = self._faces.outlines.ties
+            ends = one.points - [p.start for p in self.part]
+            self._tie(one.nodes, ends, one.weights, first + np.arange(len(one.nodes)))
+        self._size = (shape[0] + 2) * width
+
+    def _tie(
+        self, nodes: np.ndarray, ends: np.ndarray, weights: np.ndarray, places: np.ndarray
+    ) -> None:
+        """Enter flows to given values, at ``ends`` ``(T, 2)`` from the first node of the part."""
+        away = ends - np.stack(np.unravel_index(nodes, self.active.shape), axis=1)
+        for axis, period in enumerate(self.rounds):
+            if period is not None:  # the nearest one of all rounds
+                away[:, axis] -= period * np.round(away[:, axis] / period).astype(away.dtype)
+        rise, across = away.T
+        beside = np.where(rise > 0, 0, 1)
+        beside = np.where(abs(across) > abs(rise), np.where(across < 0, 2, 3), beside)
+        at = beside, self._number[nodes]
+        self._weights[at] = weights
+        self._others[at] = places
+
+    def _place_outlines(self) -> None:
+        """Find what exchanges with the sides and outlines."""
+        h, faces = self.grid.spacing, self._discretisation.faces
+        self._exchange = h * faces.exchange_on(self.part).ravel()[self._nodes]
+        outlines = self._faces.outlines
+        self._pieces = (
+            None if outlines is None or not len(outlines.natural.nodes) else outlines.natural
+        )
+        if self._pieces is not None:
+            self._on_outline = self._number[self._pieces.nodes]
+            self._alphas = torch.from_numpy(self._discretisation.alphas[self._pieces.outlines])
+
+    def _sampled(self) -> dict[str, torch.Tensor]:
+        """Return the fields at the nodes of the ring, ``(rows, columns)``; a number takes no memory."""
+        outline = self._discretisation.faces.outline
+        inside = None
+        if outline is not None:
+            inside = outline.level(pair(slice(p.start - 1, p.stop + 1) for p in self._ring)) < 0
+        return self.operator.sampled_near(self.grid, self._ring, inside, self.rounds)
+
+    def data(self, problem: Problem, number: int) -> NonlinearData:
+        """Evaluate what one of several problems gives.
+
+        Raises
+        ------
+        ValueError
+            If values are not sound.
+        """
+        faces, outlines, h = self._discretisation.faces, self._faces.outlines, self.grid.spacing
+        values = faces.values(problem)
+        inflow = h * faces.fluxes_on(self.part, values)
+        inflow = inflow[number % len(inflow)].ravel()[self._nodes]
+        source = np.zeros(len(self._nodes))
+        if problem.source is not None:
+            f = faces.loads(problem.source, self.part, self._faces.volumes)
+            source = h**2 * f[number % len(f)].ravel()[self._nodes]
+        beside, fluxes = [values.values[number % len(values.values)]], np.zeros((1, 0))
+        if outlines is not None and faces.outline is not None:
+            where = problem.conditions, faces.outline.names, self.grid
+            tied = outlines.ties.values(*where)
+            beside.append(tied[number % len(tied)])
+            fluxes = outlines.flows.values(*where)
+        return NonlinearData(np.concatenate(beside), source, inflow, fluxes[number % len(fluxes)])
+
+    def residual(self, u: np.ndarray, data: NonlinearData) -> np.ndarray:
+        """Return the residual with the source, times the squared spacing, ``(rows, columns)``.
+
+        It is zero where there is no unknown.
+        """
+        pool, found = self._pool(u, data), np.empty(len(self._nodes))
+        with torch.no_grad():
+            for some in self._strips():
+                values = self._values(pool, some)
+                found[some] = self._outflow(values, some).numpy()
+        found += self._exchange * pool[self._centres].numpy() - data.inflow - data.source
+        if self._pieces is not None:
+            held = pool[self._centres[self._on_outline]].requires_grad_()
+            np.add.at(found, self._on_outline, -self._inflow(held, data).detach().numpy())
+        return self.scattered(found)
+
+    def derivative(self, u: np.ndarray, data: NonlinearData) -> Equations:
+        """Return the derivative at the nodes of the part, as that of a linear equation for a change.
+
+        Raises
+        ------
+        ValueError
+            If it is that of no elliptic equation, so that there are no conductances.
+        """
+        pool = self._pool(u, data)
+        partial = np.zeros((5, len(self._nodes)))
+        for some in self._strips():
+            leaves = [one.clone().requires_grad_() for one in self._values(pool, some)]
+            found = torch.autograd.grad(self._outflow(leaves, some).sum(), leaves)
+            partial[:, some] = torch.stack(found).numpy()
+        partial[0] += self._exchange
+        if self._pieces is not None:
+            held = pool[self._centres[self._on_outline]].requires_grad_()
+            (slope,) = torch.autograd.grad(self._inflow(held, data).sum(), held)
+            np.add.at(partial[0], self._on_outline, -slope.numpy())
+        self._require_flows(partial[1:])
+        partial[1:][self._others >= self._size] = 0.0
+        along = dict(zip(OFFSETS[:5], map(self.scattered, partial), strict=True))
+        whole = conductances_of(along, symmetric=self.operator.self_adjoint)
+        conductances = whole.part(*pair(slice(1, n + 1) for n in self.active.shape))
+        conductances.reaction[~self.active] = 1.0
+        return Equations(conductances, self.active, self._faces.volumes, NO_TIES)
+
+    def row_weights(self) -> np.ndarray | None:
+        """Return what the nodes' right-hand sides count in norms; see `Equations.row_weights`."""
+        return self._faces.row_weights()
+
+    def completed(
+        self, u: np.ndarray, problem: Problem, number: int, *, beyond: bool = False
+    ) -> np.ndarray:
+        """Return values with those given at nodes; outside they are NaN.
+
+        Parameters
+        ----------
+        beyond
+            Whether the unknowns beyond natural outlines keep theirs.
+        """
+        faces, outlines = self._discretisation.faces, self._faces.outlines
+        u = np.where(self.active, u, 0.0)
+        if outlines is not None:
+            u[~(outlines.reported | (beyond & self.active))] = np.nan
+        y, x, values = faces.given(problem, faces.values(problem), self.part, outlines)
+        u[y, x] = values[number % len(values)]
+        return u
+
+    def _require_flows(self, partial: np.ndarray) -> None:
+        """Check the derivatives by the neighbours; NaN passes, as an iteration's end."""
+        wrong = (partial >= 0) & (self._weights > 0)
+        if wrong.any():
+            raise ValueError(
+                f"the equation's derivative by a neighbour is not negative at {int(wrong.sum())} of "
+                f"{wrong.size} places: the grid is too coarse for it, or a coefficient that depends on "
+                "the solution is not positive there"
+            )
+
+    def _pool(self, u: np.ndarray, data: NonlinearData) -> torch.Tensor:
+        """Return all values that may stand beside a node; what is beyond the part like what is next to it."""
+        return torch.from_numpy(np.concatenate([np.pad(u, 1, mode="edge").ravel(), data.beside]))
+
+    def _strips(self) -> Iterator[slice]:
+        count = len(self._nodes)
+        return (slice(a, min(a + _STRIP, count)) for a in range(0, count, _STRIP))
+
+    def _values(self, pool: torch.Tensor, some: slice) -> list[torch.Tensor]:
+        """Return the values at some nodes, and beside them: up, down, left, right."""
+        return [pool[one[some]] for one in (self._centres, *self._others)]
+
+    def scattered(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the active nodes at all nodes of the part, zero elsewhere."""
+        whole = np.zeros(self.active.shape)
+        whole.reshape(-1)[self._nodes] = values
+        return whole
+
+    def _patches(self, places: np.ndarray) -> dict[str, Patch]:
+        """Return the fields around nodes, by their places in the ring."""
+        width = self._ring[1].stop - self._ring[1].start
+        steps = [y * width + x for y, x in OFFSETS]
+        return {
+            name: Patch(
+                *(
+                    one.reshape(-1)[places + step] if one.stride() != (0, 0) else one[0, :1]
+                    for step in steps
+                )
+            )
+            for name, one in self._fields.items()
+        }
+
+    def _outflow(self, values: list[torch.Tensor], some: slice) -> torch.Tensor:
+        """Return the flows out of some nodes, and their reaction."""
+        centre, *beside = values
+        fields, h = self._patches(self._centres[some]), self.grid.spacing
+        reaction = self.operator.at(Patch(*[centre] * 9), fields, h)
+        volumes = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[some]])
+        total = volumes * reaction
+        for k, (other, weights) in enumerate(zip(beside, self._weights[:, some], strict=True), 1):
+            patch = Patch(*(other if i == k else centre for i in range(9)))
+            flow = self.operator.at(patch, fields, h) - reaction
+            total = total + torch.from_numpy(weights) * flow
+        return h**2 * total
+
+    def _inflow(self, u: torch.Tensor, data: NonlinearData) -> torch.Tensor:
+        r"""Return what flows through the pieces of outlines, from values at their nodes, ``(T,)``.
+
+        The node's value is taken to the outline with the coefficient of the flow that it has there.
+        """
+        pieces, h = self._pieces, self.grid.spacing
+        if pieces is None:
+            raise RuntimeError("there are pieces of outlines")
+        exchange = h * self._alphas
+        lengths, distances = (torch.from_numpy(one) for one in (pieces.lengths, pieces.distances))
+        damping = 1.0 + exchange * distances / self._diffusion(u)
+        fluxes = h * torch.from_numpy(data.fluxes) - exchange * u
+        return lengths * fluxes / damping.clamp(min=LEAST_DAMPING)
+
+    def _diffusion(self, u: torch.Tensor) -> torch.Tensor:
+        """Return the coefficient of the flows at the nodes of the outline's pieces, of ``u``."""
+        if not self._alphas.any():
+            return torch.ones_like(u)
+        rises = [torch.zeros_like(u, requires_grad=True) for _ in range(4)]
+        patch = Patch(u, *(u + rise for rise in rises), *[u] * 4)
+        fields = self._patches(self._centres[self._on_outline])
+        flows = self.grid.spacing**2 * self.operator.at(patch, fields, self.grid.spacing).sum()
+        along = torch.stack(torch.autograd.grad(flows, rises, create_graph=True))
+        faces = torch.from_numpy(self._weights[:, self._on_outline]).clamp(max=1.0)
+        return -(faces * along).sum(0) / faces.sum(0)

@@ -1,0 +1,121 @@
+"""Grids with periodic sides: the equation of natural sides, with the nodes of both sides the same.
+
+Along a periodic axis of ``N`` cells node ``N`` is node 0, and nodes are counted on and on: a part of the
+grid may reach beyond it, where it comes round. What the two sides have of volumes, faces and sources
+adds up, each from its own side; so coefficients and sources may jump there.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.problems.fields.fields import Part, Periods
+from mosaicdd.problems.operators.conductances import Conductances
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What a part has of the grid along one axis, from one node 0 to the next.
+
+    Parameters
+    ----------
+    source
+        Nodes of the grid.
+    nodes
+        Where they are in the part.
+    """
+
+    source: slice
+    nodes: slice
+
+    @property
+    def edges(self) -> slice:
+        """Where the edges between them are in the part."""
+        return slice(self.nodes.start, self.nodes.stop - 1)
+
+
+def glued(
+    part: Part, periods: Periods, natural: Callable[[Part], tuple[Conductances, np.ndarray]]
+) -> tuple[Conductances, np.ndarray]:
+    """Return conductances and volumes of a part, from those between natural sides.
+
+    Parameters
+    ----------
+    natural
+        Returns them for a part of the grid; the reaction already times the volumes.
+    """
+    if periods == (None, None):
+        return natural(part)
+    rows, columns = (p.stop - p.start for p in part)
+    reaction, all_volumes = np.zeros((2, rows, columns))
+    up, down = np.zeros((2, rows - 1, columns))
+    right, left = np.zeros((2, rows, columns - 1))
+    symmetric = True
+    for y, x in _rounds(part, periods):
+        one, volumes = natural((y.source, x.source))
+        symmetric &= one.symmetric
+        reaction[y.nodes, x.nodes] += one.reaction
+        all_volumes[y.nodes, x.nodes] += volumes
+        up[y.edges, x.nodes] += one.up
+        down[y.edges, x.nodes] += one.down
+        right[y.nodes, x.edges] += one.right
+        left[y.nodes, x.edges] += one.left
+    if symmetric:
+        return Conductances(up, right, reaction), all_volumes
+    return Conductances(up, right, reaction, down, left), all_volumes
+
+
+def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarray]) -> np.ndarray:
+    """Return values ``(n, rows, columns)`` at the nodes of a part, those of both sides added up."""
+    if periods == (None, None):
+        return natural(part)
+    total = np.zeros((1, *(p.stop - p.start for p in part)))
+    for y, x in _rounds(part, periods):
+        values = natural((y.source, x.source))
+        if len(values) > len(total):
+            total = np.repeat(total, len(values), axis=0)
+        total[:, y.nodes, x.nodes] += values
+    return total
+
+
+def places_of(
+    nodes: np.ndarray, part: Part, periods: Periods
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which of some nodes ``(K, 2)`` lie in a part, and where in it, in every round."""
+    found = []
+    for dy in _firsts(part[0], periods[0]):
+        for dx in _firsts(part[1], periods[1]):
+            y, x = nodes[:, 0] + dy - part[0].start, nodes[:, 1] + dx - part[1].start
+            inside = (y >= 0) & (y < part[0].stop - part[0].start)
+            inside &= (x >= 0) & (x < part[1].stop - part[1].start)
+            at = np.flatnonzero(inside)
+            found.append((at, y[at], x[at]))
+    at, y, x = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return at, y, x
+
+
+def _firsts(part: slice, period: int | None) -> list[int]:
+    """Return node 0 of every round that a part has nodes of."""
+    if period is None:
+        return [0]
+    return [k * period for k in range(part.start // period, (part.stop - 1) // period + 1)]
+
+
+def _rounds(part: Part, periods: Periods) -> Iterator[tuple[_Round, _Round]]:
+    rows, columns = pair(_along(p, period) for p, period in zip(part, periods, strict=True))
+    return ((y, x) for y in rows for x in columns)
+
+
+def _along(part: slice, period: int | None) -> list[_Round]:
+    """Return the rounds of a part along one axis; one is all of an axis that does not come round."""
+    if period is None:
+        return [_Round(part, slice(0, part.stop - part.start))]
+    found = []
+    for k in range((part.start - 1) // period, (part.stop - 1) // period + 1):
+        # The last node of a round is the first of the next.
+        low, high = max(part.start, k * period), min(part.stop, (k + 1) * period + 1)
+        source = slice(low - k * period, high - k * period)
+        found.append(_Round(source, slice(low - part.start, high - part.start)))
+    return found

@@ -1,0 +1,265 @@
+"""The equations of a large part of a grid, evaluated only where they are not the same everywhere.
+
+With constant coefficients most nodes have the same equation: those inside the domain with all nodes
+around them, away from the sides of the rectangle. Most others lie outside, and have none. What is left,
+along outlines and sides, is evaluated in squares, many at a time.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from mosaicdd.lattice.axes import even, pair
+from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
+from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
+from mosaicdd.problems.discretisation.cut_outline import CutOutline
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.linear_step import LinearStep
+from mosaicdd.problems.discretisation.node_equations import Equations, Ties
+from mosaicdd.problems.discretisation.squares_of_nodes import MARGIN, EquationsInSquares, Squares
+from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.operators.conductances import Conductances
+
+_STRIP = 64  # rows whose level is evaluated at a time
+_AT_ONCE = 128  # squares, for the cache
+_GAP = 32  # squares of a row between two that are cheaper to evaluate than to leave out
+
+_Moved = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def region_equations(discretisation: Discretisation | LinearStep, part: Part) -> Equations:
+    """Return the left-hand sides of a part, as `Discretisation.equations` does.
+
+    Raises
+    ------
+    ValueError
+        If coefficients are not sound.
+    """
+    if isinstance(discretisation, LinearStep):
+        return discretisation.equations(part)
+    medium, grid = discretisation.medium, discretisation.grid
+    varies = any(field.number is None for field in medium.fields.values())
+    if varies or (discretisation.outline is not None and any(discretisation.periods)):
+        return discretisation.equations(part)
+    common = medium.conductances(grid, (slice(0, 3), slice(0, 3)))
+    return _Whole(common, discretisation, part).equations()
+
+
+class _Whole:
+    """Equations that are put together.
+
+    Parameters
+    ----------
+    common
+        The conductances between 3 x 3 nodes where nothing is near.
+    """
+
+    def __init__(self, common: Conductances, discretisation: Discretisation, part: Part):
+        self._discretisation = discretisation
+        self._origin = part[0].start, part[1].start
+        self._shape = pair(p.stop - p.start for p in part)
+        # In whole squares, of which the last reach beyond the part.
+        self._squares = pair(-(-count // SIDE) for count in self._shape)
+        self._pins = discretisation.known[: int(discretisation.floating)]
+        size = pair(count * SIDE for count in self._squares)
+        self._active, self._reported = np.ones((2, *size), bool)
+        # Conductances and volumes are kept of squares near anything: far outside, inside, and theirs.
+        self._plain = [
+            np.array([1.0 if number == 2 else 0.0, values[1, 1]])
+            for number, values in enumerate(common.arrays())
+        ]
+        self._plain.append(np.array([0.0, 1.0]))
+        self._kinds = np.full(self._squares, -1)
+        self._values: list[list[np.ndarray]] = [[] for _ in self._plain]
+        self._count = 0
+        self._ties = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
+        self._crossings = {name: [Crossings.none()] for name in ("ties", "flows", "on")}
+        self._natural = [NaturalPieces.none()]
+        near, level = self._near()
+        if discretisation.periods != (None, None):
+            for row in np.unique(near[:, 0]).tolist():
+                self._put_row(row, np.sort(near[near[:, 0] == row, 1]))
+            return
+        for some in even(len(near), _AT_ONCE) if len(near) else []:
+            self._put(near[some], None if level is None else level[some])
+
+    def _near(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Enter the squares that are far outside; return those near anything, and the level there.
+
+        Their rows and columns, ``(T, 2)``, and the level with margins, ``(T, P, P)``.
+        """
+        outline = self._discretisation.outline
+        found, levels, beside = [np.empty((0, 2), int)], [], [np.empty(0, bool)]
+        for row in range(self._squares[0]):
+            inside = self._inside_sides(row)
+            sides = ~inside
+            if outline is not None:
+                level = self._level(outline, row)
+                there = level < 0
+                inside &= _all_around(np.logical_and.reduce(there))
+                outside = _all_around(~np.logical_or.reduce(there))
+                self._enter_outside(row, np.flatnonzero(outside))
+                inside |= outside
+            across = np.flatnonzero(~inside)
+            beside.append(sides[across])
+            found.append(np.stack([np.full(len(across), row), across], axis=1))
+            if outline is not None:
+                windows = sliding_window_view(level, SIDE + 2 * MARGIN, axis=1)[:, ::SIDE]
+                levels.append(windows[:, across].swapaxes(0, 1))
+        # Those near sides first: at the others little is asked for.
+        order = np.argsort(~np.concatenate(beside), kind="stable")
+        return np.concatenate(found)[order], np.concatenate(levels)[order] if levels else None
+
+    def _level(self, outline: CutOutline, row: int) -> np.ndarray:
+        """Return the level in a row of squares with margins."""
+        y, x = self._origin
+        across = slice(x - MARGIN, x + self._squares[1] * SIDE + MARGIN)
+        first = y + row * SIDE
+        if row % (_STRIP // SIDE) == 0:  # what is evaluated is kept for the next rows
+            outline.level((slice(first - MARGIN, first + _STRIP + MARGIN), across))
+        return outline.level((slice(first - MARGIN, first + SIDE + MARGIN), across))
+
+    def _inside_sides(self, row: int) -> np.ndarray:
+        """Say which squares of a row are far from the sides of the rectangle, and from a pin."""
+        far = []
+        for first, cells in zip(
+            (self._origin[0] + row * SIDE, self._origin[1] + SIDE * np.arange(self._squares[1])),
+            self._discretisation.grid.shape,
+            strict=True,
+        ):
+            far.append((first >= MARGIN) & (first + SIDE - 1 <= cells - MARGIN))
+        inside = far[0] & far[1]
+        for pin in self._pins - self._origin:
+            low, high = (pin - MARGIN) // SIDE, (pin + MARGIN) // SIDE
+            if low[0] <= row <= high[0]:
+                inside[max(low[1], 0) : max(high[1] + 1, 0)] = False
+        return inside
+
+    def _enter_outside(self, row: int, columns: np.ndarray) -> None:
+        """Enter that there is nothing in some squares of a row."""
+        self._kinds[row, columns] = -2
+        for nodes in (self._active, self._reported):
+            _by_squares(nodes)[row, :, columns] = False
+
+    def _put(self, numbers: np.ndarray, level: np.ndarray | None) -> None:
+        """Evaluate the equations in some squares."""
+        squares = Squares(numbers, self._origin, SIDE)
+        plane = None if level is None else level.reshape(squares.shape)
+        some = EquationsInSquares(self._discretisation, squares, plane).all()
+        self._keep(numbers, some, squares.own)
+
+        def moved(places: np.ndarray) -> _Moved:
+            y, x = np.divmod(places, squares.pitch - 2)
+            return squares.moved(y + 1, x + 1)
+
+        self._enter_lists(some, moved)
+
+    def _put_row(self, row: int, columns: np.ndarray) -> None:
+        """Evaluate the equations in squares of a row, those between some that are close, too."""
+        ends = np.flatnonzero(np.diff(columns) > _GAP)
+        for a, b in zip([0, *(ends + 1)], [*ends, len(columns) - 1], strict=True):
+            place = pair(
+                slice(low * SIDE, (high + 1) * SIDE)
+                for low, high in ((row, row), (columns[a], columns[b]))
+            )
+            ring = pair(
+                slice(p.start + first - 1, p.stop + first + 1)
+                for p, first in zip(place, self._origin, strict=True)
+            )
+            some = self._discretisation.equations(ring)
+            numbers = np.arange(columns[a], columns[b] + 1)
+            numbers = np.stack([np.full(len(numbers), row), numbers], axis=1)
+
+            def own(values: np.ndarray, count: int = len(numbers)) -> np.ndarray:
+                inner = values[1 : SIDE + 1, 1 : count * SIDE + 1]
+                return inner.reshape(SIDE, count, SIDE).swapaxes(0, 1)
+
+            self._keep(numbers, some, own)
+
+            def moved(places: np.ndarray, place: Part = place) -> _Moved:
+                y, x = np.divmod(places, place[1].stop - place[1].start + 2)
+                nodes = np.stack([y + place[0].start - 1, x + place[1].start - 1], axis=1)
+                own = [(n >= p.start) & (n < p.stop) for n, p in zip(nodes.T, place, strict=True)]
+                which = np.flatnonzero(own[0] & own[1])
+                return which, nodes[which], np.zeros((len(which), 2), int)
+
+            self._enter_lists(some, moved)
+
+    def _keep(
+        self, numbers: np.ndarray, some: Equations, own: Callable[[np.ndarray], np.ndarray]
+    ) -> None:
+        """Keep what the equations are in some squares, of which ``own`` returns those of an array."""
+        y, x = numbers.T
+        self._kinds[y, x] = self._count + np.arange(len(numbers))
+        self._count += len(numbers)
+        given = [*some.conductances.arrays(), some.volumes]
+        for values, piece in zip(self._values, given, strict=True):
+            values.append(own(piece))
+        _by_squares(self._active)[y, :, x] = own(some.active)
+        if some.outlines is not None:
+            _by_squares(self._reported)[y, :, x] = own(some.outlines.reported)
+
+    def _enter_lists(self, some: Equations, moved: Callable[[np.ndarray], _Moved]) -> None:
+        """Enter what acts on some nodes.
+
+        Parameters
+        ----------
+        moved
+            Returns which flat nodes count, what nodes of the part these are, ``(.., 2)``, and how far
+            the points are off.
+        """
+
+        def within(flat: np.ndarray) -> _Moved:
+            which, nodes, shift = moved(flat)
+            inside = (nodes < self._shape).all(axis=1)
+            return which[inside], nodes[inside] @ (self._shape[1], 1), shift[inside]
+
+        which, nodes, _ = within(some.ties.nodes)
+        self._ties.append((nodes, some.ties.known[which], some.ties.conductances[which]))
+        if some.outlines is None:
+            return
+        for name, known in self._crossings.items():
+            one = getattr(some.outlines, name)
+            which, nodes, shift = within(one.nodes)
+            one = one.chosen(which, nodes)
+            known.append(replace(one, points=one.points + shift))
+        which, nodes, shift = within(some.outlines.natural.nodes)
+        natural = some.outlines.natural.chosen(which, nodes)
+        self._natural.append(replace(natural, points=natural.points + shift))
+
+    def equations(self) -> Equations:
+        """Return all."""
+        rows, columns = self._shape
+        none = np.empty((0, SIDE, SIDE))
+        *arrays, volumes = [
+            ArrayInSquares(self._kinds, plain, np.concatenate([none, *values]))[:rows, :columns]
+            for plain, values in zip(self._plain, self._values, strict=True)
+        ]
+        ends = ((-1, 0), (0, -1), (0, 0), (-1, 0), (0, -1))  # of up, right, reaction, down, left
+        arrays = [
+            values[: rows + end[0], : columns + end[1]]
+            for values, end in zip(arrays, ends, strict=False)
+        ]
+        active, reported = (nodes[:rows, :columns] for nodes in (self._active, self._reported))
+        ties = Ties(*(np.concatenate(one) for one in zip(*self._ties, strict=True)))
+        outlines = None
+        if self._discretisation.outline is not None:
+            found = {name: Crossings.joined(every) for name, every in self._crossings.items()}
+            natural = NaturalPieces.joined(self._natural)
+            outlines = OnOutlines(**found, reported=reported, natural=natural)
+        return Equations(Conductances(*arrays), active, volumes, ties, outlines)
+
+
+def _by_squares(values: np.ndarray) -> np.ndarray:
+    """Return a view of whole squares by their row and column, ``(rows, side, columns, side)``."""
+    rows, columns = values.shape
+    return values.reshape(rows // SIDE, SIDE, columns // SIDE, SIDE)
+
+
+def _all_around(there: np.ndarray) -> np.ndarray:
+    """Say of which squares something holds in all columns, with margins."""
+    own = there[: -2 * MARGIN].reshape(-1, SIDE).all(axis=1)
+    after = [there[SIDE + node :: SIDE] for node in range(2 * MARGIN)]
+    return np.asarray(np.logical_and.reduce([own, *after]))

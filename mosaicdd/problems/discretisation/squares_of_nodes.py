@@ -1,0 +1,176 @@
+"""Squares of nodes of a grid, one above the other, as if they were a part of one.
+
+The equations near outlines and sides are wanted at few of a large grid's nodes: in squares here and
+there. What evaluates equations handles rectangles. So it is given a strip, ``(T P, P)``, of the squares of
+``P`` nodes a side, and where it asks for what is at a place of the strip, it gets what is there in the grid.
+Where two squares meet nothing is right: each has `MARGIN` nodes all around that are cut off.
+"""
+
+import copy
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.problems.discretisation.cut_outline import CutOutline
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.periodic import Periods
+from mosaicdd.problems.fields.fields import Part
+
+MARGIN = 2
+"""Nodes from a node to all that its equation depends on."""
+
+
+class Squares:
+    """Squares of nodes.
+
+    Parameters
+    ----------
+    numbers
+        Rows and columns of the squares in a pattern that covers a part of the grid, ``(T, 2)``.
+    origin
+        The node at the lower-left corner of that pattern.
+    size
+        Nodes along the side of a square, without its margin.
+    """
+
+    def __init__(self, numbers: np.ndarray, origin: tuple[int, int], size: int):
+        self._numbers, self.size, self.pitch = numbers, size, size + 2 * MARGIN
+        self._origin = np.array(origin)
+        self._lowest = numbers.min(axis=0) - 1
+        self._index = np.full(numbers.max(axis=0) - self._lowest + 2, -1)
+        self._index[tuple((numbers - self._lowest).T)] = np.arange(len(numbers))
+        # From a place in the strip to a node of the grid.
+        first = np.arange(len(numbers))[:, None] * (self.pitch, 0)
+        self._shift = numbers * size + self._origin - MARGIN - first
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the strip."""
+        return len(self._numbers) * self.pitch, self.pitch
+
+    @property
+    def nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and columns of the grid at all places, each ``shape``."""
+        rows, columns = self.shape
+        shift = np.repeat(self._shift, self.pitch, axis=0)
+        y = np.arange(rows) + shift[:, 0]
+        return np.broadcast_to(y[:, None], self.shape), np.arange(columns) + shift[:, 1:]
+
+    def places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return which nodes ``(K, 2)`` of the grid are in the strip, and where: some at several places."""
+        first = (nodes - self._origin) // self.size - self._lowest
+        near = [(at >= 0) & (at < n) for at, n in zip(first.T, self._index.shape, strict=True)]
+        close = np.flatnonzero(near[0] & near[1])
+        if not len(close):
+            return (close,) * 3
+        first, within = first[close], (nodes[close] - self._origin) % self.size
+        # Per axis: the node in the square before its own, in this, and in the one after, and where it has it.
+        along = []
+        for at in within.T:
+            places = [at - self.size * step + MARGIN for step in (-1, 0, 1)]
+            along.append([(place, (place >= 0) & (place < self.pitch)) for place in places])
+        found = []
+        for dy, (y, has_y) in enumerate(along[0], start=-1):
+            for dx, (x, has_x) in enumerate(along[1], start=-1):
+                some = np.flatnonzero(has_y & has_x)
+                square = first[some] + (dy, dx)
+                there = (square >= 0) & (square < self._index.shape)
+                some, square = (one[there[:, 0] & there[:, 1]] for one in (some, square))
+                number = self._index[square[:, 0], square[:, 1]]
+                some, number = some[number >= 0], number[number >= 0]
+                found.append((close[some], number * self.pitch + y[some], x[some]))
+        which, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return which, rows, columns
+
+    def own(self, values: np.ndarray) -> np.ndarray:
+        """Return squares ``(T, size, size)`` of values at all places but the outermost, or on edges."""
+        inner = slice(MARGIN - 1, MARGIN - 1 + self.size)
+        rows = np.arange(len(self._numbers))[:, None] * self.pitch + np.arange(self.size)
+        return values[rows + MARGIN - 1][..., inner]
+
+    def moved(self, y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return which places lie in squares without margins, and which nodes these are.
+
+        Returns
+        -------
+        which
+            Of the places.
+        nodes
+            Rows and columns in the pattern, ``(.., 2)``.
+        shift
+            From these places to nodes of the grid, ``(.., 2)``.
+        """
+        number, row = np.divmod(y, self.pitch)
+        which = np.flatnonzero(
+            (row >= MARGIN) & (row < MARGIN + self.size) & (x >= MARGIN) & (x < MARGIN + self.size)
+        )
+        shift = self._shift[number[which]]
+        nodes = np.stack([y[which], x[which]], axis=1) + shift - self._origin
+        return which, nodes, shift
+
+
+class EquationsInSquares(Discretisation):
+    """The discretisation of the strip of some squares; of a domain without periodic axes.
+
+    Parameters
+    ----------
+    level
+        Of the domain's shape at the places; None of a rectangle.
+    """
+
+    def __init__(self, whole: Discretisation, squares: Squares, level: np.ndarray | None):
+        self.__dict__.update(whole.__dict__)
+        self._squares = squares
+        if whole.outline is not None and level is not None:
+            self.outline = _OutlineInSquares(whole.outline, squares, level)
+
+    def all(self) -> Equations:
+        """Return the left-hand sides at all places but the outermost."""
+        return self.equations(pair(slice(1, count - 1) for count in self._squares.shape))
+
+    def _cells(self, part: Part, periods: Periods = (None, None)) -> np.ndarray:
+        there = [
+            (nodes >= 0) & (nodes < cells)
+            for nodes, cells in zip(self._squares.nodes, self.grid.shape, strict=True)
+        ]
+        return np.logical_and(*there)[_ring_of_cells(part)]
+
+    def _numbers(self, part: Part) -> np.ndarray:
+        numbers = np.full(self._squares.shape, -1)
+        at, y, x = self._squares.places(self._known)
+        numbers[y, x] = at
+        return numbers[part]
+
+    def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
+        at, y, x = self._squares.places(self._natural)
+        if not len(at):
+            return
+        total = np.zeros(self._squares.shape)
+        np.add.at(total, (y, x), values[at])
+        target += total[part]
+
+
+class _OutlineInSquares(CutOutline):
+    """The outline of a shape in the strip of some squares."""
+
+    def __init__(self, whole: CutOutline, squares: Squares, level: np.ndarray):
+        self.__dict__.update(copy.copy(whole.__dict__))
+        self._squares, self._values = squares, level
+
+    def level(self, part: Part) -> np.ndarray:
+        """Return the level at the places of a part of the strip."""
+        return self._values[part]
+
+    def _outline_of(self, part: Part) -> np.ndarray:
+        numbers = np.zeros(self._squares.shape, int)
+        if self._numbers is not None:
+            y, x = self._squares.nodes
+            there = (y >= 0) & (y < self._grid.nodes[0]) & (x >= 0) & (x < self._grid.nodes[1])
+            numbers[there] = self._numbers[y[there], x[there]]
+        return numbers[part]
+
+
+def _ring_of_cells(part: Part) -> Part:
+    """Return the cells around the nodes of a part, by their lower-left nodes."""
+    return pair(slice(p.start - 1, p.stop) for p in part)

@@ -1,0 +1,147 @@
+"""Lattices that come round after more nodes than their grid: the same equation, with nodes between.
+
+A lattice's *period* ``P`` along a periodic axis may be larger than the grid's, its ``N`` cells. Its nodes
+``N .. P - 1`` then lie on the edge between node ``N - 1`` and node 0: conductances in series with the same
+sum, and nothing else, so without them the equation is that of the grid.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.problems.fields.fields import Part, Periods
+from mosaicdd.problems.operators.conductances import Conductances
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Where the nodes of a lattice lie along one axis.
+
+    Parameters
+    ----------
+    part
+        The nodes of the grid that they lie at and between.
+    nodes
+        Which of these each is at; of one between, any.
+    there
+        Which are at a node.
+    edges
+        Which edge of the part each edge between them lies on.
+    ways
+        How far each node is along the edge that begins there or that it lies on, from 0 to 1.
+    factors
+        By which their conductances are larger than that edge's.
+    middle
+        Which edges do not end at a node of the grid.
+    """
+
+    part: slice
+    nodes: np.ndarray
+    there: np.ndarray
+    edges: np.ndarray
+    ways: np.ndarray
+    factors: np.ndarray
+    middle: np.ndarray
+
+    @classmethod
+    def of(cls, part: slice, cells: int | None, period: int | None) -> "_Axis":
+        """Return that of a part of a lattice."""
+        at = np.arange(part.start, part.stop)
+        if cells is None or period is None:
+            nodes, edges = at - part.start, at[:-1] - part.start
+            one, no = np.ones(len(edges)), np.zeros(len(edges), bool)
+            return cls(part, nodes, np.ones(len(nodes), bool), edges, np.zeros(len(at)), one, no)
+        first, place = at // period * cells, at % period
+        edges, high = first + np.minimum(place, cells - 1), first + np.minimum(place, cells)
+        source = slice(int(edges[0]), int(high[-1]) + 1)
+        on_last, more = place[:-1] >= cells - 1, period - cells + 1.0
+        return cls(
+            source,
+            edges - source.start,
+            place < cells,
+            edges[:-1] - source.start,
+            (place - (cells - 1)).clip(min=0) / more,
+            np.where(on_last, more, 1.0),
+            on_last & (place[:-1] < period - 1),
+        )
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Where the nodes of the grid are in the part of the lattice, -1 where they are not."""
+        found = np.full(self.part.stop - self.part.start, -1)
+        found[self.nodes[self.there]] = np.flatnonzero(self.there)
+        return found
+
+
+class Stretch:
+    """How a part of a lattice lies on its grid.
+
+    Attributes
+    ----------
+    part
+        The nodes of the grid that its nodes lie at and between; they may reach beyond the grid.
+    there
+        Which nodes of the lattice are at one, per axis.
+    """
+
+    def __init__(self, part: Part, cells: Periods, periods: Periods):
+        self._axes = pair(_Axis.of(*one) for one in zip(part, cells, periods, strict=True))
+        self.part: Part = pair(axis.part for axis in self._axes)
+        self.there = pair(axis.there for axis in self._axes)
+
+    @property
+    def at_nodes(self) -> np.ndarray:
+        """Which nodes of the lattice are nodes of the grid, ``(rows, columns)``."""
+        y, x = self.there
+        return y[:, None] & x
+
+    @property
+    def nodes(self) -> Part:
+        """The nodes of the grid that nodes of the lattice are at."""
+        return pair(
+            slice(axis.part.start + int(at[0]), axis.part.start + int(at[-1]) + 1)
+            for axis in self._axes
+            for at in [axis.nodes[axis.there]]
+        )
+
+    @property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the nodes of `part` are in that of the lattice, per axis; -1 where they are not."""
+        y, x = self._axes
+        return y.places, x.places
+
+    def values(self, given: np.ndarray) -> np.ndarray:
+        """Return values ``(.., rows, columns)`` at the nodes of the lattice; zero between those of the grid."""
+        y, x = self._axes
+        return given[..., y.nodes[:, None], x.nodes] * self.at_nodes
+
+    def interpolated(self, given: np.ndarray) -> np.ndarray:
+        """Return values at the nodes of the lattice; linear between those of the grid."""
+        for axis, one in enumerate(self._axes):
+            values = np.moveaxis(given, axis, -1)
+            beside = values[..., np.minimum(one.nodes + 1, values.shape[-1] - 1)]
+            values = (1 - one.ways) * values[..., one.nodes] + one.ways * beside
+            given = np.moveaxis(values, -1, axis)
+        return given
+
+    def conductances(self, one: Conductances) -> Conductances:
+        """Return those of the lattice from those between the nodes of `part`; without reaction between."""
+        y, x = self._axes
+        rows, columns = (y.edges[:, None], x.nodes), (y.nodes[:, None], x.edges)
+        up = y.factors[:, None] * x.there * one.up[rows]
+        right = x.factors * y.there[:, None] * one.right[columns]
+        reaction = self.values(one.reaction)
+        if one.symmetric:
+            return Conductances(up, right, reaction)
+        down = y.factors[:, None] * x.there * one.down[rows]
+        left = x.factors * y.there[:, None] * one.left[columns]
+        # Between nodes of the grid there is no velocity.
+        down, left = np.where(y.middle[:, None], up, down), np.where(x.middle, right, left)
+        return Conductances(up, right, reaction, down, left)
+
+
+def stretch_of(part: Part, cells: Periods, periods: Periods) -> Stretch | None:
+    """Return how a part of a lattice lies on its grid; None where it comes round as the grid does."""
+    return None if cells == periods else Stretch(part, cells, periods)

@@ -1,0 +1,1 @@
+"""Values over a domain: expressions, arrays, functions and files, and random ones."""

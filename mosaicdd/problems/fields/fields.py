@@ -1,0 +1,316 @@
+"""Values over the domain in whatever form the user has them, sampled at the nodes of a part of it."""
+
+import functools
+import math
+import numbers
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.lognormal import PREFIX, Lognormal
+
+Part = tuple[slice, slice]
+"""Nodes of the grid: a slice with bounds per axis, (y, x)."""
+
+Periods = tuple[int | None, int | None]
+"""After how many nodes each axis comes round, (y, x); None where it does not."""
+
+
+def real_array(values: Any, what: str) -> np.ndarray:
+    """Return numbers, an array or a tensor as an array of float64 that torch takes as it is.
+
+    Raises
+    ------
+    ValueError
+        If they are complex.
+    TypeError
+        If they are no numbers.
+    """
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if np.iscomplexobj(array):
+        raise ValueError(f"{what} must be real, got complex values")
+    try:
+        array = np.asarray(array, float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must be numbers, got {type(values).__name__}") from None
+    return np.require(array, requirements=("C", "W"))  # torch takes no negative strides
+
+
+def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: str) -> np.ndarray:
+    """Evaluate a number, a function ``f(x, y)`` or the text of an expression at coordinates.
+
+    Raises
+    ------
+    ValueError
+        If an expression cannot be read, or a function gives another shape than its coordinates.
+    TypeError
+        If ``values`` is none of these.
+    """
+    shape = np.broadcast_shapes(np.shape(y), np.shape(x))
+    if isinstance(values, str):
+        values = _expression(values.removeprefix("expr:"))
+    if isinstance(values, Expression):
+        return values(y=y, x=x)
+    if callable(values):
+        given = real_array(values(*np.broadcast_arrays(x, y)), what)
+        if given.shape not in ((), shape):
+            raise ValueError(
+                f"the function for {what} must give an array of the shape of its coordinates, "
+                f"{shape}, got {given.shape}"
+            )
+        return np.broadcast_to(given, shape).copy()
+    if np.ndim(values) == 0 and is_number(values):
+        return np.full(shape, float(real_array(values, what)))
+    raise TypeError(
+        f"{what} must be a number, a function of (x, y), an expression or an array, got "
+        f"{type(values).__name__}"
+    )
+
+
+@functools.lru_cache
+def _expression(text: str) -> Expression:
+    """Return an expression, read once for all parts of a grid."""
+    return Expression(text)
+
+
+def is_number(values: Any) -> bool:
+    """Say whether values are one number, of Python, numpy or torch; complex ones are none."""
+    if hasattr(values, "detach") or isinstance(values, np.ndarray):
+        return tuple(values.shape) == () and "complex" not in str(values.dtype)
+    return isinstance(values, numbers.Real)
+
+
+def require_finite(
+    values: np.ndarray, what: str, origin: tuple[int, ...] = (0, 0, 0)
+) -> np.ndarray:
+    """Check values at nodes, and return them.
+
+    Parameters
+    ----------
+    origin
+        Where they begin in the whole, on the last axes.
+
+    Raises
+    ------
+    ValueError
+        If one is NaN or infinite, with the first one's place.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):  # as it is next to always: no array of flags then
+            return values
+    bad = ~np.isfinite(values)
+    if bad.any():
+        at = np.argwhere(bad)[0]
+        first = tuple(int(i + o) for i, o in zip(at, origin[-len(at) :], strict=True))
+        raise ValueError(
+            f"{what} has {int(bad.sum())} of {values.size} values that are not finite, the first at "
+            f"node {first[0] if len(first) == 1 else first}"
+        )
+    return values
+
+
+class Field:
+    """Node values of one or several problems.
+
+    Parameters
+    ----------
+    name
+        For messages.
+    values
+        A number; a function ``f(x, y)`` of arrays of coordinates in units of domain length; the text
+        of an expression in ``x`` and ``y``, or ``lognormal:seed=0,length=L,contrast=C`` for random
+        values (`Lognormal`); or node values ``(ny + 1, nx + 1)``, of several problems
+        ``(n, ny + 1, nx + 1)``: an array, a tensor, or anything with a shape that gives an array when
+        it is sliced, as a file that need not be read whole.
+
+    Raises
+    ------
+    ValueError
+        If they are complex, a number that is not finite, or a setting of random values is not allowed.
+    TypeError
+        If they are none of these.
+    """
+
+    def __init__(self, name: str, values: Any):
+        what = f"the field {name}"
+        if isinstance(values, (list, tuple)):
+            values = real_array(values, what)
+        elif is_number(values):
+            values = float(real_array(values, what))
+            if not math.isfinite(values):
+                raise ValueError(f"{what} must be finite, got {values}")
+        elif not (callable(values) or isinstance(values, str) or getattr(values, "shape", None)):
+            raise TypeError(
+                f"{what} must be a real number, a function of (x, y), an expression or an array, got "
+                f"{type(values).__name__}"
+            )
+        self.name = name
+        self.values = values
+        self._random = None
+        if isinstance(values, str) and values.startswith(PREFIX):
+            self._random = Lognormal.of_text(values)
+        self._shape = tuple(getattr(values, "shape", ()))
+
+    @property
+    def number(self) -> float | None:
+        """The number, if it is one."""
+        return self.values if isinstance(self.values, float) else None
+
+    def __str__(self) -> str:
+        """Say in a few words what it is."""
+        if self.number is not None:
+            return f"{self.number:g}"
+        if isinstance(self.values, str):
+            return self.values
+        if self._shape and not hasattr(self.values, "name"):
+            return f"array of shape {self._shape}"
+        return str(getattr(self.values, "name", getattr(self.values, "__name__", "function")))
+
+    @property
+    def problems(self) -> int:
+        """Of how many problems there are values; 1 for values that serve all."""
+        return self._shape[0] if len(self._shape) == 3 else 1
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that node values belong to a grid.
+
+        Raises
+        ------
+        ValueError
+            If they do not, with both shapes, or random values vary below the grid's spacing.
+        """
+        if self._random is not None:
+            self._random.require_grid(grid)
+        if self._shape and (len(self._shape) > 3 or self._shape[-2:] != grid.nodes):
+            rows, columns = grid.nodes
+            raise ValueError(
+                f"the field {self.name} has the shape {self._shape}, the grid has ({rows}, {columns}) "
+                "nodes (ny + 1, nx + 1)"
+            )
+
+    def per_cell(self, grid: Grid) -> bool:
+        """Say whether values are given per cell of a grid."""
+        return self._shape == tuple(grid.shape)
+
+    def sample_as_given(self, grid: Grid, part: Part, *, checked: bool = True) -> np.ndarray:
+        """Return the values at nodes, or in the cells above and to the right of them.
+
+        ``(n, rows, columns)``; of cells, those there are. Unless ``checked``, they need not be finite.
+        """
+        if self.per_cell(grid):
+            rows, columns = (
+                slice(p.start, min(p.stop, n)) for p, n in zip(part, grid.shape, strict=True)
+            )
+            values = self.sample_cells((rows, columns))[None]
+        else:
+            values = self._values(grid, part)
+        return require_finite(values, f"the field {self.name}") if checked else values
+
+    def sample_cells(self, part: Part) -> np.ndarray:
+        """Return values that are given per cell, in some cells, ``(rows, columns)``, finite or not."""
+        return real_array(self.values[part[0], part[1]], f"the field {self.name}")
+
+    def sample(self, grid: Grid, part: Part, where: np.ndarray | None = None) -> np.ndarray:
+        """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
+
+        Parameters
+        ----------
+        where
+            Which nodes count, ``(rows, columns)``: elsewhere there may be anything, and 0 is returned.
+
+        Raises
+        ------
+        ValueError
+            If node values belong to another grid, or one is not finite.
+        """
+        values = self._values(grid, part)
+        if where is not None:
+            values = np.where(where, values, 0.0)
+        origin = (0, part[0].start, part[1].start)
+        require_finite(values[0] if len(values) == 1 else values, f"the field {self.name}", origin)
+        return values
+
+    def _values(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the values at the nodes of a part, ``(n, rows, columns)``, finite or not."""
+        what = f"the field {self.name}"
+        if self._shape:
+            self.require_shape(grid)
+            values = real_array(self.values[..., part[0], part[1]], what)
+        elif self._random is not None:
+            values = self._random.sample(grid, part)
+        else:
+            y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
+            values = evaluate(self.values, y[:, None], x, what)
+        return values.reshape(math.prod(values.shape[:-2]), *values.shape[-2:])
+
+
+def overlap(part: Part, counts: tuple[int, int]) -> tuple[Part, Part]:
+    """Return what a part has of so many rows and columns, in the whole and in the part."""
+    there = pair(
+        slice(max(p.start, 0), max(min(p.stop, n), p.start, 0))
+        for p, n in zip(part, counts, strict=True)
+    )
+    return there, pair(
+        slice(t.start - p.start, t.stop - p.start) for t, p in zip(there, part, strict=True)
+    )
+
+
+def overlaps(part: Part, counts: tuple[int, int], periods: Periods) -> Iterator[tuple[Part, Part]]:
+    """Yield what a part has of so many rows and columns, in the whole and in the part, in every round."""
+    along = []
+    for p, n, period in zip(part, counts, periods, strict=True):
+        found = []
+        rounds = range(1) if period is None else range(p.start // period, -(-p.stop // period))
+        for k in rounds:
+            first, count = (0, n) if period is None else (k * period, period)
+            low = max(p.start, first)
+            high = max(min(p.stop, first + count), low)
+            found.append((slice(low - first, high - first), slice(low - p.start, high - p.start)))
+        along.append(found)
+    for y_there, y_here in along[0]:
+        for x_there, x_here in along[1]:
+            yield (y_there, x_there), (y_here, x_here)
+
+
+class Some:
+    """Some problems' node values of an array ``(n, ny + 1, nx + 1)``, which is cut when it is read."""
+
+    def __init__(self, values: Any, which: range):
+        self.values = values
+        self.first = which.start
+        self.shape = (len(which), *values.shape[1:])
+
+    def __getitem__(self, place: tuple) -> Any:
+        """Return ``[..., rows, columns]`` of them."""
+        which = slice(self.first, self.first + self.shape[0])
+        return self.values[which, *place[1:]]
+
+
+class LocalPart:
+    """Node values of the domain of which a rank holds a part; a `Field` reads it as an array.
+
+    Parameters
+    ----------
+    values
+        At the nodes of ``part``.
+    """
+
+    def __init__(self, grid: Grid, values: np.ndarray, part: Part):
+        self.shape = grid.nodes
+        self._values, self._part = values, part
+
+    def __getitem__(self, place: tuple) -> np.ndarray:
+        """Return ``[..., rows, columns]`` of the domain."""
+        wanted: Part = place[-2:]
+        return self._values[
+            *(
+                slice(w.start - p.start, w.stop - p.start)
+                for w, p in zip(wanted, self._part, strict=True)
+            )
+        ]

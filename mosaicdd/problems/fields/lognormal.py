@@ -1,0 +1,103 @@
+"""Random media of any size: the exponential of a Gaussian process, which everyone makes part by part.
+
+White noise on a grid of its own, with half a correlation length between its points, is smoothed by
+Gaussian weights. It is drawn in tiles, each by a generator of its own: so each rank makes what it needs,
+all get the same values, and a finer grid sees the same medium.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.settings_text import read_settings
+
+PREFIX = "lognormal:"
+_SETTINGS = {"seed": (int, 0.0), "length": (float, 0.0), "contrast": (float, 1.0)}
+_REACH = 10  # points of the noise on both sides of a place: exp(-25) of the weight is beyond
+_TILE = 64  # points a side
+_DEVIATIONS = 6.0  # between the values whose ratio is the contrast: three on both sides
+
+
+@dataclass(frozen=True)
+class Lognormal:
+    """``exp(sigma z)`` with ``z`` of unit variance and covariance ``exp(-d**2 / (2 length**2))``.
+
+    Parameters
+    ----------
+    seed
+        Of the noise.
+    length
+        In domain units; 0 for values that are independent at all nodes.
+    contrast
+        ``exp(6 sigma)``: between three standard deviations above the median, which is 1, and below.
+    """
+
+    seed: int = 0
+    length: float = 0.25
+    contrast: float = 100.0
+
+    @classmethod
+    def of_text(cls, text: str) -> "Lognormal":
+        """Read ``lognormal:seed=0,length=L,contrast=C``; what is not given has its default.
+
+        Raises
+        ------
+        ValueError
+            If a setting is unknown, given twice, no number or out of range.
+        """
+        return cls(**read_settings("lognormal", text.removeprefix(PREFIX), _SETTINGS))  # type: ignore[arg-type]
+
+    def require_grid(self, grid: Grid) -> None:
+        """Check that neighbours on a grid are correlated, or all independent.
+
+        Raises
+        ------
+        ValueError
+            If the length is below half of a cell, but not 0.
+        """
+        if 0.0 < self.length < grid.spacing / 2:
+            raise ValueError(
+                f"lognormal:length={self.length:g} is below half of the grid's spacing, "
+                f"{grid.spacing:g}; take length=0 for values that are independent at all nodes"
+            )
+
+    def sample(self, grid: Grid, part: tuple[slice, slice]) -> np.ndarray:
+        """Return the values at the nodes of a part of a grid, ``(rows, columns)``."""
+        if any(p.stop <= p.start for p in part):
+            return np.empty([max(0, p.stop - p.start) for p in part])
+        sigma = np.log(self.contrast) / _DEVIATIONS
+        if self.length == 0.0:
+            return np.exp(sigma * self._noise(*part))
+        (across, rows), (along, columns) = (self._weights(p, grid.spacing) for p in part)
+        noise = self._noise(rows, columns)
+        return np.exp(sigma * (across @ (along @ noise.T).T))
+
+    def _weights(self, nodes: slice, spacing: float) -> tuple[scipy.sparse.csr_array, slice]:
+        """Return the weights ``(nodes, points)`` of the noise along an axis, and at which points."""
+        places = np.arange(nodes.start, nodes.stop) * (spacing / (self.length / 2))
+        points = np.floor(places).astype(int)[:, None] + np.arange(2 * _REACH)
+        distances = places[:, None] - (points - (_REACH - 1))  # the first points lie outside
+        weights = np.exp(-0.25 * distances**2)
+        weights /= np.sqrt(np.square(weights).sum(axis=1, keepdims=True))
+        low, high = int(points[0, 0]), int(points[-1, -1]) + 1
+        starts = np.arange(len(points) + 1) * points.shape[1]
+        matrix = scipy.sparse.csr_array(
+            (weights.ravel(), (points - low).ravel(), starts), shape=(len(points), high - low)
+        )
+        return matrix, slice(low, high)
+
+    def _noise(self, rows: slice, columns: slice) -> np.ndarray:
+        """Draw standard normal values at some points."""
+        down, across = (range(p.start // _TILE, -(-p.stop // _TILE)) for p in (rows, columns))
+        tiles = [[self._tile(i, j) for j in across] for i in down]
+        drawn = np.concatenate([np.concatenate(row, axis=1) for row in tiles])
+        origin = down.start * _TILE, across.start * _TILE
+        return drawn[
+            rows.start - origin[0] : rows.stop - origin[0],
+            columns.start - origin[1] : columns.stop - origin[1],
+        ]
+
+    def _tile(self, row: int, column: int) -> np.ndarray:
+        return np.random.default_rng((self.seed, row, column)).standard_normal((_TILE, _TILE))

@@ -1,0 +1,1 @@
+"""The operators of equations: constant, in a medium, nonlinear and their derivatives."""

@@ -1,0 +1,108 @@
+"""The derivative of a residual as a linear operator: conductances between nodes."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.patch import OFFSETS, Offset
+
+
+def elliptic_conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
+    """Return the conductances of derivatives at the nodes inside, as `conductances_of`.
+
+    Raises
+    ------
+    ValueError
+        If they are those of no elliptic equation.
+    """
+    crossed = any(y and x for y, x in partial)
+    if crossed and not symmetric:
+        raise ValueError(
+            "a residual that depends on the corners of its patches must be self-adjoint, as that of an "
+            "energy is"
+        )
+    _require_elliptic(partial, crossed=crossed)
+    return conductances_of(partial, symmetric=symmetric)
+
+
+def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
+    """Return conductances from the derivatives at the nodes inside by those at offsets from them.
+
+    Parameters
+    ----------
+    partial
+        By offset, ``(rows, columns)``; one that is missing is zero.
+
+    Returns
+    -------
+    Conductances
+        With one node more all around.
+    """
+    zero = np.zeros_like(partial[0, 0])
+    crossed = any(y and x for y, x in partial)
+    between = [
+        _couplings(-partial.get((y, x), zero), -partial.get((-y, -x), zero), (y, x))
+        for y, x in ((1, 0), (0, 1), (1, 1), (1, -1))[: 4 if crossed else 2]
+    ]
+    total = partial[0, 0].copy()
+    for offset, values in partial.items():
+        if offset != (0, 0):
+            total += values
+    reaction = np.pad(total, 1)
+    if not symmetric:
+        (up, down), (right, left) = between
+        return Conductances(up, right, reaction, down, left)
+    up, right, *across = ((one + other) / 2 for one, other in between)
+    return Conductances(up, right, reaction, across=np.stack(across) if across else None)
+
+
+def _couplings(one: np.ndarray, other: np.ndarray, offset: Offset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the couplings along an offset in the equations of its first and of its last nodes.
+
+    Parameters
+    ----------
+    one, other
+        In the equations of all nodes inside: along the offset, and against it.
+    """
+    y, x = offset
+    first = slice(None, -1 if y else None), slice(1, None) if x < 0 else slice(None, -x or None)
+    last = slice(y, None), slice(None, -1) if x < 0 else slice(x, None)
+    inside = np.pad(np.ones_like(one, bool), 1)
+    low, high = np.pad(one, 1, mode="edge")[first], np.pad(other, 1, mode="edge")[last]
+    for edge in (
+        np.s_[0],
+        np.s_[-1],
+        np.s_[:, 0],
+        np.s_[:, -1],
+    ):  # all else is known from both ends
+        known = inside[first][edge], inside[last][edge]
+        ends = low[edge].copy(), high[edge].copy()
+        low[edge] = np.where(known[0] | ~known[1], *ends)
+        high[edge] = np.where(known[1] | ~known[0], *ends[::-1])
+    return low, high
+
+
+def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) -> None:
+    """Check derivatives; NaN passes, as an iteration's end.
+
+    Where only neighbours count, one by one; else what the elimination needs shows whether they are
+    positive definite, and here only that they may be.
+    """
+    if crossed:
+        wrong = partial[0, 0] <= 0
+        if wrong.any():
+            raise ValueError(
+                f"the equation's derivative by a node's own value is not positive at {int(wrong.sum())} of "
+                f"{wrong.size} nodes: it is not elliptic there"
+            )
+        return
+    beside = [partial.get(offset, np.zeros(1)) for offset in OFFSETS[1:5]]
+    count = sum(int((one >= 0).sum()) for one in beside)
+    if count:
+        largest = max(np.nanmax(one) for one in beside)
+        raise ValueError(
+            f"the equation's derivative by a neighbour is not negative at {count} of "
+            f"{4 * beside[0].size} places (largest {largest:.3g}): the grid is too coarse for it, or "
+            "a coefficient that depends on the solution is not positive there"
+        )

@@ -1,0 +1,344 @@
+"""A medium: coefficients that are fields, and the discrete operator that they make.
+
+The operator is ``-div(T grad u) + b . grad u + c u`` with a diagonal tensor ``T``, mostly ``a`` in both
+directions. Between two neighbouring nodes flows the difference of their values times a *conductance*.
+Where ``a`` is given at the nodes, it is the harmonic mean of the two; where it is given per cell, as
+images and material maps are, the mean of the two cells beside the grid edge, which is exact where
+materials meet on grid lines. ``b`` and ``c`` are given at the nodes. All is scaled by the squared
+spacing, so a conductance has the units of ``a``.
+
+A velocity makes the conductance of an edge another in each of its two nodes' equations, smaller in
+that of the upstream node: by exponential fitting, as where coefficients are constant
+(`EllipticOperator.stencil`), with the mean of both nodes' velocities along the edge.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.fields import Field, Part, overlap, require_finite
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.sample_near import sample_near
+
+if TYPE_CHECKING:
+    from mosaicdd.problems.operators.nonlinear import Linearised
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Conductances that are not kept but made from the coefficients whenever they are asked for.
+
+    Parameters
+    ----------
+    place
+        A part of the grid, whose nodes are counted from its corner.
+    """
+
+    medium: "Medium"
+    grid: Grid
+    place: Part
+
+    def part(self, rows: slice, columns: slice) -> Conductances:
+        """Return those between some of the nodes."""
+        return self.medium.conductances(
+            self.grid,
+            pair(
+                slice(first.start + one.start, first.start + one.stop)
+                for first, one in zip(self.place, (rows, columns), strict=True)
+            ),
+        )
+
+
+class Medium:
+    """The coefficients of a problem; two are equal if their values are the same objects.
+
+    Parameters
+    ----------
+    fields
+        By name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per
+        cell ``(ny, nx)``; at the nodes ``c``, not negative, and the velocity ``bx`` and ``by``. What is
+        not given is zero.
+    """
+
+    NAMES = ("a", "axx", "ayy", "bx", "by", "c")
+    """Of all coefficients that may be fields."""
+
+    reflective = False
+
+    def __init__(self, fields: Mapping[str, Field]):
+        self.fields = dict(fields)
+        zero = Field("", 0.0)
+        self._along = [fields[name if name in fields else "a"] for name in ("ayy", "axx")]
+        self._velocity = [fields.get(name, zero) for name in ("by", "bx")]
+        self._c = fields.get("c", zero)
+
+    @property
+    def pure(self) -> bool:
+        """Whether there is no reaction, so that constants solve the equation."""
+        return self._c.number == 0.0
+
+    @property
+    def self_adjoint(self) -> bool:
+        """Whether there is no velocity."""
+        return all(b.number == 0.0 for b in self._velocity)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Medium) or self.fields.keys() != other.fields.keys():
+            return NotImplemented if not isinstance(other, Medium) else False
+        pairs = ((one, other.fields[name]) for name, one in self.fields.items())
+        return all(
+            one.values is two.values or (one.number is not None and one.number == two.number)
+            for one, two in pairs
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(field.number for field in self.fields.values()))
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that values belong to a grid, and serve all problems.
+
+        Raises
+        ------
+        ValueError
+            If they do not, with both shapes.
+        """
+        for field in self.fields.values():
+            if field.problems > 1:
+                raise ValueError(
+                    f"the field {field.name} is of {field.problems} problems; problems that are solved "
+                    "at once share their coefficients: solve them one by one"
+                )
+            if not (field in self._along and field.per_cell(grid)):
+                field.require_shape(grid)
+
+    def conductances(self, grid: Grid, part: Part) -> Conductances:
+        """Return the conductances between the nodes of a part of a grid.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
+        """
+        same = self._c.number is not None
+        at = pair(slice(p.start, p.start + 1) for p in part) if same else part
+        c = require_sign(self._c.sample(grid, at)[0], self._c, at, positive=False)
+        up, right = self._diffusion(grid, part)
+        reaction = grid.spacing**2 * c
+        if same:  # of one value, which takes no memory
+            reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
+        if self.self_adjoint:
+            return Conductances(up, right, reaction)
+        by, bx = (grid.spacing * b.sample(grid, part)[0] for b in self._velocity)
+        up, down = _fitted(up, (by[1:] + by[:-1]) / 2)
+        right, left = _fitted(right, (bx[:, 1:] + bx[:, :-1]) / 2)
+        return Conductances(up, right, reaction, down, left)
+
+    def within(self, grid: Grid, part: Part, cover: Cover) -> Conductances:
+        """Return the conductances of what a domain has of the faces between the nodes of a part.
+
+        Parameters
+        ----------
+        part
+            May reach beyond the grid, where there are no cells.
+        cover
+            What the domain has of the cells around the nodes.
+        """
+        c = _near(self._c, grid, part, cover.inside, fill=0.0)
+        between = []
+        for axis, a in enumerate(self._along):
+            if a.per_cell(grid):
+                cells = _cells_around(a, grid, part, cover.inside)
+                between.append(cover.of_edges(axis, cells))
+                continue
+            values = _near(a, grid, part, cover.inside, fill=1.0)
+            resistance = 0.5 / require_sign(values, a, part, positive=True)
+            if a.number is not None:
+                between.append(cover.of_edges(axis) / (2 * resistance))
+                continue
+            low, high = (
+                (resistance[1:], resistance[:-1])
+                if axis == 0
+                else (
+                    resistance[:, 1:],
+                    resistance[:, :-1],
+                )
+            )
+            between.append(cover.of_edges(axis) / (low + high))
+        reaction = grid.spacing**2 * require_sign(c, self._c, part, positive=False)
+        reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
+        if self.self_adjoint:
+            return Conductances(between[0], between[1], reaction)
+        fitted = []
+        for axis, (k, b) in enumerate(zip(between, self._velocity, strict=True)):
+            values = grid.spacing * sample_near(b, grid, part, cover.inside, fill=0.0)[0]
+            low, high = (values[:-1], values[1:]) if axis == 0 else (values[:, :-1], values[:, 1:])
+            velocity = cover.of_edges(axis) * (low + high) / 2
+            fitted += [
+                np.where(k > 0, one, 0.0) for one in _fitted(np.where(k > 0, k, 1.0), velocity)
+            ]
+        up, down, right, left = fitted
+        return Conductances(up, right, reaction, down, left)
+
+    def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``up`` and ``right`` without a velocity."""
+        ayy, axx = self._along
+        up, right = _conductances(ayy, grid, part)
+        if axx is not ayy:
+            _, right = _conductances(axx, grid, part)
+        return up, right
+
+
+def _conductances(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """Return the conductances along both axes that a coefficient gives."""
+    if a.per_cell(grid):
+        return _from_cells(a, grid, part)
+    resistance = 0.5 / require_sign(a.sample(grid, part)[0], a, part, positive=True)
+    up = 1.0 / (resistance[1:] + resistance[:-1])
+    right = 1.0 / (resistance[:, 1:] + resistance[:, :-1])
+    return up, right
+
+
+def _from_cells(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same of values per cell; on the outline of the domain there is half of one only."""
+    rows, columns = (
+        slice(max(p.start - 1, 0), min(p.stop, cells))
+        for p, cells in zip(part, grid.shape, strict=True)
+    )
+    values = require_finite(a.sample_cells((rows, columns)), f"the field {a.name}")
+    require_sign(values, a, (rows, columns), positive=True)
+    ends = [
+        (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
+    ]
+    return _halves(np.pad(0.5 * values, ends))  # half cells, with none beyond the outline
+
+
+def _halves(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums over the cells beside grid edges up and to the right of nodes within cells."""
+    return cells[1:-1, :-1] + cells[1:-1, 1:], cells[:-1, 1:-1] + cells[1:, 1:-1]
+
+
+def _cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -> np.ndarray:
+    """Return values per cell around the nodes of a part, 1 beyond the grid.
+
+    Parameters
+    ----------
+    inside
+        Which nodes count, with one more all around; 1 in cells without such a corner, too.
+    """
+    wide = pair(slice(p.start - 1, p.stop) for p in part)
+    there, where = overlap(wide, grid.shape)
+    values = np.ones([p.stop - p.start for p in wide])
+    values[where] = a.sample_cells(there)
+    if inside is not None:
+        corners = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
+        values[~corners] = 1.0
+    return require_sign(require_finite(values, f"the field {a.name}"), a, wide, positive=True)
+
+
+def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return those in the equations of an edge's upstream and downstream node.
+
+    ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
+    ``t``, the cell Peclet number, is small, and where it is large, upwind.
+
+    Parameters
+    ----------
+    velocity
+        Times the spacing, from the first node to the second.
+    """
+    t = np.abs(velocity) / conductances
+    # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.
+    power = np.expm1(np.clip(t, 1e-4, 500.0))
+    against = np.where(t < 1e-4, 1 - t / 2 + t * t / 12, t / power)
+    against, along = conductances * against, conductances * (against + t)
+    forwards = velocity > 0
+    return np.where(forwards, against, along), np.where(forwards, along, against)
+
+
+def medium_of(operator: object) -> Medium:
+    """Return an operator, with constant coefficients or not, as a medium.
+
+    Raises
+    ------
+    NotImplementedError
+        If its tensor is not diagonal, it describes waves, or is not linear.
+    """
+    if isinstance(operator, Medium):
+        return operator
+    if not isinstance(operator, EllipticOperator) or operator.axy or operator.c < 0:
+        raise NotImplementedError(
+            "natural and periodic sides, domains that are no rectangles, and numbers of cells that are no "
+            "multiples of half a subdomain are solved for linear equations without mixed derivatives, "
+            "with c >= 0"
+        )
+    values = {name: getattr(operator, name) for name in Medium.NAMES if name != "a"}
+    return Medium({name: Field(name, value) for name, value in values.items()})
+
+
+def _near(
+    field: Field, grid: Grid, part: Part, inside: np.ndarray | None, *, fill: float
+) -> np.ndarray:
+    """Return what `sample_near` does of one field; ``(1, 1)`` of a number."""
+    if field.number is not None:
+        return np.full((1, 1), field.number)
+    return sample_near(field, grid, part, inside, fill=fill)[0]
+
+
+def require_sign(values: np.ndarray, field: Field, part: Part, *, positive: bool) -> np.ndarray:
+    """Check the sign of coefficients, and return them."""
+    bad = values <= 0 if positive else values < 0
+    if bad.any():
+        first = np.argwhere(bad)[0]
+        place = tuple(int(i) + p.start for i, p in zip(first, part, strict=True))
+        raise ValueError(
+            f"the field {field.name} must be {'positive' if positive else 'not negative'} everywhere; "
+            f"{int(bad.sum())} of {bad.size} values are not, the first is {values[tuple(first)]:g} at "
+            f"{place}"
+        )
+    return values
+
+
+class MediumSystem:
+    """The system ``A u = b`` of the nodes inside a domain, as `DirichletSystem`, in a medium."""
+
+    def __init__(self, medium: "Medium | Linearised", grid: Grid):
+        self.operator = medium
+        self.grid = grid
+        self.shape = grid.shape
+        rows, columns = (slice(0, nodes) for nodes in grid.nodes)
+        self._conductances = medium.conductances(grid, (rows, columns))
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """``h^2 A``, of ``(ny - 1) (nx - 1)`` rows, row by row from the bottom."""
+        return self._conductances.matrix()
+
+    def apply(self, field: np.ndarray) -> np.ndarray:
+        """Return ``h^2 A u`` of a field ``(ny + 1, nx + 1)``: ``(ny - 1, nx - 1)``."""
+        return self._conductances.apply(field)
+
+    def right_hand_side(self, field: np.ndarray, source: np.ndarray | None = None) -> np.ndarray:
+        """Return ``b`` for the edge values of a field and a source ``f`` at the nodes."""
+        edge = np.array(field)
+        edge[1:-1, 1:-1] = 0.0
+        b = -self.apply(edge)
+        if source is not None:
+            b += self.grid.spacing**2 * source[1:-1, 1:-1]
+        return b.ravel()
+
+    @cached_property
+    def _factors(self) -> scipy.sparse.linalg.SuperLU:
+        return scipy.sparse.linalg.splu(self.matrix.tocsc())
+
+    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
+        """Solve by a sparse factorisation, kept for further calls."""
+        return self._factors.solve(right_hand_side)

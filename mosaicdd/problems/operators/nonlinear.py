@@ -1,0 +1,348 @@
+r"""Equations that are not linear: the residual at a node, from the values at the nodes around it.
+
+Automatic differentiation gives the residual's derivatives by these, which make a linear operator between
+neighbours, so that Newton's steps are problems in a medium, as `medium` has them:
+
+$$J \delta = -F(u), \qquad J_{ij} = \partial F_i / \partial u_j.$$
+
+What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `NonlinearPart`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.fields import Field, Part, Periods
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.jacobian import elliptic_conductances
+from mosaicdd.problems.operators.medium import Medium, require_sign
+from mosaicdd.problems.operators.patch import OFFSETS, Offset, Patch, beside
+from mosaicdd.problems.shapes.sample_near import sample_near
+
+_STRIP = 2**15  # nodes whose patches are differentiated at a time: they stay in the cache
+_ROUNDING = 1e-9  # relative, of residuals
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+"""A coefficient that depends on the solution."""
+
+Residual = Callable[..., torch.Tensor]
+"""``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
+
+``u`` is a `Patch` of values, ``h`` the spacing; fields are patches, too, functions of ``u`` functions, and
+what is one number for the whole domain a number.
+"""
+
+
+class Nonlinear:
+    """The left-hand side of a nonlinear equation for the fields of a problem.
+
+    Parameters
+    ----------
+    residual
+        See `Residual`.
+    fields
+        Node values by name.
+    functions
+        By name: expressions in ``u``, or functions of tensors.
+    numbers
+        By name: what is one number for the whole domain.
+    signs
+        Which fields must be positive (True), or at least not negative (False).
+    self_adjoint
+        Whether its derivative is, as that of an energy.
+    """
+
+    reflective = False
+
+    def __init__(
+        self,
+        residual: Residual,
+        fields: Mapping[str, Field],
+        functions: Mapping[str, Any],
+        numbers: Mapping[str, float],
+        *,
+        signs: Mapping[str, bool],
+        self_adjoint: bool,
+    ):
+        self.fields = dict(fields)
+        self.self_adjoint = self_adjoint
+        self._signs = signs
+        self._residual = residual
+        self._given = {**functions, **numbers}
+        self._others = {
+            **{name: _function(name, value) for name, value in functions.items()},
+            **numbers,
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Nonlinear):
+            return NotImplemented
+        if self._residual is not other._residual or self._given != other._given:
+            return False
+        pairs = ((one, other.fields[name]) for name, one in self.fields.items())
+        return self.fields.keys() == other.fields.keys() and all(
+            one.values is two.values or (one.number is not None and one.number == two.number)
+            for one, two in pairs
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._residual, *sorted(self.fields)))
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that fields belong to a grid, and serve all problems.
+
+        Raises
+        ------
+        ValueError
+            If they do not, with both shapes.
+        """
+        for field in self.fields.values():
+            if field.per_cell(grid):
+                raise ValueError(
+                    f"the field {field.name} is given per cell, {grid.shape}: of nonlinear equations coefficients "
+                    f"are given at the nodes, {grid.nodes} (ny + 1, nx + 1)"
+                )
+            field.require_shape(grid)
+            if field.problems > 1:
+                raise ValueError(
+                    f"the field {field.name} is of {field.problems} problems; problems that are solved "
+                    "at once share their coefficients: solve them one by one"
+                )
+
+    def on(self, grid: Grid, part: Part) -> "NonlinearPart":
+        """Sample the fields at the nodes of a part, once for all values of ``u`` there.
+
+        Raises
+        ------
+        ValueError
+            If they are not finite, or have the wrong sign, with the first one's place.
+        """
+        return NonlinearPart(self, grid, part)
+
+    def sampled(self, grid: Grid, part: Part) -> dict[str, torch.Tensor]:
+        """Return the fields at the nodes of a part, as `on`; a number takes no memory."""
+        shape = tuple(p.stop - p.start for p in part)
+        samples = {}
+        for name, field in self.fields.items():
+            varies = field.number is None
+            nodes = part if varies else pair(slice(p.start, p.start + 1) for p in part)
+            values = field.sample(grid, nodes)[0]
+            if name in self._signs:
+                values = require_sign(values, field, nodes, positive=self._signs[name])
+            samples[name] = torch.from_numpy(np.ascontiguousarray(values)).expand(shape)
+        return samples
+
+    def sampled_near(
+        self, grid: Grid, part: Part, inside: np.ndarray | None, periods: Periods = (None, None)
+    ) -> dict[str, torch.Tensor]:
+        """Return the fields at the nodes of a part that may reach beyond a domain, as `sample_near` does."""
+        shape, samples = tuple(p.stop - p.start for p in part), {}
+        for name, field in self.fields.items():
+            if field.number is not None:
+                samples[name] = torch.tensor([[field.number]], dtype=torch.float64).expand(shape)
+                continue
+            fill = 1.0 if name in self._signs else 0.0
+            values = sample_near(field, grid, part, inside, fill=fill, periods=periods)[0]
+            if name in self._signs:
+                values = require_sign(values, field, part, positive=self._signs[name])
+            samples[name] = torch.from_numpy(np.ascontiguousarray(values))
+        return samples
+
+    @property
+    def pure(self) -> bool:
+        """Whether constants solve the equation without a source, as far as a few of them show."""
+        u = torch.tensor([0.3, 0.7], dtype=torch.float64)
+        return not self.at(Patch(*[u] * 9), self._ordinary(u), 1.0).any()
+
+    @property
+    def faces(self) -> Medium:
+        """The medium of the conductance 1, with a reaction if there is one."""
+        fields = {"a": 1.0, "c": 0.0 if self.pure else 1.0}
+        return Medium({name: Field(name, value) for name, value in fields.items()})
+
+    def require_flows(self, name: str, h: float) -> None:
+        """Check that the neighbours of a node count one by one, and its corners not at all.
+
+        Raises
+        ------
+        NotImplementedError
+            If they do not, with the equation's name.
+        """
+        rng = np.random.default_rng(0)
+        values = torch.from_numpy(rng.uniform(0.4, 0.6, (9, 16)))
+        centre = values[0]
+        fields = self._ordinary(centre)
+        alone = self.at(Patch(*[centre] * 9), fields, h)
+        total, size = alone.clone(), abs(alone)
+        for k in range(1, 5):
+            patch = Patch(*(values[k] if i == k else centre for i in range(9)))
+            flow = self.at(patch, fields, h) - alone
+            total, size = total + flow, size + abs(flow)
+        if (abs(self.at(Patch(*values), fields, h) - total) > _ROUNDING * size).any():
+            raise NotImplementedError(
+                f"{name} couples the differences along both axes, and is solved with values on all "
+                "sides of a rectangle whose cells are a multiple of half a subdomain; natural sides and "
+                "other domains are for equations whose neighbours count one by one"
+            )
+
+    def _ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
+        """Return fields of their numbers; 1 where they vary."""
+        numbers = {name: field.number for name, field in self.fields.items()}
+        return {
+            name: Patch(*[torch.full_like(like, 1.0 if number is None else number)] * 9)
+            for name, number in numbers.items()
+        }
+
+    def at(self, u: Patch, fields: Mapping[str, Patch], h: float) -> torch.Tensor:
+        """Return the residual at the centres of patches."""
+        return self._residual(u, h, **fields, **self._others)
+
+
+class NonlinearPart:
+    """A nonlinear operator at the nodes of a part of a grid.
+
+    Attributes
+    ----------
+    grid, part
+        The outermost nodes of the part count as neighbours only.
+    self_adjoint
+        As that of the operator.
+    """
+
+    def __init__(self, operator: Nonlinear, grid: Grid, part: Part):
+        self.grid, self.part = grid, part
+        self.self_adjoint = operator.self_adjoint
+        self._operator = operator
+        self._fields = operator.sampled(grid, part)
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return the residual at the nodes inside, times the squared spacing.
+
+        Parameters
+        ----------
+        u
+            At the nodes of the part, ``(rows, columns)``.
+        """
+        values = np.empty([n - 2 for n in u.shape])
+        with torch.no_grad():
+            for strip, there in self._strips(self.part):
+                patch = Patch.of(torch.from_numpy(u[there]))
+                values[strip] = self._at(patch, there).numpy()
+        return values
+
+    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
+        """Return the derivative between the nodes of a part within this one.
+
+        Where a node's residual is not known, as on the edge of ``part``, what its neighbour has of their
+        edge counts; along the edge of the domain, where there is no equation, what lies beside it.
+
+        Raises
+        ------
+        ValueError
+            If it is that of no elliptic equation, so that there are no conductances.
+        """
+        partial: dict[Offset, np.ndarray] = {}
+        shape = tuple(p.stop - p.start - 2 for p in part)
+        for strip, _, found in self._partials(u, part):
+            for offset, gradient in found:
+                partial.setdefault(offset, np.empty(shape))[strip] = gradient.numpy()
+        return elliptic_conductances(partial, symmetric=self.self_adjoint)
+
+    def product(self, u: np.ndarray, change: np.ndarray) -> np.ndarray:
+        """Return the derivative's product with a change of values, at the nodes inside, as `residual`."""
+        values = np.empty([n - 2 for n in u.shape])
+        for strip, there, found in self._partials(u, self.part):
+            around = torch.from_numpy(change[there])
+            total = torch.zeros(values[strip].shape, dtype=torch.float64)
+            for offset, gradient in found:
+                total.addcmul_(gradient, beside(around, offset))
+            values[strip] = total.numpy()
+        return values
+
+    def _partials(
+        self, u: np.ndarray, part: Part
+    ) -> Iterator[tuple[slice, Slices, list[tuple[Offset, torch.Tensor]]]]:
+        """Yield strips as `_strips`, and the derivatives by the values at offsets from the nodes."""
+        for strip, there in self._strips(part):
+            patch = Patch.of(torch.from_numpy(u[there]))
+            leaves = [one.detach().requires_grad_() for one in patch.values]
+            total = self._at(Patch(*leaves), there).sum()
+            found = torch.autograd.grad(total, leaves, allow_unused=True)
+            pairs = zip(OFFSETS, found, strict=True)
+            yield strip, there, [(offset, one) for offset, one in pairs if one is not None]
+
+    def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
+        """Yield strips of the nodes inside a part, and where in this one these and those around are."""
+        rows, columns = (
+            slice(p.start - own.start, p.stop - own.start)
+            for p, own in zip(part, self.part, strict=True)
+        )
+        height = rows.stop - rows.start - 2
+        step = max(1, _STRIP // (columns.stop - columns.start))
+        for start in range(0, height, step):
+            stop = min(start + step, height)
+            yield (
+                slice(start, stop),
+                (slice(rows.start + start, rows.start + stop + 2), columns),
+            )
+
+    def _at(self, u: Patch, there: Slices) -> torch.Tensor:
+        fields = {name: Patch.of(values[there]) for name, values in self._fields.items()}
+        h = self.grid.spacing
+        return self._operator.at(u, fields, h) * h**2
+
+
+class Linearised:
+    """The derivative of a nonlinear operator at values that a rank holds, as a `Medium` of its own.
+
+    Parameters
+    ----------
+    u
+        Values at the nodes of the operator's part.
+    """
+
+    reflective = False
+
+    def __init__(self, operator: NonlinearPart, u: np.ndarray):
+        self.self_adjoint = operator.self_adjoint
+        self._operator, self._u = operator, u
+
+    def conductances(self, grid: Grid, part: Part) -> Conductances:
+        """Return the conductances between the nodes of a part, which ``u`` must surround."""
+        wide = pair(
+            slice(max(p.start - 1, 0), min(p.stop + 1, nodes))
+            for p, nodes in zip(part, grid.nodes, strict=True)
+        )
+        found = self._operator.derivative(self._u, wide)
+        return found.part(
+            *pair(
+                slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, wide, strict=True)
+            )
+        )
+
+
+def _function(name: str, value: Any) -> Function:
+    """Return a function of tensors from the text of an expression in ``u``, a number or a function."""
+    if callable(value) and not isinstance(value, Expression):
+        return value
+    try:
+        expression = Expression(str(value).removeprefix("expr:"), variables=("u", "pi"))
+    except ValueError as error:
+        raise ValueError(f"the field {name}: {error}") from error
+    return _OfU(expression)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfU:
+    """The function of tensors that an expression in ``u`` is; it can be pickled."""
+
+    expression: Expression
+
+    def __call__(self, u: torch.Tensor) -> torch.Tensor:
+        return self.expression.of_tensors(u=u)

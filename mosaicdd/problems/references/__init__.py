@@ -1,0 +1,1 @@
+"""Solutions of the whole discrete problem by other methods and libraries."""

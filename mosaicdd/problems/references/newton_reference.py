@@ -1,0 +1,235 @@
+"""Newton's method on the whole grid with any linear solver: reference solutions of nonlinear equations."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.coarser import coarser, refined
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.linear_step import LinearStep
+from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.discretisation.outline_system import OutlineSystem
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.operators.nonlinear import Linearised, Nonlinear
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references.smooth_start import screening, smooth_problem
+
+_STEPS = 100  # of Newton's method, as many as a solve takes
+_RTOL = 1e-11  # of the residual, relative to the right-hand side of the first linear equation
+_LOOSE, _LEAST = 1e-6, 64  # the same on coarser grids, and cells that a side has to have for one
+_SHORTEST = 2.0**-30  # part of a step
+
+Solve = Callable[[Any, np.ndarray], np.ndarray]
+"""``solve(system, b)``: of a linear system, which has its ``matrix``."""
+
+
+class _Equations(Protocol):
+    """The equations of the nodes of a grid: changes and residuals are flat arrays of unknowns."""
+
+    def begun(self, solve: Solve) -> np.ndarray:
+        """Return the values to begin with."""
+        ...
+
+    def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
+        """Return other values."""
+        ...
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return the residual, with the source."""
+        ...
+
+    def step(self, u: np.ndarray) -> Any:
+        """Return the linear system for changes."""
+        ...
+
+    def size(self, u: np.ndarray) -> float:
+        """Return the 2-norm of the right-hand side of the equation that is linearised at values."""
+        ...
+
+    def field(self, u: np.ndarray) -> np.ndarray:
+        """Return values as a field has them."""
+        ...
+
+
+def solve_by_newton(
+    problem: Problem, grid: Grid, number: int, solve: Solve, rtol: float = _RTOL
+) -> np.ndarray:
+    """Solve a nonlinear problem with a line search, from the solution on a grid twice as coarse on.
+
+    That begins with the solution on another; the last, and where there is none, with the harmonic surface.
+
+    Raises
+    ------
+    RuntimeError
+        If it does not converge.
+    """
+    one: _Equations = _Rectangle(problem, grid, number)
+    if not problem.plain:
+        one = _Everywhere(problem, grid, number)
+    u = one.begun(solve)
+    r, size = one.residual(u), one.size(u)
+    if problem.plain:
+        nested = _nested(problem, grid, number, solve)
+        if nested is not None and np.linalg.norm(one.residual(nested)) < np.linalg.norm(r):
+            u, r = nested, one.residual(nested)
+    last = np.inf
+    for _ in range(_STEPS):
+        norm = np.linalg.norm(r)
+        if norm <= rtol * size and last > np.sqrt(rtol) * np.linalg.norm(u):
+            size = min(size, one.size(u))  # at the first values it may be larger by any factor
+        if norm <= rtol * size:
+            return one.field(u)
+        change, length = solve(one.step(u), -r), 1.0
+        while True:
+            tried = one.moved(u, change, length)
+            r = one.residual(tried)
+            if np.linalg.norm(r) < norm:
+                break
+            length /= 2
+            if length < _SHORTEST:  # rounding is all that is left, or there is no way down
+                if norm <= 1e3 * rtol * size:
+                    return one.field(u)
+                raise RuntimeError(
+                    f"Newton's method does not converge: relative residual {norm / size:.1e}"
+                )
+        u, last = tried, length * float(np.linalg.norm(change))
+    raise RuntimeError(f"Newton's method does not converge in {_STEPS} steps")
+
+
+def _nested(problem: Problem, grid: Grid, number: int, solve: Solve) -> np.ndarray | None:
+    """Return the solution on a grid twice as coarse, interpolated; None if there is none."""
+    if any(cells % 2 or cells < _LEAST for cells in grid.shape):
+        return None
+    boundary = problem.boundaries(grid)[number]
+    one = coarser(problem, grid, boundary, number, 2)
+    if one is None:
+        return None
+    try:
+        values = solve_by_newton(one, one.domain.grid(), 0, solve, _LOOSE)
+    except (RuntimeError, ValueError):  # it may be too coarse for this equation
+        return None
+    return boundary.impose(refined(refined(values, 2).T, 2).T)
+
+
+class _Rectangle:
+    """With values on all sides of a rectangle; unknowns are the nodes inside."""
+
+    def __init__(self, problem: Problem, grid: Grid, number: int):
+        whole = pair(slice(0, nodes) for nodes in grid.nodes)
+        operator = problem.operator
+        if not isinstance(operator, Nonlinear):
+            raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
+        self._operator = operator.on(grid, whole)
+        self._bare = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
+        f = problem.source_at(grid, whole)
+        self._source: np.ndarray | float = 0.0
+        if f is not None:
+            self._source = grid.spacing**2 * f[number % len(f)][1:-1, 1:-1]
+
+    def begun(self, solve: Solve) -> np.ndarray:
+        system = DirichletSystem(EllipticOperator(), self._operator.grid)
+        return self.moved(self._bare, solve(system, system.right_hand_side(self._bare)), 1.0)
+
+    def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
+        other = u.copy()
+        other[1:-1, 1:-1] += length * change.reshape(u[1:-1, 1:-1].shape)
+        return other
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        return (self._operator.residual(u) - self._source).ravel()
+
+    def step(self, u: np.ndarray) -> MediumSystem:
+        return MediumSystem(Linearised(self._operator, u), self._operator.grid)
+
+    def size(self, u: np.ndarray) -> float:
+        derivative = self._operator.derivative(u, self._operator.part)
+        right = derivative.apply(u - self._bare).ravel() - self.residual(u)
+        return float(np.linalg.norm(right))
+
+    def field(self, u: np.ndarray) -> np.ndarray:
+        return u
+
+
+class StepSystem:
+    """The linear system of one of Newton's steps on any domain, with unit rows where there is no unknown.
+
+    Parameters
+    ----------
+    equations
+        Of the step, with a node more all around.
+    periodic
+        Along which axes the first node comes after the last.
+    """
+
+    def __init__(self, operator: LinearStep, equations: Equations, periodic: tuple[bool, bool]):
+        self.operator, self.conductances = operator, equations.conductances
+        self._periodic = periodic
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """``h^2 J``, of a row for each node, row by row from the bottom; a pair of sides is one."""
+        return self.conductances.matrix(self._periodic)
+
+    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
+        """Solve by a sparse factorisation."""
+        return scipy.sparse.linalg.splu(self.matrix.tocsc()).solve(right_hand_side)
+
+
+class _Everywhere:
+    """On any domain; unknowns are all nodes, of which those that are not active are zero.
+
+    Values are held with a node more all around, which along a periodic axis is that of the other end.
+    """
+
+    def __init__(self, problem: Problem, grid: Grid, number: int):
+        self._problem, self._grid, self._number = problem, grid, number
+        self._periodic = problem.conditions.periodic
+        ends = zip(grid.nodes, self._periodic, strict=True)
+        self._nodes = pair(nodes - around for nodes, around in ends)
+        wide = pair(slice(-1, nodes + 1) for nodes in self._nodes)
+        self._equations = NonlinearDiscretisation(problem, grid).on(wide)
+        self._data = self._equations.data(problem, number)
+
+    def begun(self, solve: Solve) -> np.ndarray:
+        smooth = smooth_problem(self._problem, self._grid, screening(self._problem, self._grid))
+        system = OutlineSystem(smooth, self._grid, self._number)
+        u = self._around(solve(system, system.right_hand_side).reshape(self._nodes))
+        return np.where(self._equations.active, u, 0.0)
+
+    def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
+        return u + length * self._around(change.reshape(self._nodes))
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        return self._equations.residual(u, self._data)[1:-1, 1:-1].ravel()
+
+    def step(self, u: np.ndarray) -> StepSystem:
+        derivative = self._equations.derivative(u, self._data)
+        symmetric = self._equations.operator.self_adjoint
+        step = LinearStep(derivative, self._equations.part, self_adjoint=symmetric)
+        return StepSystem(step, derivative, self._periodic)
+
+    def size(self, u: np.ndarray) -> float:
+        right = self.step(u).conductances.apply(u).ravel() - self.residual(u)
+        weights = self._equations.row_weights()
+        if weights is not None:  # a value just beside a node counts no more than its neighbours
+            right *= weights[1:-1, 1:-1].ravel()
+        return float(np.linalg.norm(right))
+
+    def field(self, u: np.ndarray) -> np.ndarray:
+        field = self._equations.completed(u, self._problem, self._number)[1:-1, 1:-1]
+        return np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
+
+    def _around(self, values: np.ndarray) -> np.ndarray:
+        """Return values with a node more all around."""
+        for axis, around in enumerate(self._periodic):
+            beyond = [(int(axis == i), int(axis == i)) for i in (0, 1)]
+            values = np.pad(values, beyond, mode="wrap" if around else "constant")
+        return values

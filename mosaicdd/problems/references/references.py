@@ -1,0 +1,198 @@
+"""Reference solutions of the whole discrete problem, each by a method of its own."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import scipy.fft
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.outline_system import OutlineSystem
+from mosaicdd.problems.operators.medium import Medium, MediumSystem
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references.multigrid import MultigridSolver
+from mosaicdd.problems.references.newton_reference import StepSystem, solve_by_newton
+from mosaicdd.problems.references.petsc import solve_by_petsc
+
+System = DirichletSystem | MediumSystem | OutlineSystem | StepSystem
+
+
+def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
+    """Solve by pyAMG to a checked relative residual of 1e-10.
+
+    Parameters
+    ----------
+    grid
+        Of the problem's cells; by default its domain's own.
+    number
+        Which of several problems.
+
+    Returns
+    -------
+    ndarray
+        The field, ``(ny + 1, nx + 1)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the residual is not reached.
+    """
+    return solve_and_count_by_multigrid(problem, grid, number)[0]
+
+
+def solve_and_count_by_multigrid(
+    problem: Problem, grid: Grid | None = None, number: int = 0
+) -> tuple[np.ndarray, int]:
+    """Solve as `solve_by_multigrid`; return the number of iterations, too, of all of Newton's steps."""
+    multigrid: list[MultigridSolver] = []
+
+    def solve(system: System, b: np.ndarray) -> np.ndarray:
+        multigrid.append(MultigridSolver(system))
+        return multigrid[-1].solve(b)
+
+    return _solved(problem, grid, number, solve), sum(one.iterations for one in multigrid)
+
+
+def solve_directly(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
+    """Solve by a sparse LU factorisation (SuperLU); for up to some 10^6 nodes.
+
+    Returns
+    -------
+    ndarray
+        The field, ``(ny + 1, nx + 1)``.
+    """
+    return _solved(problem, grid, number, lambda system, b: system.solve(b))
+
+
+def solve_by_sine_transform(
+    problem: Problem, grid: Grid | None = None, number: int = 0
+) -> np.ndarray:
+    """Solve directly: the fast sine transform diagonalises a stencil symmetric in both axes.
+
+    Returns
+    -------
+    ndarray
+        The field, ``(ny + 1, nx + 1)``.
+
+    Raises
+    ------
+    ValueError
+        If the stencil of the equation is not symmetric in both axes.
+    """
+
+    def solve(system: System, b: np.ndarray) -> np.ndarray:
+        if not problem.plain:
+            raise ValueError(
+                "a sine transform needs values on all sides; take the reference pyamg or direct"
+            )
+        if not isinstance(system, DirichletSystem) or not problem.operator.reflective:
+            raise ValueError(
+                f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
+                "transform needs; take the reference pyamg or direct"
+            )
+        return by_sine_transform(system, b)
+
+    return _solved(problem, grid, number, solve)
+
+
+def by_sine_transform(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
+    """Solve a system whose stencil is symmetric in both axes; returns ``(ny - 1, nx - 1)``."""
+    stencil = system.stencil
+    y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in system.shape)
+    symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
+    transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
+    transformed /= symbol
+    return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
+
+
+PEERS = {"cholmod": "direct", "hypre": "pyamg"}
+"""Solvers of PETSc, and what is of the same kind where there is no petsc4py."""
+
+_REACHED = 1e-8  # relative residual that rounding allows hypre at the largest contrasts
+
+
+def solve_by_peer(
+    method: str, problem: Problem, grid: Grid | None = None, number: int = 0
+) -> tuple[np.ndarray, float]:
+    """Solve by CHOLMOD or hypre.
+
+    Parameters
+    ----------
+    method
+        A name in `PEERS`.
+
+    Returns
+    -------
+    field : ndarray
+        ``(ny + 1, nx + 1)``.
+    seconds : float
+        From the problem to the field, without those for handing the system over to PETSc.
+
+    Raises
+    ------
+    ValueError
+        If CHOLMOD is to factorise what is not symmetric.
+    RuntimeError
+        If there is no petsc4py, PETSc fails, or the residual is not reached.
+    """
+    start, aside = time.perf_counter(), 0.0
+
+    def solve(system: System, b: np.ndarray) -> np.ndarray:
+        nonlocal aside
+        symmetric, matrix = system.operator.self_adjoint, system.matrix
+        if method == "cholmod" and not symmetric:
+            raise ValueError(
+                f"cholmod factorises symmetric matrices, that of {problem.equation.name} with these "
+                "fields is not; take the reference hypre or direct"
+            )
+        begun = time.perf_counter()
+        found = solve_by_petsc(matrix, b, method, symmetric=symmetric)
+        aside += time.perf_counter() - begun - found.seconds
+        residual = np.linalg.norm(b - matrix @ found.solution)
+        if not residual <= _REACHED * np.linalg.norm(b):
+            raise RuntimeError(
+                f"{method} stopped at a relative residual of {residual / np.linalg.norm(b):.1e} where "
+                f"{_REACHED:.0e} was asked for"
+            )
+        return found.solution
+
+    field = _solved(problem, grid, number, solve)
+    return field, time.perf_counter() - start - aside
+
+
+def _solved(
+    problem: Problem,
+    grid: Grid | None,
+    number: int,
+    solve: Callable[[System, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Return the field of one problem, its inner nodes solved for."""
+    grid = grid or problem.domain.grid()
+    if isinstance(problem.operator, Nonlinear):
+        return solve_by_newton(problem, grid, number, solve)
+    if not problem.plain:
+        everywhere = OutlineSystem(problem, grid, number)
+        return everywhere.field(solve(everywhere, everywhere.right_hand_side))
+    field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
+    source = problem.source_at(grid, pair(slice(0, nodes) for nodes in grid.nodes))
+    operator = problem.operator
+    f = None if source is None else source[number % len(source)]
+    system: System
+    if isinstance(operator, Medium):
+        system = MediumSystem(operator, grid)
+    else:
+        system = DirichletSystem(operator, grid)
+    b = system.right_hand_side(field, f)
+    field[1:-1, 1:-1] = solve(system, b).reshape(field[1:-1, 1:-1].shape)
+    return field
+
+
+REFERENCES = {
+    "pyamg": solve_by_multigrid,
+    "dst": solve_by_sine_transform,
+    "direct": solve_directly,
+}
+"""Reference solutions by the names of their methods."""

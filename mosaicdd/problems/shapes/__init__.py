@@ -1,0 +1,1 @@
+"""Domains that are not rectangles: levels, polygons, masks and their outlines."""

@@ -1,0 +1,242 @@
+"""Domains between polygons: one around them, and holes in it.
+
+The level at a node is its distance to the nearest edge, negative inside, as far as two cells from the
+polygons; beyond, only the sign counts. A node is inside where a line to the left of it crosses an odd
+number of edges.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.fields import Part, Periods, real_array
+
+_BAND = 2.0  # cells from the polygons to which distances are right
+_ON = 1e-6  # cells from the outline within which a node lies on it
+_PAIRS = 2**22  # of edges that are tested for a crossing at once
+
+
+class Polygons:
+    """The part of a rectangle that is inside one polygon and outside of others.
+
+    Parameters
+    ----------
+    outer
+        Corners ``(N, 2)``, (x, y), in units of domain length; the first may be repeated at the end.
+    holes
+        Likewise.
+
+    Raises
+    ------
+    ValueError
+        If a polygon has fewer than three corners, an outline crosses itself or another, or a hole is
+        not inside.
+    """
+
+    staircase = False
+
+    def __init__(self, outer: object, holes: Sequence[object] = ()):
+        names = ["outer", *(f"hole{k + 1}" for k in range(len(holes)))]
+        self.rings = [
+            _ring(given, name) for given, name in zip((outer, *holes), names, strict=True)
+        ]
+        self._names = tuple(names)
+        self._edges = [np.stack([ring, np.roll(ring, -1, axis=0)], axis=1) for ring in self.rings]
+        _require_apart(self._edges, names)
+        for name, ring in zip(names[1:], self.rings[1:], strict=True):
+            if not _odd(self._edges[0], ring[:1])[0]:
+                raise ValueError(f"the polygon {name} is not inside of outer")
+
+    def __str__(self) -> str:
+        corners = sum(map(len, self.rings))
+        return f"{len(self.rings)} polygon{'s' * (len(self.rings) > 1)} of {corners} corners"
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that the polygons lie in the rectangle, and that every hole has a node of the grid.
+
+        Raises
+        ------
+        ValueError
+            If one does not.
+        """
+        (height, width), h = grid.size, grid.spacing
+        for name, ring in zip(self._names, self.rings, strict=True):
+            low, high = ring.min(axis=0), ring.max(axis=0)
+            if (low < -_ON * h).any() or (high > np.array([width, height]) + _ON * h).any():
+                raise ValueError(
+                    f"the polygon {name} reaches from ({low[0]:g}, {low[1]:g}) to ({high[0]:g}, "
+                    f"{high[1]:g}), the cells from (0, 0) to ({width:g}, {height:g}); give more cells"
+                )
+        for name, edges, ring in zip(self._names[1:], self._edges[1:], self.rings[1:], strict=True):
+            part = _box(ring, grid)
+            if not _inside(edges, grid, part).any():
+                raise ValueError(
+                    f"the polygon {name} is thinner than a cell, {h:g}: there is no node of the grid in "
+                    "it; leave it out, or take a finer grid"
+                )
+
+    def level(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the level at the nodes of a part, ``(rows, columns)``."""
+        inside = _inside(np.concatenate(self._edges), grid, part)
+        distance = self._distances(grid, part)[0]
+        distance[distance < _ON * grid.spacing] = 0.0
+        return np.where(inside, -distance, distance)
+
+    def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the names of the outlines, as given, and which one each node outside belongs to."""
+        whole = pair(slice(0, n) for n in grid.nodes)
+        distance, numbers = self._distances(grid, whole)
+        off = distance >= _ON * grid.spacing
+        numbers[off] = 0
+        for hole, edges in enumerate(self._edges[1:], start=1):
+            numbers[off & _inside(edges, grid, whole)] = hole
+        return self._names, numbers
+
+    def _distances(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distances to the nearest polygon, and its number, near to the polygons."""
+        h = grid.spacing
+        shape = [p.stop - p.start for p in part]
+        distance, number = np.full(shape, _BAND * h), np.zeros(shape, np.int32)
+        for which, edges in enumerate(self._edges):
+            for edge in _short(edges, 32 * h):
+                box = _box(edge, grid, int(_BAND) + 1)
+                own = [
+                    slice(max(b.start, p.start) - p.start, max(min(b.stop, p.stop) - p.start, 0))
+                    for b, p in zip(box, part, strict=True)
+                ]
+                if own[0].start >= own[0].stop or own[1].start >= own[1].stop:
+                    continue
+                y, x = (
+                    h * np.arange(o.start + p.start, o.stop + p.start)
+                    for o, p in zip(own, part, strict=True)
+                )
+                far = _from_edge(edge, x, y[:, None])
+                nearer = far < distance[*own]
+                distance[*own][nearer] = far[nearer]
+                number[*own][nearer] = which
+        return distance, number
+
+
+def _ring(given: object, name: str) -> np.ndarray:
+    ring = real_array(given, f"the polygon {name}")
+    if ring.ndim != 2 or ring.shape[1] != 2 or not np.isfinite(ring).all():
+        raise ValueError(
+            f"the polygon {name} must have corners (x, y), finite numbers, got an array of the shape "
+            f"{ring.shape}"
+        )
+    if len(ring) > 1 and (ring[0] == ring[-1]).all():
+        ring = ring[:-1]
+    if len(ring) < 3:
+        raise ValueError(f"the polygon {name} has {len(ring)} corners, it needs 3 or more")
+    return ring
+
+
+def _require_apart(rings: Sequence[np.ndarray], names: Sequence[str]) -> None:
+    """Check that no edge crosses or touches another but its neighbours at their common corner."""
+    edges = np.concatenate(rings)
+    ring = np.repeat(np.arange(len(rings)), [len(one) for one in rings])
+    first = np.concatenate([[0], np.cumsum([len(one) for one in rings])])
+    step = max(1, _PAIRS // len(edges))
+    for start in range(0, len(edges), step):
+        some = np.arange(start, min(start + step, len(edges)))
+        touching = _touching(edges[some, None], edges[None])
+        i, j = np.nonzero(touching)
+        i = some[i]
+        after = first[ring[i]] + (i - first[ring[i]] + 1) % np.diff(first)[ring[i]]
+        before = first[ring[i]] + (i - first[ring[i]] - 1) % np.diff(first)[ring[i]]
+        bad = (i < j) & (j != after) & (j != before)
+        if bad.any():
+            a, b = i[bad][0], j[bad][0]
+            names_of = [names[ring[k]] for k in (a, b)]
+            what = (
+                f"the polygon {names_of[0]} crosses itself"
+                if ring[a] == ring[b]
+                else f"the polygons {names_of[0]} and {names_of[1]} cross or touch"
+            )
+            ends = " and ".join(
+                f"({p[0]:g}, {p[1]:g}) to ({q[0]:g}, {q[1]:g})" for p, q in edges[[a, b]]
+            )
+            raise ValueError(f"{what}: the edges {ends}")
+
+
+def _touching(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Say which pairs of edges ``(.., 2, 2)`` have a point in common."""
+
+    def side(edge: np.ndarray, point: np.ndarray) -> np.ndarray:
+        along, to = edge[..., 1, :] - edge[..., 0, :], point - edge[..., 0, :]
+        return np.sign(along[..., 0] * to[..., 1] - along[..., 1] * to[..., 0])
+
+    ends = [
+        side(first, second[..., k, :])
+        for first, second in ((one, other), (other, one))
+        for k in (0, 1)
+    ]
+    overlap = np.logical_and.reduce(
+        [
+            np.maximum(one[..., 0, k], one[..., 1, k])
+            >= np.minimum(other[..., 0, k], other[..., 1, k])
+            for k in (0, 1)
+        ]
+        + [
+            np.maximum(other[..., 0, k], other[..., 1, k])
+            >= np.minimum(one[..., 0, k], one[..., 1, k])
+            for k in (0, 1)
+        ]
+    )
+    return overlap & (ends[0] * ends[1] <= 0) & (ends[2] * ends[3] <= 0)
+
+
+def _box(points: np.ndarray, grid: Grid, more: int = 0) -> Part:
+    """Return the nodes of a grid around points (x, y), and so many more."""
+    low = np.floor(points.min(axis=0) / grid.spacing).astype(int)[::-1] - more
+    high = np.ceil(points.max(axis=0) / grid.spacing).astype(int)[::-1] + more
+    ends = zip(low, high, grid.nodes, strict=True)
+    return pair(slice(max(int(a), 0), min(int(b) + 1, n)) for a, b, n in ends)
+
+
+def _short(edges: np.ndarray, length: float) -> np.ndarray:
+    """Cut edges into pieces of at most a length, whose surroundings are small."""
+    pieces = []
+    for p, q in edges:
+        count = max(1, int(np.ceil(np.abs(q - p).max() / length)))
+        t = np.linspace(0.0, 1.0, count + 1)[:, None]
+        places = p + t * (q - p)
+        pieces.append(np.stack([places[:-1], places[1:]], axis=1))
+    return np.concatenate(pieces)
+
+
+def _from_edge(edge: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the distances of places from an edge."""
+    (x0, y0), (dx, dy) = edge[0], edge[1] - edge[0]
+    square = dx * dx + dy * dy
+    t = (((x - x0) * dx + (y - y0) * dy) / (square or 1.0)).clip(0.0, 1.0)
+    return np.hypot(x - x0 - t * dx, y - y0 - t * dy)
+
+
+def _inside(edges: np.ndarray, grid: Grid, part: Part) -> np.ndarray:
+    """Say which nodes of a part have an odd number of edges to their left."""
+    rows, columns = (p.stop - p.start for p in part)
+    h = grid.spacing
+    crossed = np.zeros((rows, columns + 1), np.int32)
+    for (x0, y0), (x1, y1) in edges:
+        if y0 > y1:
+            x0, y0, x1, y1 = x1, y1, x0, y0
+        low, high = (int(np.ceil(y / h)) for y in (y0, y1))  # lower end counts, upper does not
+        row = np.arange(max(low, part[0].start), min(high, part[0].stop))
+        if len(row):
+            x = x0 + (row * h - y0) * (x1 - x0) / (y1 - y0)
+            first = np.ceil(x / h).astype(int) - part[1].start
+            np.add.at(crossed, (row - part[0].start, first.clip(0, columns)), 1)
+    return crossed.cumsum(axis=1)[:, :-1] % 2 == 1
+
+
+def _odd(edges: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Say which points ``(M, 2)`` have an odd number of edges to their left."""
+    p, q = edges[None, :, 0], edges[None, :, 1]
+    y = points[:, None, 1]
+    spans = (p[..., 1] <= y) != (q[..., 1] <= y)
+    slope = np.where(spans, q[..., 1] - p[..., 1], 1.0)
+    x = p[..., 0] + (y - p[..., 1]) * (q[..., 0] - p[..., 0]) / slope
+    return (spans & (x < points[:, None, 0])).sum(axis=1) % 2 == 1

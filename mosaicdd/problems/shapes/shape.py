@@ -1,0 +1,247 @@
+"""What part of a rectangle a domain is: a level at the nodes of the grid, negative inside.
+
+The outline is where the level, linear along grid edges, is zero. Of a signed distance, or anything
+like it, that is right to second order. A mask of nodes has the level -1 at these and 0 at all others: its
+outline is the staircase of the first nodes outside. One of cells has 0 on its outline, along grid lines.
+
+The outside falls into connected pieces, whose outlines have names: ``outer`` what reaches a side that is
+not periodic, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of these the leftmost.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.ndimage
+import scipy.sparse
+import scipy.sparse.csgraph
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
+
+_STRIP = 256  # rows that are looked at at once
+_ON = 1e-6  # cells from the outline within which a node lies on it
+
+
+class Shape(Protocol):
+    """A part of a rectangle.
+
+    Attributes
+    ----------
+    staircase
+        Whether the outline is known to a cell only.
+    """
+
+    staircase: bool
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that it belongs to a grid; raise `ValueError` if not."""
+        ...
+
+    def level(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the level at the nodes of a part of a grid, ``(rows, columns)``."""
+        ...
+
+    def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the names of the outlines, and which one each node outside belongs to.
+
+        The numbers ``(ny + 1, nx + 1)`` of nodes inside are 0.
+        """
+        ...
+
+
+class Level:
+    """The part of a rectangle where a function is negative, best a signed distance.
+
+    Parameters
+    ----------
+    values
+        A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``.
+    """
+
+    def __init__(self, values: Any, *, staircase: bool = False):
+        self.staircase = staircase
+        if isinstance(values, str):
+            Expression(values.removeprefix("expr:"))  # checks it
+        self._field = Field("domain", values)
+
+    def __str__(self) -> str:
+        return "mask" if self.staircase else str(self._field)
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that node values belong to a grid.
+
+        Raises
+        ------
+        ValueError
+            If they do not, with both shapes; or are of several problems.
+        """
+        if self._field.problems > 1:
+            raise ValueError(
+                f"a domain is the same for all problems, got {self._field.problems} of them"
+            )
+        self._field.require_shape(grid)
+
+    def level(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the values at the nodes of a part, zero where the outline is near.
+
+        Raises
+        ------
+        ValueError
+            If one is not finite.
+        """
+        values = self._field.sample(grid, part)[0]
+        values[abs(values) < _ON * grid.spacing] = 0.0
+        return values
+
+    def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the names of the outlines, and which one each node outside belongs to."""
+        outside = self.level(grid, pair(slice(0, nodes) for nodes in grid.nodes)) >= 0
+        numbers, count = labelled(outside, periods, np.ones((3, 3)))
+        holes = _enclosed(numbers, count, periods)
+        of_piece = np.zeros(count + 1, np.int32)
+        of_piece[holes] = np.arange(1, len(holes) + 1)
+        return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
+
+
+def require_inside(shape: Shape, grid: Grid) -> None:
+    """Check that some node lies inside a shape, strip by strip up to the first.
+
+    Raises
+    ------
+    ValueError
+        If none does.
+    """
+    rows, columns = grid.nodes
+    strips = (slice(low, min(low + _STRIP, rows)) for low in range(0, rows, _STRIP))
+    if not any((shape.level(grid, (strip, slice(0, columns))) < 0).any() for strip in strips):
+        raise ValueError(f"the domain is empty: none of the {rows * columns} nodes lies inside")
+
+
+def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | None:
+    """Return which nodes of a part are inside a shape, with one more all around; None of a rectangle."""
+    if shape is None:
+        return None
+    ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+    there, where = overlap(ring, grid.nodes)
+    inside = np.zeros([p.stop - p.start for p in ring], bool)
+    inside[where] = shape.level(grid, there) < 0
+    return inside
+
+
+def labelled(
+    where: np.ndarray, periods: Periods, around: np.ndarray | None = None
+) -> tuple[np.ndarray, int]:
+    """Find the connected pieces of some nodes, which go on at the other one of periodic sides.
+
+    Parameters
+    ----------
+    around
+        Which of the 3 x 3 nodes around one it is connected with, by default those along the axes.
+
+    Returns
+    -------
+    numbers : ndarray
+        From 1 on, by the pieces' lowest nodes, of these the leftmost; 0 elsewhere.
+    count : int
+        How many pieces there are.
+    """
+    parts, count = scipy.ndimage.label(where, around)
+    joined = [np.moveaxis(parts, axis, 0)[[0, -1]] for axis in (0, 1) if periods[axis]]
+    if not joined:
+        return parts, count
+    one, other = np.concatenate(joined, axis=1)
+    both = (one > 0) & (other > 0)
+    links = scipy.sparse.coo_array((both[both], (one[both], other[both])), shape=(count + 1,) * 2)
+    found, numbers = scipy.sparse.csgraph.connected_components(links, directed=False)
+    # What is elsewhere is a component alone, with the number 0.
+    return numbers[parts], found - 1
+
+
+def level_of_mask(mask: np.ndarray) -> Level:
+    """Return the shape of a mask of nodes ``(ny + 1, nx + 1)``, true inside.
+
+    Raises
+    ------
+    ValueError
+        If it is empty, or has a hole thinner than a cell.
+    """
+    if not mask.any():
+        raise ValueError("the mask is true nowhere: there is no domain")
+    numbers, count = scipy.ndimage.label(~mask, np.ones((3, 3)))
+    wide = _two_by_two(~mask)
+    thin = np.setdiff1d(_enclosed(numbers, count), numbers[wide])
+    if len(thin):
+        row, column = np.argwhere(numbers == thin[0])[0]
+        raise ValueError(
+            f"the mask has {len(thin)} holes thinner than a cell, the first at node "
+            f"({row}, {column}) (row, column): a hole has 2 x 2 nodes somewhere; widen or fill them, or "
+            "take a finer grid"
+        )
+    return Level(-mask.astype(np.int8), staircase=True)
+
+
+def level_of_cells(cells: np.ndarray) -> Level:
+    """Return the shape of a mask of cells ``(ny, nx)``, true inside: its outline runs along grid lines.
+
+    The level is 0 on the outline; so what the cells beside it have of volumes and faces is exact.
+
+    Raises
+    ------
+    ValueError
+        If it is empty, falls apart where it is one cell wide, or has a hole thinner than a cell.
+    """
+    nodes = mask_of_cells(cells)
+    level_of_mask(nodes)  # checks it
+    inside = np.pad(_of_corners(nodes, np.logical_or), 1)
+    on = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
+    return Level(np.where(nodes, -1, np.where(on, 0, 1)).astype(np.int8))
+
+
+def mask_of_cells(cells: np.ndarray) -> np.ndarray:
+    """Return the nodes inside a domain of whole cells ``(ny, nx)``: those with no other cell around.
+
+    Raises
+    ------
+    ValueError
+        If parts of the domain hang together by cells without such a node, which would be lost.
+    """
+    around = np.pad(cells, 1, mode="edge")
+    nodes = around[:-1, :-1] & around[1:, :-1] & around[:-1, 1:] & around[1:, 1:]
+    whole, count = scipy.ndimage.label(cells)
+    parts, _ = scipy.ndimage.label(nodes)
+    y, x = np.nonzero(nodes)
+    of_node = whole[np.minimum(y, len(cells) - 1), np.minimum(x, cells.shape[1] - 1)]
+    apart = np.bincount(np.unique([of_node, parts[y, x]], axis=1)[0], minlength=count + 1) > 1
+    if apart.any():
+        corners = _of_corners(nodes, np.logical_or)
+        split = cells & apart[whole]
+        thin = split & ~corners  # or none: then it is two cells wide, but not side by side
+        row, column = np.argwhere(thin if thin.any() else split)[0]
+        raise ValueError(
+            f"the mask falls apart where it is one cell wide, as near cell ({row}, {column}) (row, column): "
+            "a bridge is 2 cells wide, with nodes inside; widen or cut it, or take a finer grid"
+        )
+    return nodes
+
+
+def _of_corners(nodes: np.ndarray, both: np.ufunc) -> np.ndarray:
+    """Return what the four corners of cells have together."""
+    return both(both(nodes[:-1, :-1], nodes[1:, :-1]), both(nodes[:-1, 1:], nodes[1:, 1:]))
+
+
+def _two_by_two(mask: np.ndarray) -> np.ndarray:
+    """Return the nodes that are in a square of 2 x 2 nodes of a mask."""
+    corners = _of_corners(mask, np.logical_and)
+    found = np.zeros_like(mask)
+    for y in (slice(None, -1), slice(1, None)):
+        for x in (slice(None, -1), slice(1, None)):
+            found[y, x] |= corners
+    return found
+
+
+def _enclosed(numbers: np.ndarray, count: int, periods: Periods = (None, None)) -> np.ndarray:
+    """Return which of some pieces ``1..count`` reach no side of the rectangle that is not periodic."""
+    edges = [np.moveaxis(numbers, axis, 0)[[0, -1]].ravel() for axis in (0, 1) if not periods[axis]]
+    return np.setdiff1d(np.arange(1, count + 1), np.concatenate([[0], *edges]))

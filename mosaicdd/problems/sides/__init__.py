@@ -1,0 +1,1 @@
+"""What holds on sides and outlines: conditions, their parts and values."""

@@ -1,0 +1,104 @@
+"""The text by which a command line asks for boundary data: ``gp:...``, ``expr:...`` or a file."""
+
+import re
+from collections.abc import Sequence
+from typing import Self
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.settings_text import read_settings
+from mosaicdd.problems.sides.boundary import Boundary
+
+_SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
+_MOST_SEEDS = 10**6
+_GP_SETTINGS = {
+    "seed": (int, 0.0),
+    "length": (float, 1e-12),
+    "amplitude": (float, 0.0),
+    "noise": (float, 0.0),
+}
+
+
+def is_file(spec: str) -> bool:
+    """Say whether ``spec`` names a file."""
+    return not spec.startswith(("gp:", "expr:")) and spec != "gp"
+
+
+class BoundarySpec:
+    """Boundary data by a text, ``gp:seed=0,length=1.5`` or ``expr:sin(2*pi*x)``.
+
+    ``gp:seed=0..63`` are 64 problems, one for each seed from the first to the last.
+
+    Parameters
+    ----------
+    text
+        What is evaluated when the grid is known; on many ranks every one evaluates it.
+    t
+        The time, which may stand in an expression then.
+
+    Raises
+    ------
+    ValueError
+        If the text is malformed or a value is out of range.
+    """
+
+    def __init__(self, text: str, t: float | None = None):
+        self.text = text
+        self._t = t
+        self._expression = text.startswith("expr:")
+        self._settings: dict[str, float] = {}
+        self._seeds: Sequence[int] = [0]
+        if not self._expression:
+            self._settings, self._seeds = _gp(text.partition(":")[2])
+
+    @property
+    def problems(self) -> int:
+        """Of how many problems they are."""
+        return len(self._seeds)
+
+    def at_time(self, t: float) -> Self:
+        """Return the data at a time, themselves if they do not depend on it."""
+        if not self._expression or not self._formula(t).uses("t"):
+            return self
+        return type(self)(self.text, t=t)
+
+    def _formula(self, t: float | None) -> Expression:
+        text = self.text.removeprefix("expr:")
+        return Expression(text) if t is None else Expression(text, t=t)
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid.
+
+        Raises
+        ------
+        ValueError
+            If an expression is not allowed or not finite on the edge.
+        """
+        if self._expression:
+            return [Boundary.of_expression(self._formula(self._t), grid)]
+        return [
+            Boundary.of_gaussian_process(grid, seed=seed, **self._settings) for seed in self._seeds
+        ]
+
+
+def _gp(text: str) -> tuple[dict[str, float], Sequence[int]]:
+    """Return the settings of a Gaussian process, and its seeds."""
+    seeds = _SEEDS.search(text)
+    if seeds is None:
+        settings = read_settings("gp", text, _GP_SETTINGS)
+        return settings, [int(settings.pop("seed", 0))]
+    settings = read_settings("gp", text[: seeds.start()] + text[seeds.end() :], _GP_SETTINGS)
+    if "seed" in settings:
+        raise ValueError("gp:seed is given twice")
+    return settings, _range_of_seeds(*seeds.groups())
+
+
+def _range_of_seeds(first: str, last: str) -> range:
+    if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise ValueError(
+            f"gp:seed must be a number or a range as 0..63, from low to high, got '{first}..{last}'"
+        )
+    seeds = range(int(first), int(last) + 1)
+    if seeds.stop > _MOST_SEEDS:
+        raise ValueError(f"gp:seed={first}..{last}: at most {_MOST_SEEDS} in a range")
+    return seeds

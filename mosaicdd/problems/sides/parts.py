@@ -1,0 +1,123 @@
+"""A condition, and the part of a domain's outline where it holds."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mosaicdd.problems.shapes.outline import SIDES
+from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
+
+PAIRS = ("bottom", "top"), ("left", "right")
+"""Of sides, by the axis (y, x) from one to the other."""
+
+_NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
+_OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
+
+
+def is_outline(name: str) -> bool:
+    """Say whether a name is one of outlines of a shape, no side of the rectangle."""
+    return _OUTLINE.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A condition and where it holds.
+
+    Parameters
+    ----------
+    name
+        Of the piece.
+    low, high
+        Coordinates along it, in units of domain length.
+    """
+
+    name: str
+    condition: Condition
+    low: float = 0.0
+    high: float = math.inf
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the piece."""
+        return (self.low, self.high) == (0.0, math.inf)
+
+    @property
+    def values(self) -> Any:
+        """What is given; zero of a periodic side."""
+        return 0.0 if isinstance(self.condition, Periodic) else self.condition.values
+
+    @property
+    def alpha(self) -> float:
+        """Of a Robin condition, else 0."""
+        return self.condition.alpha if isinstance(self.condition, Robin) else 0.0
+
+    def __str__(self) -> str:
+        return self.name if self.whole else f"{self.name}[{self.low:g}:{self.high:g}]"
+
+
+def part_of_name(name: str, condition: Condition) -> Part:
+    """Read the name of a piece, or of a part of a side.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or the part is empty.
+    """
+    found = _NAME.fullmatch(str(name))
+    whole = found is not None and found[2] is None
+    if found is None or not (found[1] in SIDES or (whole and is_outline(found[1]))):
+        raise ValueError(
+            f"unknown side {name!r}; known: {', '.join(SIDES)}, and parts of them as left[0:0.5]; of a "
+            "domain that is no rectangle outline, outer, hole1, hole2, .."
+        )
+    if whole:
+        return Part(found[1], condition)
+    try:
+        low, high = float(found[2] or 0.0), float(found[3] or math.inf)
+    except ValueError:
+        low = high = math.nan
+    if not 0 <= low < high:
+        raise ValueError(f"the part {name} must go from a number >= 0 to a larger one")
+    return Part(found[1], condition, low, high)
+
+
+def require_conditions(parts: Sequence[Part]) -> None:
+    """Check that all have conditions, that they do not overlap, and that periodic sides are pairs.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If not.
+    """
+    for part in parts:
+        if not isinstance(part.condition, Condition):
+            raise TypeError(
+                f"the side {part} must be Dirichlet, Neumann, Robin or Periodic, got "
+                f"{type(part.condition).__name__}"
+            )
+    _require_pairs(parts)
+    for i, part in enumerate(parts):
+        for before in parts[:i]:
+            # A part comes before the whole.
+            alike = part.name == before.name and part.whole == before.whole
+            if alike and max(part.low, before.low) < min(part.high, before.high):
+                raise ValueError(f"the sides {before} and {part} overlap; give every part once")
+
+
+def _require_pairs(parts: Sequence[Part]) -> None:
+    periodic = [part for part in parts if isinstance(part.condition, Periodic)]
+    for part in periodic:
+        if not part.whole:
+            raise ValueError(f"{part} is periodic: a side is so as a whole, or not at all")
+    names = {part.name for part in periodic if not is_outline(part.name)}
+    for pair_of_sides in PAIRS:
+        for have, lack in (pair_of_sides, pair_of_sides[::-1]):
+            if have in names and lack not in names:
+                raise ValueError(
+                    f"the side {have} is periodic, the side {lack} is not; give both of the pair"
+                )
+    for part in parts:
+        if part.name in names and not isinstance(part.condition, Periodic):
+            raise ValueError(f"the side {part.name} is periodic, so nothing else holds on {part}")

@@ -1,0 +1,204 @@
+"""The values of conditions at the nodes of an outline.
+
+A node that two conditions claim has a given value if one of them gives it; of two given values it has
+the mean, and natural conditions add up, each with its own length.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.fields import Periods, evaluate, real_array, require_finite
+from mosaicdd.problems.shapes.outline import Piece
+from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
+from mosaicdd.problems.sides.parts import Part
+from mosaicdd.problems.sides.scattered import Scattered
+
+_ROUNDING = 1e-6  # cells by which the end of a part may miss a node
+
+
+@dataclass(frozen=True)
+class OutlineValues:
+    """What the conditions say at the nodes of the outline, of ``n`` problems or of all alike.
+
+    Parameters
+    ----------
+    known
+        Nodes whose values are given, ``(K, 2)``, each once.
+    values
+        ``(n or 1, K)``.
+    natural
+        Nodes on natural pieces, ``(M, 2)``; a node may stand there several times, or be known, too.
+    fluxes
+        What flows in, ``(n or 1, M)``: values times lengths, in cells.
+    exchange
+        ``(M,)``: Robin's ``alpha`` times lengths, in cells.
+    """
+
+    known: np.ndarray
+    values: np.ndarray
+    natural: np.ndarray
+    fluxes: np.ndarray
+    exchange: np.ndarray
+
+
+@dataclass(frozen=True)
+class EvaluatedPart:
+    """A condition as files hold it.
+
+    Parameters
+    ----------
+    name
+        As it was given.
+    kind
+        The name of its class.
+    alpha
+        Of a Robin condition, else 0.
+    values
+        At the nodes of its piece, ``(n or 1, M)``; zeros beyond the part. On the outline of a shape a
+        number, a text, or values at points.
+    points
+        Where these are, ``(M, 2)``, (x, y), in units of domain length.
+    """
+
+    name: str
+    kind: str
+    alpha: float
+    values: np.ndarray | float | str
+    points: np.ndarray | None = None
+
+    def condition(self, number: int) -> Condition:
+        """Return the condition of one problem."""
+        if self.kind == "Periodic":
+            return Periodic()
+        values: Any = self.values
+        if isinstance(values, np.ndarray):
+            values = values[number % len(values)]
+        if self.points is not None:
+            values = Scattered(self.points, values)
+        return Robin(self.alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
+
+
+_KINDS: dict[str, type[Dirichlet] | type[Neumann]] = {"Dirichlet": Dirichlet, "Neumann": Neumann}
+
+KINDS = (*_KINDS, "Robin", "Periodic")
+"""Of conditions."""
+
+
+def evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
+    """Return the values of a condition at all nodes of its piece, ``(n or 1, M)``.
+
+    Those beyond the part are anything.
+    """
+    values: Any = part.values
+    what, nodes = f"the side {part}", len(piece.nodes)
+    if getattr(values, "shape", ()) or isinstance(values, (list, tuple)):
+        if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
+            values = values[...]  # a file
+        given = np.atleast_2d(real_array(values, what))
+        if piece.axis is None or given.ndim > 2 or given.shape[1] != nodes:
+            raise ValueError(
+                f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"
+            )
+    else:
+        y, x = (piece.nodes * grid.spacing).T
+        given = evaluate(values, y, x, what)[None]
+    if piece.inside is not None:
+        given = _near(given, piece.inside)  # elsewhere there may be anything
+    if part.whole:
+        require_finite(given[0] if len(given) == 1 else given, what)
+    return given
+
+
+def _near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Return values ``(n, M)`` of nodes inside; beside these their means, zero further out."""
+    known = np.pad(np.where(inside, values, 0.0), [(0, 0), (1, 1)])
+    counts = np.pad(inside.astype(int), 1)
+    around = np.maximum(counts[:-2] + counts[2:], 1)
+    return np.where(inside, values, (known[:, :-2] + known[:, 2:]) / around)
+
+
+def covered(part: Part, piece: Piece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return the length of each node's piece that a part covers, in cells, and which nodes it holds."""
+    count, t = len(piece.nodes) - 1, np.arange(len(piece.nodes))
+    low, high = part.low / grid.spacing, min(part.high / grid.spacing, count)
+    ends = np.clip(t - 0.5, 0, count), np.clip(t + 0.5, 0, count)
+    lengths = np.clip(np.minimum(ends[1], high) - np.maximum(ends[0], low), 0.0, None)
+    return lengths, (t >= low - _ROUNDING) & (t <= high + _ROUNDING)
+
+
+def beside_parts(parts: Sequence[Part], piece: Piece, grid: Grid) -> np.ndarray:
+    """Say which nodes are beside something of their piece that no part names."""
+    t, count = np.arange(len(piece.nodes)), len(piece.nodes) - 1
+    beside = np.zeros(len(t), bool)
+    for step in (-1, 1):
+        at = t + 2 * step * _ROUNDING
+        named = (at < 0) | (at > count) if parts else np.zeros(len(t), bool)
+        for part in parts:
+            low, high = part.low / grid.spacing, min(part.high / grid.spacing, count)
+            named |= (at >= low - _ROUNDING) & (at <= high + _ROUNDING)
+        beside |= ~named
+    return beside
+
+
+def enter(
+    part: Part,
+    piece: Piece,
+    lengths: np.ndarray,
+    inside: np.ndarray,
+    grid: Grid,
+    known: list,
+    natural: list,
+) -> None:
+    """Enter what a condition says: a value at the nodes inside, a flux where it has a length."""
+    given = isinstance(part.condition, Dirichlet)
+    if piece.inside is not None:
+        inside = inside & piece.inside
+    at = inside if given else lengths > _ROUNDING
+    values = evaluated(part, piece, grid)[:, at]
+    require_finite(values[0] if len(values) == 1 else values, f"the side {part}")
+    if given:
+        known.append((piece.nodes[at], values))
+        return
+    natural.append((piece.nodes[at], values * lengths[at], part.alpha * lengths[at]))
+
+
+def collected(known: list, natural: list, periods: Periods = (None, None)) -> OutlineValues:
+    """Put the entries of all pieces together, each known node once, with the mean of its values.
+
+    Along a periodic axis the last node is the first.
+    """
+    nodes = _first_round(known, periods)
+    values = joined_values([one[1] for one in known])
+    nodes, where = np.unique(nodes, axis=0, return_inverse=True)
+    where = where.ravel()
+    means = np.zeros((len(values), len(nodes)))
+    for row, mean in zip(values, means, strict=True):
+        mean += np.bincount(where, row, len(nodes)) / np.bincount(where, minlength=len(nodes))
+    return OutlineValues(
+        known=nodes,
+        values=means,
+        natural=_first_round(natural, periods),
+        fluxes=joined_values([one[1] for one in natural]),
+        exchange=np.concatenate([one[2] for one in natural] or [np.empty(0)]),
+    )
+
+
+def _first_round(entries: list, periods: Periods) -> np.ndarray:
+    """Return the nodes of some entries, ``(K, 2)``."""
+    nodes = np.concatenate([one[0] for one in entries] or [np.empty((0, 2), int)])
+    for axis, period in enumerate(periods):
+        if period is not None:
+            nodes[:, axis] %= period
+    return nodes
+
+
+def joined_values(parts: list[np.ndarray]) -> np.ndarray:
+    """Join arrays ``(n or 1, ..)`` along their last axis."""
+    if not parts:
+        return np.zeros((1, 0))
+    most = max(map(len, parts))
+    return np.concatenate([np.broadcast_to(one, (most, one.shape[1])) for one in parts], axis=1)

@@ -1,0 +1,327 @@
+"""What people give as sides: conditions by the names of pieces of the outline, or values on all edges.
+
+A condition belongs to a piece, or to a part of a side, as ``left[0:0.5]``, from one coordinate along it
+to another. Where nothing is said a value is given: zero, or that of boundary data for all edges.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.fields import Periods, evaluate, real_array, require_finite
+from mosaicdd.problems.shapes.outline import SIDES, Piece, rectangle_outline
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
+from mosaicdd.problems.sides.edge_data import (
+    Data,
+    EdgeData,
+    boundaries_of,
+    problems_of,
+    require_boundaries,
+    some_of,
+)
+from mosaicdd.problems.sides.parts import PAIRS, Part, is_outline, part_of_name, require_conditions
+from mosaicdd.problems.sides.side_values import (
+    EvaluatedPart,
+    OutlineValues,
+    beside_parts,
+    collected,
+    covered,
+    enter,
+    evaluated,
+)
+
+
+class Sides:
+    """The conditions on all pieces.
+
+    Parameters
+    ----------
+    given
+        A condition for all sides, conditions by name, or values on all edges; see `Problem`.
+    data
+        Values on all edges where no condition is given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a name is unknown or given twice, something is no condition, or a periodic side is one of a
+        pair, or a part of a side.
+    """
+
+    def __init__(self, given: Any, data: EdgeData | None = None):
+        self.parts: tuple[Part, ...] = ()
+        self.data = data
+        if isinstance(given, Mapping):
+            self.parts = tuple(part_of_name(name, one) for name, one in given.items())
+        elif isinstance(given, (Boundary, Data)) or (
+            isinstance(given, Sequence) and not isinstance(given, str)
+        ):
+            self.data = given
+        else:
+            self.parts = tuple(Part(name, given) for name in (*SIDES, "outline"))
+        require_conditions(self.parts)
+        require_boundaries(self.data)
+
+    @property
+    def periodic(self) -> tuple[bool, bool]:
+        """Along which axes, (y, x), the domain goes on at the opposite side."""
+        names = {part.name for part in self.parts if isinstance(part.condition, Periodic)}
+        rows, columns = (set(sides) <= names for sides in PAIRS)
+        return rows, columns
+
+    @property
+    def any_periodic(self) -> bool:
+        """Whether something is periodic, be it an outline."""
+        return any(isinstance(part.condition, Periodic) for part in self.parts)
+
+    @property
+    def plain(self) -> bool:
+        """Whether values are given on all edges."""
+        return all(
+            (part.whole and isinstance(part.condition, Dirichlet)) or is_outline(part.name)
+            for part in self.parts
+        )
+
+    @property
+    def named(self) -> bool:
+        """Whether a condition is for one of several outlines of a shape."""
+        return any(is_outline(part.name) and part.name != "outline" for part in self.parts)
+
+    def outline(self, name: str) -> Part | None:
+        """Return what holds on an outline of a shape; None where nothing is said of it."""
+        given = {part.name: part for part in self.parts}
+        return given.get(name, given.get("outline"))
+
+    def require_outlines(self, names: Sequence[str]) -> None:
+        """Check that a domain has all outlines that conditions are for.
+
+        Parameters
+        ----------
+        names
+            Of all that it has, besides ``outline`` for all; empty for a rectangle.
+
+        Raises
+        ------
+        ValueError
+            If it has not.
+        """
+        for part in self.parts:
+            if is_outline(part.name) and part.name not in ("outline", *names):
+                has = f"its outlines are {', '.join(names)}" if names else "it is a rectangle"
+                raise ValueError(f"the domain has no outline {part.name}: {has}")
+
+    def require_no_periodic_outline(self) -> None:
+        """Check that only sides of the rectangle are periodic.
+
+        Raises
+        ------
+        ValueError
+            If an outline is.
+        """
+        for part in self.parts:
+            if is_outline(part.name) and isinstance(part.condition, Periodic):
+                raise ValueError(
+                    f"the side {part} is periodic: an outline has a value, a flux or an exchange, only the "
+                    "sides of the rectangle may be periodic; name them"
+                )
+
+    def on_outline(self, name: str, points: np.ndarray, grid: Grid) -> np.ndarray:
+        """Evaluate the condition on an outline at points ``(T, 2)``, (y, x) in cells: ``(n or 1, T)``.
+
+        Where nothing is said of it, it has the values of the surface that those on all edges span.
+
+        Raises
+        ------
+        ValueError
+            If values are not finite.
+        TypeError
+            If they are given by an array.
+        """
+        part, (y, x) = self.outline(name), points.T
+        if part is not None:
+            what = f"the side {part}"
+            values = evaluate(part.values, y * grid.spacing, x * grid.spacing, what)
+            return require_finite(values, what)[None]
+        if self.data is None:
+            return np.zeros((1, len(points)))
+        return np.stack([one.at(y, x) for one in self.edge_values(grid)])
+
+    @property
+    def kinds(self) -> tuple:
+        """What the left-hand side of the equation depends on: all but the values."""
+        return tuple(
+            (str(part), type(part.condition).__name__, part.alpha)
+            for part in sorted(self.parts, key=str)
+            if not isinstance(part.condition, Dirichlet) or not part.whole
+        )
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Of how many problems the values of each part are, by its name."""
+        counts = {}
+        if self.data is not None:
+            counts["the boundary"] = problems_of(self.data)
+        for part in self.parts:
+            counts[f"the side {part}"] = _problems(part.values)
+        return counts
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check boundary data that are there before the grid is asked for.
+
+        Raises
+        ------
+        ValueError
+            If they belong to another grid.
+        """
+        if isinstance(self.data, (Boundary, Sequence)):
+            boundaries_of(self.data, grid)
+
+    def require_parts(self, grid: Grid) -> None:
+        """Check that every part lies on its side, and that the texts of expressions can be read.
+
+        Raises
+        ------
+        ValueError
+            If one reaches beyond it, or a text is no expression in ``x`` and ``y``.
+        """
+        for part in self.parts:
+            if isinstance(part.values, str):
+                Expression(part.values.removeprefix("expr:"))
+            if is_outline(part.name):
+                continue
+            size = grid.size[0 if part.name in ("left", "right") else 1]
+            high = 0.0 if part.high == math.inf else part.high
+            if max(part.low, high) > size * (1 + 1e-9) or part.low == size:
+                raise ValueError(f"{part} reaches beyond the side, which goes from 0 to {size:g}")
+
+    def some(self, which: range) -> "Sides":
+        """Return the sides of some of the problems."""
+        given = {}
+        for part in self.parts:
+            condition = part.condition
+            if _problems(part.values) > 1 and not isinstance(condition, Periodic):
+                values = real_array(part.values, f"the side {part}")[which.start : which.stop]
+                condition = dataclasses.replace(condition, values=values)
+            given[str(part)] = condition
+        data = None if self.data is None else some_of(self.data, which)
+        return Sides(given, data)
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the given values on all edges, of each problem; zero on natural sides.
+
+        Raises
+        ------
+        ValueError
+            If values are of another shape than the grid, or not finite.
+        """
+        if self.data is not None and not self.parts:
+            return self.edge_values(grid)
+        pieces = rectangle_outline(grid)
+        edges = {name: np.zeros((1, len(piece.nodes))) for name, piece in pieces.items()}
+        if self.data is not None:
+            edges = self._edges(grid)
+        for part in self.parts:
+            if is_outline(part.name):
+                continue
+            if part.whole and isinstance(part.condition, Dirichlet):
+                edges[part.name] = evaluated(part, pieces[part.name], grid)
+            elif part.whole:
+                edges[part.name] = np.zeros((1, len(pieces[part.name].nodes)))
+        return [
+            _joined({name: edge[i % len(edge)] for name, edge in edges.items()})
+            for i in range(max(map(len, edges.values())))
+        ]
+
+    def edge_values(self, grid: Grid) -> list[Boundary]:
+        """Return the values on all edges of each problem that were given so; none if none were.
+
+        Raises
+        ------
+        ValueError
+            If they are of another shape than the grid, or not finite.
+        """
+        return [] if self.data is None else boundaries_of(self.data, grid)
+
+    def values(self, grid: Grid, pieces: Mapping[str, Piece]) -> OutlineValues:
+        """Evaluate all conditions at the nodes of an outline.
+
+        Raises
+        ------
+        ValueError
+            If values are of another shape than their piece, or not finite, or a part reaches beyond
+            its side.
+        """
+        known: list[tuple[np.ndarray, np.ndarray]] = []
+        natural: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        given = {} if self.data is None else self._edges(grid)
+        for name, piece in pieces.items():
+            own = [part for part in self.parts if part.name == name]
+            # What a part says comes before what is said of the whole.
+            default = next((one for one in own if one.whole), None)
+            parts = [part for part in own if not part.whole]
+            rest, beside = piece.lengths.copy(), beside_parts(parts, piece, grid)
+            for part in parts:
+                lengths, inside = covered(part, piece, grid)
+                lengths = np.minimum(lengths, piece.lengths)
+                rest -= lengths
+                enter(part, piece, lengths, inside, grid, known, natural)
+            if default is not None and isinstance(default.condition, Periodic):
+                continue
+            if default is not None:
+                enter(default, piece, rest, beside, grid, known, natural)
+            else:
+                values = given.get(name, np.zeros((1, len(rest))))
+                if piece.inside is not None:
+                    beside &= piece.inside
+                known.append((piece.nodes[beside], values[:, beside]))
+        return collected(known, natural, self.periods(grid))
+
+    def periods(self, grid: Grid) -> Periods:
+        """Return after how many nodes of a grid each axis comes round; None where it does not."""
+        rows, columns = (
+            cells if around else None
+            for cells, around in zip(grid.shape, self.periodic, strict=True)
+        )
+        return rows, columns
+
+    def evaluated(self, grid: Grid, pieces: Mapping[str, Piece]) -> list[EvaluatedPart]:
+        """Return the conditions on sides with their values at nodes; of what no condition names, too."""
+        found = []
+        edges = {} if self.data is None else self._edges(grid)
+        for name, piece in pieces.items():
+            own = [part for part in self.parts if part.name == name]
+            if not any(part.whole for part in own):
+                values = edges.get(name, np.zeros((1, len(piece.nodes))))
+                found.append(EvaluatedPart(name, "Dirichlet", 0.0, values))
+            for part in own:
+                values = evaluated(part, piece, grid)
+                if not part.whole:
+                    values = np.where(covered(part, piece, grid)[1], values, 0.0)
+                kind = type(part.condition).__name__
+                found.append(EvaluatedPart(str(part), kind, part.alpha, values))
+        return found
+
+    def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
+        given = self.edge_values(grid)
+        return {name: np.stack([getattr(one, name) for one in given]) for name in SIDES}
+
+
+def _problems(values: Any) -> int:
+    shape = np.shape(values) if isinstance(values, (list, tuple)) else ()
+    shape = tuple(getattr(values, "shape", shape))
+    return shape[0] if len(shape) == 2 else 1
+
+
+def _joined(edges: dict[str, np.ndarray]) -> Boundary:
+    """Give two edges that differ in their common corner the mean there."""
+    edges = {name: edge.copy() for name, edge in edges.items()}
+    for one, i, other, j in Boundary.CORNERS:
+        edges[one][i] = edges[other][j] = (edges[one][i] + edges[other][j]) / 2
+    return Boundary(**edges)

@@ -1,0 +1,211 @@
+"""Hats and modes on lattice edges, by one-dimensional problems along the lattice lines.
+
+Every end of an edge has a hat: it solves the one-dimensional equation with the conductances of that line.
+A mode is one of the lowest eigenvectors of the one-dimensional stiffness along an edge, ends fixed,
+against the diagonal of the grid operator. All edges are done at once, as vectors over them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mosaicdd.local_solvers.elements.kinds import alike
+
+_SMALL = 0.02  # eigenvalue below which a mode is worth an unknown (uniform: 0.0096, 0.038, ..)
+_SMALL_IN_FLOW = 0.1  # the same with a velocity, which is on the diagonal, too
+_INVERSE_ITERATIONS = 3
+_EQUAL = 1e-9  # relative difference of what is the same
+_ISOLATED = 1e3  # eigenvalue, at least, of nodes without an unknown: no mode
+
+
+@dataclass(frozen=True)
+class CutLines:
+    """What an outline makes of the lattice edges on the lines of one axis.
+
+    Parameters
+    ----------
+    active
+        Whether there is an unknown at the nodes between lattice nodes, ``(lines, cells, s - 1)``.
+    edges
+        Whether the outline cuts an edge, ``(lines, cells)``.
+    more
+        ``(lines, cells, s - 1)``: what stands on the diagonal of the one-dimensional equation besides
+        the conductances along the line, on edges that are cut: ties to given values; where there is
+        no unknown, a large number.
+    """
+
+    active: torch.Tensor
+    edges: torch.Tensor
+    more: torch.Tensor
+
+
+def cut_lines(conductances: torch.Tensor, reaction: torch.Tensor, active: torch.Tensor) -> CutLines:
+    """Return what the outline makes of lines by the reaction and the activity of their nodes."""
+    edges = ~(active.all(-1) & (conductances > 0).all(-1))
+    more = torch.where(active, reaction, _ISOLATED) * edges[..., None]
+    return CutLines(active, edges, more)
+
+
+def distinct_edges(
+    conductances: torch.Tensor, diagonal: torch.Tensor, cut: CutLines | None
+) -> tuple[tuple[torch.Tensor, torch.Tensor, CutLines | None], np.ndarray]:
+    """Return what edges that differ have, as if they were one line, and which an edge's is, ``(lines, cells)``."""
+    arrays = [conductances, diagonal]
+    if cut is not None:
+        arrays += [cut.more, cut.active.to(cut.more)]
+    keys = alike([one.cpu().numpy() for one in arrays], axes=2)
+    _, first = np.unique(keys, return_index=True)
+    at = torch.from_numpy(first).to(conductances.device)
+
+    def some(one: torch.Tensor) -> torch.Tensor:
+        return one.flatten(0, 1)[at][None]
+
+    if cut is not None:
+        cut = CutLines(some(cut.active), some(cut.edges), some(cut.more))
+    edges = some(conductances), some(diagonal), cut
+    return edges, keys.reshape(conductances.shape[:2])
+
+
+def small_eigenvalues(
+    conductances: torch.Tensor, diagonal: torch.Tensor, cut: CutLines | None, *, flow: bool
+) -> torch.Tensor:
+    """Count the modes that are worth an unknown, ``(lines, cells)``.
+
+    One at least; but none along an edge where all conductances are the same: there one would spare an
+    iteration in ten, and take two unknowns of three.
+
+    Parameters
+    ----------
+    flow
+        Whether there is a velocity.
+    """
+    bound = _SMALL_IN_FLOW if flow else _SMALL
+    k, d = (one.flatten(0, 1).t() for one in (conductances, diagonal))
+    more = torch.zeros_like(d) if cut is None else cut.more.flatten(0, 1).t()
+    counts = torch.zeros(k.shape[1], dtype=torch.long, device=k.device)
+    uniform = (k == k[0]).all(0) & ((d - 4 * k[0]).abs() <= _EQUAL * d).all(0)
+    some = torch.nonzero(~uniform)[:, 0]
+    if len(d):
+        below = _eigenvalues_below(bound, k[:, some], d[:, some], more[:, some])
+        counts[some] = below.clamp(min=1)
+    counts = counts.unflatten(0, conductances.shape[:2])
+    return counts if cut is None else counts.minimum(cut.active.sum(-1))
+
+
+def edge_basis(
+    conductances: torch.Tensor,
+    modes: torch.Tensor,
+    counts: torch.Tensor,
+    cut: CutLines | None,
+) -> torch.Tensor:
+    """Return both hats and the modes that count at the nodes of lattice edges."""
+    resistance = conductances.reciprocal()
+    high = (resistance.cumsum(-1) / resistance.sum(-1, keepdim=True))[..., :-1]
+    chosen = torch.arange(modes.shape[-1], device=modes.device) < counts[..., None]
+    hats = torch.stack([1.0 - high, high], dim=-1)
+    if cut is not None:
+        hats[cut.edges] = 0.0
+        some = cut.edges & cut.active.any(-1)
+        hats[some] = _cut_hats(conductances[some], cut.more[some])
+    return torch.cat([hats, modes * chosen[..., None, :]], dim=-1)
+
+
+def _cut_hats(conductances: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    """Return both hats on lattice edges that the outline cuts, ``(edges, s - 1, 2)``."""
+    k, more = conductances.t().contiguous(), more.t()
+    count = len(more)
+    # What lies between two cuts hangs on neither end, a single node on nothing: it must not be singular.
+    diagonal = (k[:-1] + k[1:] + more) * (1 + 1e-10)
+    diagonal = torch.where(diagonal > 0, diagonal, 1.0)
+    hats = k.new_zeros(count, k.shape[1], 2)
+    hats[0, :, 0], hats[-1, :, 1] = k[0], k[-1]
+    pivots = [diagonal[0]]
+    for j in range(1, count):
+        factor = k[j] / pivots[-1]
+        pivots.append(diagonal[j] - factor * k[j])
+        hats[j] += factor[:, None] * hats[j - 1]
+    hats[-1] /= pivots[-1][:, None]
+    for j in reversed(range(count - 1)):
+        hats[j] = (hats[j] + k[j + 1, :, None] * hats[j + 1]) / pivots[j][:, None]
+    return hats.transpose(0, 1)
+
+
+def edge_modes(
+    conductances: torch.Tensor,
+    diagonal: torch.Tensor,
+    cut: CutLines | None,
+    counts: torch.Tensor,
+    most: int,
+) -> torch.Tensor:
+    """Return the lowest modes of lattice edges, ``(lines, cells, s - 1, most)``.
+
+    Most edges have one, which three inverse iterations find as vectors over all edges; the others'
+    are eigenvectors.
+    """
+    modes = diagonal.new_zeros(*diagonal.shape, most)
+    some = counts > 0  # of which several have more than one, or are cut
+    k, d = (one[some].t().contiguous() for one in (conductances, diagonal))
+    if k.numel() and most:
+        found = k.new_zeros(k.shape[1], len(d), most)
+        found[..., 0] = _lowest(k, d).t()
+        several = counts[some] > 1
+        several = torch.nonzero(several if cut is None else several | cut.edges[some])[:, 0]
+        along = (k[:-1, several] + k[1:, several]).t()
+        if cut is not None:
+            along += cut.more[some][several]
+        found[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), along, most)
+        modes[some] = found
+    return modes if cut is None else modes * cut.active[..., None]
+
+
+def _eigenvalues_below(
+    bound: float, k: torch.Tensor, d: torch.Tensor, more: torch.Tensor
+) -> torch.Tensor:
+    """Count the negative pivots of ``T + more - bound D`` for edges side by side (Sturm)."""
+    count, pivot = torch.zeros(k.shape[1], dtype=torch.long, device=k.device), torch.ones_like(k[0])
+    for j in range(len(d)):
+        own = k[j] + k[j + 1] - bound * d[j] + more[j]
+        pivot = own - (k[j].square() / pivot if j else 0.0)
+        count += pivot < 0
+    return count
+
+
+def _lowest(k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+    """Return nearly the lowest eigenvectors ``(s - 1, edges)``, of largest value 1.
+
+    ``T`` is factorised without a subtraction, so to rounding whatever the contrast: to the left of a node
+    there is a conductance in series.
+    """
+    series, pivots = k[0], []
+    for j in range(len(d)):
+        pivots.append(series + k[j + 1])
+        series = k[j + 1] * series / pivots[j]
+    mode = torch.ones_like(d)
+    for _ in range(_INVERSE_ITERATIONS):
+        mode *= d
+        for j in range(1, len(d)):
+            mode[j] += k[j] / pivots[j - 1] * mode[j - 1]
+        mode[-1] /= pivots[-1]
+        for j in reversed(range(len(d) - 1)):
+            mode[j] = (mode[j] + k[j + 1] * mode[j + 1]) / pivots[j]
+        mode /= mode.amax(0)
+    return mode
+
+
+def _eigenvectors(
+    conductances: torch.Tensor, diagonal: torch.Tensor, along: torch.Tensor, most: int
+) -> torch.Tensor:
+    """Return the lowest eigenvectors of edges ``(edges, s - 1, most)``, of largest value 1.
+
+    Parameters
+    ----------
+    along
+        The diagonal of the one-dimensional stiffness.
+    """
+    scale = diagonal.rsqrt()
+    matrix = torch.diag_embed(along * scale.square())
+    coupling = -conductances[..., 1:-1] * scale[..., :-1] * scale[..., 1:]
+    matrix.diagonal(-1, -2, -1).copy_(coupling)  # eigh reads the lower triangle
+    modes = scale[..., None] * torch.linalg.eigh(matrix)[1][..., :most]
+    return modes / modes.gather(-2, modes.abs().argmax(-2, keepdim=True))
