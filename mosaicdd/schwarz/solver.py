@@ -9,14 +9,13 @@ from typing import Any, Self
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
-from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.checkpoints import Checkpoints, Earlier
-from mosaicdd.schwarz.results.kept import Batch, Kept
+from mosaicdd.schwarz.results.kept import Batch, Kept, network_of
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
@@ -253,7 +252,14 @@ class Solver:
         begun = time.perf_counter() if self._begun is None else self._begun
         if problem is not None and problem is not self._work.problem:
             require_type("problem", problem, Problem)
-            self._require_same_kind(problem)
+            self._work.require_like(problem)
+            if self._write_points is not None and (
+                problem.source is not None or problem.problems > 1
+            ):
+                raise TypeError(
+                    "this Solver was planned with points, which take one problem without a source; make "
+                    "a new one without points and interpolate the field"
+                )
             self._require_one(problem.problems)
             self._work = Work(self._world, self._setup, problem)
         if start is not None:
@@ -286,39 +292,18 @@ class Solver:
 
     def _kept(self, batches: list[Batch]) -> Kept:
         engine = self._work.first_engine
-        filling, network = engine.filling, None
-        if isinstance(filling, NetworkSolver) and filling.source is None and batches:
-            network = filling
         return Kept(
             self._given_ranks,
             self._setup.settings,
             self._setup.lattice,
             self.cuts,
             self._setup.window,
-            network,
+            network_of(engine.filling) if batches else None,
             engine.block.owned_nodes()[1],
             self._work.boundaries,
             batches,
             Path(self._output.path) if self._output is not None and self._setup.fill else None,
         )
-
-    def _require_same_kind(self, problem: Problem) -> None:
-        planned = self._work.problem
-        changed = {
-            f"domain, {problem.domain}": problem.domain != planned.domain,
-            "equation, or other coefficients": problem.operator != planned.operator,
-            "kind of sides": problem.conditions.kinds != planned.conditions.kinds,
-        }
-        if any(changed.values()):
-            raise ValueError(
-                f"this Solver was planned for {planned.equation.name} on {planned.domain}, the problem has "
-                f"another {' and another '.join(k for k, is_so in changed.items() if is_so)}: make a new one"
-            )
-        if self._write_points is not None and (problem.source is not None or problem.problems > 1):
-            raise TypeError(
-                "this Solver was planned with points, which take one problem without a source; make "
-                "a new one without points and interpolate the field"
-            )
 
     def _require_start(self, start: Solution | FieldStart) -> None:
         wanted = "a Solution that a Solver returned, whose interface is in memory"

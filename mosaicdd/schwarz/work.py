@@ -91,6 +91,26 @@ class Work:
         with argument("reference"):
             return engine.reference(setup.ranks.agree(on_root))
 
+    def require_like(self, problem: Problem) -> None:
+        """Check that another problem can be solved by the same set-up.
+
+        Raises
+        ------
+        ValueError
+            If it cannot.
+        """
+        planned = self.problem
+        changed = {
+            f"domain, {problem.domain}": problem.domain != planned.domain,
+            "equation, or other coefficients": problem.operator != planned.operator,
+            "kind of sides": problem.conditions.kinds != planned.conditions.kinds,
+        }
+        if any(changed.values()):
+            raise ValueError(
+                f"this Solver was planned for {planned.equation.name} on {planned.domain}, the problem has "
+                f"another {' and another '.join(k for k, is_so in changed.items() if is_so)}: make a new one"
+            )
+
     def require_start(self, start: Solution | FieldStart) -> None:
         """Check that a start is one of as many problems, on the same lattice and ranks.
 

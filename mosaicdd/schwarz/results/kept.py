@@ -250,6 +250,13 @@ class Kept:
         }
 
 
+def network_of(solver: object) -> NetworkSolver | None:
+    """Return a local solver that can evaluate a solution between the nodes, too; of any other None."""
+    if isinstance(solver, NetworkSolver) and solver.source is None:
+        return solver
+    return None
+
+
 def _field_of(outcome: Outcome) -> torch.Tensor:
     if outcome.field is None:
         raise RuntimeError(LEFT_OUT)
