@@ -31,12 +31,10 @@ from mosaicdd.local_solvers.elements.own_elements import (
     on_sides,
     places_of,
 )
+from mosaicdd.local_solvers.elements.shared_strips import AT_ONCE, Strip
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.tensors import Tensors
-
-# Elements, times problems, that are filled at once: on a CPU few, for the cache.
-_FILLED = {"cpu": 512, "cuda": 2**20}
 
 
 def condensed(
@@ -159,14 +157,14 @@ class SharedElements:
                 inner[:, y - elements.start, x] = values
             yield elements, room
 
-    def _cut(self, kinds: Kinds) -> "list[_Strip]":
+    def _cut(self, kinds: Kinds) -> list[Strip]:
         """Cut the elements into rows that are handled at once."""
         shared = np.full(len(kinds), -1)
         for number, places in enumerate(kinds.shared):
             shared[kinds.order[places]] = -2 if number in kinds.idle else number
         rows = shared.reshape(self.shape)
-        parts = even(self.shape[0], max(1, _FILLED[self.device.type] // self.shape[1]))
-        return [_Strip(part, rows[part], self._s, self.device) for part in parts]
+        parts = even(self.shape[0], max(1, AT_ONCE[self.device.type] // self.shape[1]))
+        return [Strip(part, rows[part], self._s, self.device) for part in parts]
 
     def _add_few(self, lines: list[torch.Tensor], source: NodeSource, driven: np.ndarray) -> None:
         """Add what sources inside those elements add that share operators, if these are few."""
@@ -174,7 +172,7 @@ class SharedElements:
         for number, places in enumerate(self.kinds.shared):
             members = self.kinds.order[places]
             members = members[driven.ravel()[members]]
-            for some in even(len(members), _FILLED[self.device.type]):
+            for some in even(len(members), AT_ONCE[self.device.type]):
                 at = places_of(members[some], self.shape[1], self.device)
                 added = f[:, *at].flatten(2) @ self._loads[number]
                 add_on_sides(lines, at, added.mul_(source.scale))
@@ -182,7 +180,7 @@ class SharedElements:
     def _add_shared(
         self,
         lines: Sequence[torch.Tensor],
-        strip: "_Strip",
+        strip: Strip,
         source: NodeSource,
         driven: np.ndarray,
     ) -> None:
@@ -213,7 +211,7 @@ class SharedElements:
     def _fill_shared(
         self,
         inner: torch.Tensor,
-        strip: "_Strip",
+        strip: Strip,
         lines: Sequence[torch.Tensor],
         source: NodeSource | None,
         driven: np.ndarray,
@@ -252,96 +250,6 @@ class SharedElements:
             those.put(values, solved)
         whole = values.view(*shape, n, s - 1, s - 1)
         inner.copy_(whole.permute(2, 0, 1, 3, 4))
-
-
-class _Strip:
-    """Some rows of elements, and which of them have which shared operator.
-
-    Parameters
-    ----------
-    elements
-        The rows.
-    kinds
-        ``(rows, columns)``, the shared operator of each; of those with an operator each -1, of the idle -2.
-
-    Attributes
-    ----------
-    nodes
-        The rows of nodes.
-    own
-        The numbers of those that have an operator each, if values of theirs are touched.
-    """
-
-    def __init__(self, elements: slice, kinds: np.ndarray, spacing: int, device: torch.device):
-        self.elements, self._count = elements, kinds.size
-        self.nodes = slice(elements.start * spacing, elements.stop * spacing + 1)
-        self.own = None
-        flat = kinds.ravel()
-        numbers, counts = np.unique(flat[flat >= 0], return_counts=True)
-        self._kinds: list[tuple[int, _Members]] = []
-        idle = int((flat == -2).sum())
-        # As if all were of the most common kind, if most are; then the others, but for the idle, who have zeros.
-        for i in np.argsort(-counts, kind="stable").tolist():
-            number = int(numbers[i])
-            whole = not self._kinds and (idle > 0 or counts[i] > len(flat) // 2)
-            self._kinds.append((number, _Members(np.flatnonzero(flat == number), whole, device)))
-            if whole and (flat == -1).any():
-                self.own = torch.from_numpy(np.flatnonzero(flat == -1)).to(device)
-        self._most = _FILLED[device.type] * max(1, len(numbers))
-
-    def problems(self, count: int) -> list[slice]:
-        """Cut problems into as many as the cache holds, or pay for reading so many operators."""
-        return even(count, max(1, self._most // self._count))
-
-    def kinds(self, driven: np.ndarray | None = None) -> "list[tuple[int, _Members]]":
-        """Return the shared operators and who has them, if any of these is driven."""
-        return [
-            one for one in self._kinds if driven is None or driven.ravel()[one[1].numbers].any()
-        ]
-
-
-class _Members:
-    """Some of the elements of a few rows.
-
-    Parameters
-    ----------
-    numbers
-        Theirs.
-    whole
-        Whether values are read and written of all.
-    """
-
-    def __init__(self, numbers: np.ndarray, whole: bool, device: torch.device):
-        self.numbers = numbers
-        self._at = None if whole else torch.from_numpy(numbers).to(device)
-
-    def __call__(self, values: torch.Tensor) -> torch.Tensor:
-        """Return their part of ``(E, n, ..)``, side by side."""
-        some = values if self._at is None else values.index_select(0, self._at)
-        return some.flatten(0, 1)
-
-    def sources(self, f: torch.Tensor) -> torch.Tensor:
-        """Return copies of their part of ``(n, rows, columns, s - 1, s - 1)``, side by side."""
-        if self._at is None:
-            return _one_by_one(f).flatten(0, 1)
-        some = f[:, self._at // f.shape[2], self._at % f.shape[2]]
-        return some.transpose(0, 1).flatten(2).flatten(0, 1)
-
-    def put(self, values: torch.Tensor, given: torch.Tensor) -> None:
-        """Write their part of ``(E, n, ..)``."""
-        given = given.view(-1, *values.shape[1:])
-        if self._at is None:
-            values.copy_(given)
-        else:
-            values.index_copy_(0, self._at, given)
-
-
-def _one_by_one(values: torch.Tensor) -> torch.Tensor:
-    """Return a copy of values ``(n, rows, columns, a, b)`` element by element, ``(E, n, a b)``."""
-    n, rows, columns, *inner = values.shape
-    copied = values.new_empty(rows, columns, n, *inner)
-    copied.copy_(values.permute(1, 2, 0, 3, 4))
-    return copied.view(rows * columns, n, -1)
 
 
 def _is_empty(conductances: Conductances) -> bool:

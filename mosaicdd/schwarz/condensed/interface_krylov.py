@@ -284,8 +284,8 @@ class InterfaceKrylov(abc.ABC):
         totals = self._over_ranks(products, self._watch.calls())
         updates = np.abs(alpha) * np.sqrt(totals[0] / self._unknowns)
         residuals = np.sqrt(totals[1]) / self._norms
-        for values in totals[2:]:
-            self.sizes = np.sqrt(values / self._unknowns)
+        if len(totals) > 2:
+            self.sizes = np.sqrt(totals[2] / self._unknowns)
         for i in running.tolist():
             self._enter(i, float(updates[i]), float(residuals[i]))
         self._report(running, updates)
