@@ -18,3 +18,5 @@ if [[ ! -f $stamp || $(<"$stamp") != "$wanted" ]]; then
   echo "$wanted" >"$stamp"
 fi
 export PATH="$PWD/.venv/bin:$PATH" OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+# Python would compile every file again in each of many processes.
+unset PYTHONDONTWRITEBYTECODE

@@ -246,6 +246,9 @@ def mpiexec():
     found = shutil.which("mpiexec", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
     if found is None:
         pytest.fail("no mpiexec: pip install 'mosaicdd[mpi]', or load your cluster's MPI module")
+    # MPICH polls 1000 times before it lets another process run: with more ranks than cores, 100 is a
+    # quarter faster.
+    os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "100")
     return found
 
 

@@ -10,44 +10,32 @@ import pytest
 
 _HERE = Path(__file__).parent
 _SECONDS = 900  # on a busy machine; 100 to 200 on a quiet one
-# MPICH polls 1000 times before it lets another process run: with more ranks than cores, 100 is a
-# quarter faster.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "100"}
-
-
 _MANY = {16: "schwarz/test_many_ranks.py"}  # ranks: the only file that needs so many
-# torch.distributed leaves threads behind, beside which all later tests of several ranks crawl.
-_ALONE = "parallel/test_dtensor.py"
+# torch.distributed leaves threads behind, beside which later tests of several ranks crawl: those with
+# its process groups come last. What tests/training opens stays open, so another must come before.
+_LAST = ("parallel/test_dtensor.py", "training/")
 
 
 def files_with_ranks(size):
     """List the files that hold such tests: importing the others costs every rank seconds."""
-    return [
-        str(path)
-        for path in sorted(_HERE.glob(_MANY.get(size, "*/test_*.py")))
-        if "pytest.mark.ranks" in path.read_text() and path != _HERE / _ALONE
+    names = [
+        str(path.relative_to(_HERE))
+        for path in _HERE.glob(_MANY.get(size, "*/test_*.py"))
+        if "pytest.mark.ranks" in path.read_text()
     ]
-
-
-@pytest.mark.limit(_SECONDS + 30)
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_the_tests_with_torch_s_process_groups_pass(size, mpiexec):
-    run(size, [str(_HERE / _ALONE)], mpiexec)
+    return [
+        str(_HERE / name) for name in sorted(names, key=lambda name: (name.startswith(_LAST), name))
+    ]
 
 
 @pytest.mark.limit(_SECONDS + 30)
 @pytest.mark.parametrize("size", [2, 3, 4, 6, 16])
 def test_the_tests_for_several_ranks_pass(size, mpiexec):
-    run(size, files_with_ranks(size), mpiexec)
-
-
-def run(size, files, mpiexec):
-    """Run the tests for several ranks in some files; all must pass, and there must be some."""
     pytest_on_a_rank = [sys.executable, "-m", "pytest", "-m", "ranks", "-p", "no:cacheprovider"]
     job = subprocess.run(
-        [mpiexec, "-n", str(size), *pytest_on_a_rank, *files],
+        [mpiexec, "-n", str(size), *pytest_on_a_rank, *files_with_ranks(size)],
         cwd=_HERE.parent,
-        env=os.environ | _ENVIRONMENT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

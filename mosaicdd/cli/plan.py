@@ -10,7 +10,7 @@ from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
-_ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 10, 16
+_ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 5, 9
 _SIDES = (
     "elements that are alike share operators: it takes less time and memory than this, of a medium"
 )
@@ -37,7 +37,7 @@ _SIDES = (
     "--iterations",
     type=click.IntRange(1),
     help="Iterations of a solve; with two levels they do not grow with the domain.  [default: 9; with "
-    "sides or a domain 10, in a medium 16]",
+    "sides or a domain 5, in a medium 9]",
 )
 @click.option(
     "--medium",

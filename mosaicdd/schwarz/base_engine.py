@@ -239,8 +239,12 @@ class BaseEngine(abc.ABC, Generic[S]):
 
     def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
         """Return this rank's part of the field that is wanted."""
-        shape = [part.stop - part.start for part in self.place]
-        fields = torch.empty(self.problems, *shape, **self._tensors)
+        shape = self.problems, *(part.stop - part.start for part in self.place)
+        fields = torch.empty(0, **self._tensors)
+        if fields.is_cpu:  # numpy asks for large pages, which are there sooner
+            fields = torch.from_numpy(np.empty(shape, fields.numpy().dtype))
+        else:
+            fields = fields.new_empty(shape)
         first = self.place[0].start
         for strip in strips:
             rows = strip.place[0]

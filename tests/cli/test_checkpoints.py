@@ -1,6 +1,7 @@
 """An interrupted ``solve`` and its continuation, as a user or a batch system sees them."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 
-COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", "solve", "--json", "--local-solver", "exact")
+SOLVE = ("solve", "--json", "--local-solver", "exact")
+COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", *SOLVE)
 LONG = ("--cells", "384x384", "--levels", "1", "--sync", "phase", "--rtol", "1e-7")
 
 
@@ -48,11 +50,28 @@ def interrupt(number, *arguments, launcher=()):
     return job.returncode, json.loads(out) if out else None, err
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Return the file of a solve that nothing interrupts, and its JSON."""
+    output = tmp_path_factory.mktemp("whole") / "whole.h5"
+    code, report, err = run("-o", output, *LONG)
+    assert code == 0, err
+    return output, report
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """Return the folder with the out.h5 and the checkpoint of an interrupted solve."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    code, _, err = interrupt(signal.SIGTERM, "-o", folder / "out.h5", *LONG)
+    assert code == 1, err
+    return folder
+
+
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_signal_writes_what_there_is_and_resume_goes_on(number, tmp_path):
-    code, report, _ = run("-o", tmp_path / "whole.h5", *LONG)
-    assert code == 0
+def test_a_signal_writes_what_there_is_and_resume_goes_on(number, whole, tmp_path):
+    whole, report = whole
     output = tmp_path / "part.h5"
     code, part, err = interrupt(number, "-o", output, *LONG)
     assert (code, part["status"]) == (1, "interrupted"), err
@@ -61,32 +80,31 @@ def test_a_signal_writes_what_there_is_and_resume_goes_on(number, tmp_path):
     code, rest, _ = run("-o", output, *LONG, "--resume")
     assert (code, rest["status"]) == (0, "converged_rtol")
     assert part["iterations"] < rest["iterations"] == report["iterations"]
-    with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as whole:
-        np.testing.assert_array_equal(file["solution"][()], whole["solution"][()])
+    with h5py.File(output) as file, h5py.File(whole) as other:
+        np.testing.assert_array_equal(file["solution"][()], other["solution"][()])
     assert not output.with_suffix(".h5.checkpoint").exists()
 
 
 @pytest.mark.limit(300)
-def test_four_ranks_are_interrupted_by_a_signal_to_one_and_three_go_on(tmp_path, mpiexec):
+def test_four_ranks_are_interrupted_by_a_signal_to_one_and_three_go_on(whole, tmp_path, mpiexec):
     output = tmp_path / "part.h5"
-    run("-o", tmp_path / "whole.h5", *LONG)
     launcher = (mpiexec, "-n", "4")
     code, part, err = interrupt(signal.SIGTERM, "-o", output, *LONG, launcher=launcher)
     assert (code, part["status"]) == (1, "interrupted"), err
     code, rest, err = run("-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
     assert code == 0, err
     assert rest["ranks"] == 3
-    with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as whole:
-        field, truth = file["solution"][()], whole["solution"][()]
+    with h5py.File(output) as file, h5py.File(whole[0]) as other:
+        field, truth = file["solution"][()], other["solution"][()]
     np.testing.assert_allclose(field, truth, rtol=0, atol=1e-12 * np.abs(truth).max())
 
 
 @pytest.mark.parametrize("damage", ["missing", "other problem", "truncated", "not finite"])
-def test_a_checkpoint_of_no_use_is_one_line_and_exit_2(damage, tmp_path):
+def test_a_checkpoint_of_no_use_is_one_line_and_exit_2(damage, interrupted, mosaicdd, tmp_path):
     output = tmp_path / "out.h5"
     checkpoint = tmp_path / "out.h5.checkpoint"
     if damage != "missing":
-        interrupt(signal.SIGTERM, "-o", output, *LONG)
+        shutil.copytree(interrupted, tmp_path, dirs_exist_ok=True)
     if damage == "truncated":
         checkpoint.write_bytes(checkpoint.read_bytes()[:-1000])
     if damage == "not finite":
@@ -94,10 +112,10 @@ def test_a_checkpoint_of_no_use_is_one_line_and_exit_2(damage, tmp_path):
             file["lines/0"][3, 3] = np.nan
     cells = ("--cells", "256x384") if damage == "other problem" else ()
     before = checkpoint.read_bytes() if checkpoint.exists() else None
-    code, report, err = run("-o", output, *LONG, *cells, "--resume")
-    assert (code, report) == (2, None)
-    assert err.startswith("Error: --resume")
-    assert len(err.splitlines()) == 1
+    ended = mosaicdd(*SOLVE, "-o", output, *LONG, *cells, "--resume")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Error: --resume")
+    assert len(ended.err.splitlines()) == 1
     assert (checkpoint.read_bytes() if checkpoint.exists() else None) == before
 
 
@@ -164,7 +182,7 @@ NONLINEAR = (
 
 @pytest.mark.limit(300)
 def test_newtons_method_on_a_shape_is_interrupted_on_three_ranks_and_goes_on_on_two(
-    tmp_path, mpiexec
+    mosaicdd, tmp_path, mpiexec
 ):
     output = tmp_path / "part.h5"
     code, whole, err = run("-o", tmp_path / "whole.h5", *NONLINEAR)
@@ -173,8 +191,8 @@ def test_newtons_method_on_a_shape_is_interrupted_on_three_ranks_and_goes_on_on_
     code, part, err = interrupt(signal.SIGTERM, "-o", output, *NONLINEAR, launcher=launcher)
     assert (code, part["status"]) == (1, "interrupted"), err
     assert part["iterations"] < whole["iterations"]
-    code, _, err = run("-o", output, *NONLINEAR, "--side", "right=neumann:0", "--resume")
-    assert (code, len(err.splitlines())) == (2, 1)
+    ended = mosaicdd(*SOLVE, "-o", output, *NONLINEAR, "--side", "right=neumann:0", "--resume")
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
     code, rest, err = run("-o", output, *NONLINEAR, "--resume", launcher=(mpiexec, "-n", "2"))
     assert (code, rest["status"]) == (0, "converged_rtol"), err
     assert rest["iterations"] == whole["iterations"]
@@ -184,22 +202,21 @@ def test_newtons_method_on_a_shape_is_interrupted_on_three_ranks_and_goes_on_on_
 
 
 @pytest.mark.limit(300)
-def test_other_values_in_the_same_file_are_another_medium(tmp_path):
+def test_other_values_in_the_same_file_are_another_medium(mosaicdd, tmp_path):
     output, medium = tmp_path / "part.h5", write_medium(tmp_path / "a.npy", 0)
     interrupt(signal.SIGTERM, "-o", output, *medium)
     write_medium(tmp_path / "a.npy", 1)
-    code, _, err = run("-o", output, *medium, "--resume")
-    assert code == 2
-    assert "its field a is" in err
-    assert len(err.splitlines()) == 1
+    ended = mosaicdd(*SOLVE, "-o", output, *medium, "--resume")
+    assert ended.code == 2
+    assert "its field a is" in ended.err
+    assert len(ended.err.splitlines()) == 1
 
 
-def test_another_boundary_is_another_problem(tmp_path):
-    output = tmp_path / "out.h5"
-    interrupt(signal.SIGTERM, "-o", output, *LONG)
-    code, _, err = run("-o", output, *LONG, "--resume", "--boundary", "gp:seed=1")
-    assert code == 2
-    assert "its boundary is" in err
+def test_another_boundary_is_another_problem(interrupted, mosaicdd):
+    output = interrupted / "out.h5"
+    ended = mosaicdd(*SOLVE, "-o", output, *LONG, "--resume", "--boundary", "gp:seed=1")
+    assert ended.code == 2
+    assert "its boundary is" in ended.err
 
 
 LATE = """

@@ -129,7 +129,7 @@ def interrupt(number, output, *arguments):
 
 
 @pytest.mark.limit(300)
-def test_what_was_interrupted_or_killed_goes_on_to_the_same_bits(tmp_path, mpiexec):
+def test_what_was_interrupted_or_killed_goes_on_to_the_same_bits(mosaicdd, tmp_path, mpiexec):
     code, report, err = run("-o", tmp_path / "whole.h5", *LONG)
     assert (code, err) == (0, "")
     with h5py.File(tmp_path / "whole.h5") as file:
@@ -147,9 +147,11 @@ def test_what_was_interrupted_or_killed_goes_on_to_the_same_bits(tmp_path, mpiex
             np.testing.assert_array_equal(file[name][()], values)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["part.h5", "whole.h5"]
     interrupt(signal.SIGKILL, output, *LONG)
-    code, _, err = run("-o", output, *LONG, "--resume", "--rtol", "1e-10", "--dt", "0.004")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "its dt is 0.002, not 0.004" in err
+    ended = mosaicdd(
+        *("solve", "--json", "-o", output), *LONG, "--resume", "--rtol", "1e-10", "--dt", "0.004"
+    )
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert "its dt is 0.002, not 0.004" in ended.err
     code, rest, err = run("-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
     assert (code, rest["ranks"]) == (0, 3), err
     with h5py.File(output) as file:

@@ -1,8 +1,5 @@
 """What the environment of a launcher says, and what is done about ranks that are alone."""
 
-import subprocess
-import sys
-
 import click
 import pytest
 from click.testing import CliRunner
@@ -116,7 +113,7 @@ def test_torchrun_s_ranks_need_not_be_mpi_s(environment):
 
 @pytest.mark.parametrize("command", ["solve", "train", "generate"])
 def test_copies_without_a_pmi_say_one_line_together_and_write_nothing(
-    command, environment, tmp_path
+    command, environment, mosaicdd, monkeypatch, tmp_path
 ):
     arguments = {
         "solve": ("-o", "out.h5", "--cells", "64x64"),
@@ -127,19 +124,13 @@ def test_copies_without_a_pmi_say_one_line_together_and_write_nothing(
         small = ("--samples", "100", "--windows", "10", "--cells", "8", "--method", "direct")
         CliRunner().invoke(generate, [str(tmp_path / "data.h5"), *small], catch_exceptions=False)
     before = sorted(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
     lines = []
     for rank in "012":
         environment(STEP | {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": rank})
-        ended = subprocess.run(
-            [sys.executable, "-m", "mosaicdd.cli.main", command, *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert (ended.returncode, ended.stdout) == (2, "")
-        lines += ended.stderr.splitlines()
+        ended = mosaicdd(command, *arguments)
+        assert (ended.code, ended.out) == (2, "")
+        lines += ended.err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("Error: srun started 3 tasks")
     assert sorted(tmp_path.iterdir()) == before

@@ -140,7 +140,7 @@ def test_labels_are_left_out_of_nonlinear_equations_alone(mosaicdd, tmp_path, pd
 def test_a_signal_keeps_a_checkpoint_and_resume_goes_on(tmp_path):
     output = tmp_path / "out.h5"
     command = [sys.executable, "-m", "mosaicdd.cli.main", *SOLVE, "-o", output]
-    command += ["--cells", "512x512", "--field", "f=30", "--rtol", "1e-11", "--json"]
+    command += ["--cells", "320x320", "--field", "f=30", "--rtol", "1e-11", "--json"]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     job = subprocess.Popen([*command, "--checkpoint-minutes", "0.0001"], **options)
     checkpoint = output.with_suffix(".h5.checkpoint")

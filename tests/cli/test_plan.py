@@ -39,7 +39,7 @@ def test_a_plan_in_a_medium_in_json_is_complete(mosaicdd, strict_json):
     ended = mosaicdd(*arguments, "--json")
     assert ended.code == 0
     report = strict_json(ended.out)
-    assert (report["iterations"], report["rates"]["local_solver"]) == (16, "exact")
+    assert (report["iterations"], report["rates"]["local_solver"]) == (9, "exact")
     assert report["coarse_unknowns"] == 3 * 63 * 127
     for parts in ("memory_bytes_per_rank", "iteration", "seconds"):
         assert report[parts].pop("total") == pytest.approx(sum(report[parts].values()), rel=1e-12)
@@ -59,7 +59,7 @@ def test_a_plan_knows_sides_and_domains(mosaicdd, strict_json, given, subdomains
     ended = mosaicdd(*arguments, "--json")
     assert ended.code == 0, ended.err
     report = strict_json(ended.out)
-    assert (report["iterations"], report["rates"]["local_solver"]) == (10, "exact")
+    assert (report["iterations"], report["rates"]["local_solver"]) == (5, "exact")
     assert report["coarse_unknowns"] == 3 * subdomains
     around = "left=periodic" in given
     assert report["per_iteration"]["messages"] == (20 if around else 12)

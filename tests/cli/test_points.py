@@ -57,7 +57,7 @@ def between_nodes():
 
 @RANKS
 @pytest.mark.parametrize("solver", ["laplace", "laplace-sdnet"])
-def test_at_grid_nodes_the_values_are_blended_from_the_subdomains_around(solver, solve):
+def test_at_grid_nodes_the_values_are_blended_from_the_subdomains_around(solver, solve, by_one):
     path, values = solve(
         all_nodes(),
         "--fields",
@@ -70,7 +70,8 @@ def test_at_grid_nodes_the_values_are_blended_from_the_subdomains_around(solver,
     with h5py.File(path) as file:
         rows, columns = file["lines/0"][()], file["lines/1"][()]
     # Products in another order: units in the last place of values of order 1.
-    blended = blend_of_all_subdomains(find_local_solver(solver).as_trained(), rows, columns)
+    network = find_local_solver(solver).as_trained()
+    blended = by_one(blend_of_all_subdomains, network, rows, columns)
     np.testing.assert_allclose(values, blended.ravel(), rtol=0, atol=1e-12)
 
 

@@ -220,7 +220,7 @@ def test_sigterm_to_one_of_four_ranks_stops_all_with_a_checkpoint(data, whole, t
         [mpiexec, "-n", "4", "sh", "-c", shell, "sh", *COMMAND, *options, *OFTEN],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "100"},
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
         text=True,
     )
     wait_for(lambda: len(checkpoints(tmp_path)) == 2, process)

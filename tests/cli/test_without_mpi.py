@@ -111,17 +111,13 @@ def test_doctor_says_how_to_get_it(blocked, error):
 
 
 @NO_MPI
-@pytest.mark.parametrize("command", ["solve", "generate", "bench"])
-def test_of_several_ranks_the_first_says_how_to_get_it(blocked, error, command, tmp_path):
+def test_of_several_ranks_the_first_says_how_to_get_it(blocked, error, tmp_path):
     out = str(tmp_path / "out.h5")
-    arguments = {
-        "solve": ("-o", out, "--cells", "64x64"),
-        "generate": (out,),
-        "bench": ("-o", out),
-    }
-    line = (command, *arguments[command])
-    ended = without_mpi(blocked, error, line, PMI_SIZE="2", PMI_RANK="0")
-    assert ended.stdout == "exit code 2\n"
-    assert ended.stderr.startswith("Error: no MPI library was found: pip install 'mosaicdd[mpi]'")
-    assert ended.stderr.count("\n") == 1
+    lines = [("solve", "-o", out, "--cells", "64x64"), ("generate", out), ("bench", "-o", out)]
+    ended = without_mpi(blocked, error, *lines, PMI_SIZE="2", PMI_RANK="0")
+    assert ended.stdout == len(lines) * "exit code 2\n"
+    said = ended.stderr.splitlines()
+    assert len(said) == len(lines), ended.stderr
+    for line in said:
+        assert line.startswith("Error: no MPI library was found: pip install 'mosaicdd[mpi]'")
     assert not list(tmp_path.iterdir())

@@ -55,11 +55,11 @@ def test_the_complements_are_those_of_each_element(case):
     expected = own.schur.of(every)
     largest = expected.abs().max()
     torch.testing.assert_close(shared.schur.of(every), expected, atol=ROUNDING * largest, rtol=0)
-    nodes = torch.tensor([0, 1, 3])
-    among = expected[:, nodes[:, None], nodes]
-    torch.testing.assert_close(
-        shared.schur.among(every, nodes), among, atol=ROUNDING * largest, rtol=0
-    )
+    sets = torch.tensor([[0, 1, 3], [2, 5, 4]])
+    among = torch.stack([expected[:, nodes[:, None], nodes] for nodes in sets], dim=1)
+    operators = torch.from_numpy(shared.schur.kinds.operator)
+    found = shared.schur.among(operators, sets, expected.dtype)
+    torch.testing.assert_close(found, among, atol=ROUNDING * largest, rtol=0)
 
 
 @pytest.mark.parametrize("many", [1, 9])

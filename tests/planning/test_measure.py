@@ -12,9 +12,8 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.settings import SolveSettings
 
 
-@pytest.fixture
-def measured(ranks, common_path, monkeypatch):
-    """Return the rates of small solves, and the shapes that were transformed."""
+@pytest.mark.ranks(1, 2)
+def test_all_that_these_ranks_can_show_is_measured(ranks, common_path, monkeypatch):
     shapes = []
     transform = scipy.fft.dstn
 
@@ -27,22 +26,13 @@ def measured(ranks, common_path, monkeypatch):
     measurement = measure.Measurement(
         lambda: ExactSolver(LAPLACE.at(), Subdomain(cells=8)), SolveSettings()
     )
-    return measurement(ranks, common_path, lambda fraction: None), shapes
-
-
-@pytest.mark.ranks(1, 2)
-def test_the_coarse_solve_is_timed_by_the_transforms_of_a_solve(measured):
-    rates, shapes = measured
-    # A solve makes one per iteration and one for the estimate; the clock many more.
+    rates = measurement(ranks, common_path, lambda fraction: None)
+    # The coarse solve is timed by the transforms of a solve, which makes one per iteration and one
+    # for the estimate; the clock makes many more.
     assert set(shapes) == {(1, 3, 3), (1, 7, 7)}
     solves = 3 * (measure.ITERATIONS + 1)
     assert all(shapes.count(shape) > 2 * solves for shape in set(shapes))
     assert np.all(np.array(rates.transform.seconds) > 0)
-
-
-@pytest.mark.ranks(1, 2)
-def test_all_that_these_ranks_can_show_is_measured(measured, ranks, common_path):
-    rates, _ = measured
     assert rates.ranks == ranks.size
     assert (rates.within_node is None) == (rates.gather is None) == (ranks.size == 1)
     assert rates.between_nodes is rates.staging is None

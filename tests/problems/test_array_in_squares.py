@@ -20,7 +20,8 @@ def stored(rng, count=6):
     for number, one in enumerate(values):
         y, x = SIDE * np.argwhere(kinds == number)[0]
         whole[y : y + SIDE, x : x + SIDE] = one
-    return ArrayInSquares(kinds, plain, values), whole
+    alone = np.broadcast_to(plain[:, None, None], (2, SIDE, SIDE))
+    return ArrayInSquares(kinds, plain, np.concatenate([values, alone])), whole
 
 
 KEYS = (

@@ -41,7 +41,7 @@ def sinh():
 OUT_OF_ITERATIONS = {
     "stationary": (laplace, "exact", {"levels": 1, "rtol": 1e-4}, 9),
     "krylov": (laplace, "exact", {"accelerate": "gmres"}, 2),
-    "condensed": (medium, "exact", {}, 3),
+    "condensed": (medium, "exact", {}, 2),
     "newton": (sinh, "exact", {"rtol": 1e-10}, 1),
     "subdomain-newton": (sinh, "subdomain-newton", {}, 2),
 }

@@ -56,11 +56,11 @@ def test_fields_are_those_of_a_direct_solver_whatever_the_contrast(kind):
 
 
 @pytest.mark.parametrize("kind", MEDIA)
-def test_sources_are_solved_in_at_most_18_iterations_whatever_the_contrast(kind):
+def test_sources_are_solved_in_at_most_10_iterations_whatever_the_contrast(kind):
     problem = random_problem(kind, cells=(256, 256)).with_sides(Dirichlet(0.0))
     solution = solve(problem, settings=SolveSettings(rtol=1e-8))
     assert solution.status == "converged_rtol"
-    assert solution.iterations <= 18
+    assert solution.iterations <= 10
 
 
 def test_a_solve_that_asks_for_more_than_float64_holds_ends_soon_and_is_no_worse():
@@ -69,7 +69,7 @@ def test_a_solve_that_asks_for_more_than_float64_holds_ends_soon_and_is_no_worse
     settings = SolveSettings(rtol=1e-5), SolveSettings(rtol=1e-10)
     enough, more = (solve(problem, settings=one) for one in settings)
     assert more.status == "stagnated"
-    assert more.iterations <= 28
+    assert more.iterations <= 18
     residual = more.report["discrete_residual"]
     assert residual <= 2 * max(1e-5, enough.report["discrete_residual"])
 
@@ -79,7 +79,7 @@ def test_rounding_that_is_less_than_the_tolerance_costs_no_iterations():
     problem = random_problem("inclusions", cells=(256, 256), a=a).with_sides(Dirichlet(0.0))
     solution = solve(problem, settings=SolveSettings(rtol=1e-8))
     assert solution.status == "converged_rtol"
-    assert solution.iterations <= 18  # 29 if it had to begin again
+    assert solution.iterations <= 10  # more if it had to begin again
 
 
 @pytest.mark.parametrize("a", [1.0, "smooth", "inclusions"])
@@ -93,17 +93,17 @@ def test_a_flow_is_that_of_a_direct_solver(peclet, a):
 
 
 @pytest.mark.parametrize("peclet", [2.0, 20.0])
-def test_a_flow_is_solved_in_at_most_14_iterations(peclet):
+def test_a_flow_is_solved_in_at_most_8_iterations(peclet):
     problem = flowing_problem(peclet, cells=(256, 256)).with_sides(Dirichlet(0.0))
-    assert solve(problem, settings=SolveSettings(rtol=1e-8)).iterations <= 14
+    assert solve(problem, settings=SolveSettings(rtol=1e-8)).iterations <= 8
 
 
 @pytest.mark.parametrize("ratio", [10.0, 100.0, 1e4])
-def test_a_tensor_of_any_ratio_is_solved_in_at_most_14_iterations(ratio):
+def test_a_tensor_of_any_ratio_is_solved_in_at_most_7_iterations(ratio):
     cells = (256, 256)
     f = np.random.default_rng(0).standard_normal((257, 257))
     problem = Problem(Domain(cells), "diffusion", {"axx": np.ones(cells), "ayy": ratio, "f": f})
-    assert solve(problem, settings=SolveSettings(rtol=1e-8)).iterations <= 14
+    assert solve(problem, settings=SolveSettings(rtol=1e-8)).iterations <= 7
 
 
 def test_a_tensor_is_that_of_a_direct_solver():
@@ -268,7 +268,7 @@ def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path):
 
         def progress(fraction, note):
             seen.append(note)
-            if len(seen) == 5:
+            if len(seen) == 2:
                 solver.interrupt()
 
         part = solver(progress=progress)

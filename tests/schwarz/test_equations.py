@@ -50,8 +50,8 @@ def bound(problem, spacing=None, cells=32):
 def test_the_exact_local_solver_reproduces_the_direct_solution_on_any_number_of_ranks(
     name, by_one, make_solver, make_ranks, all_dims
 ):
-    problem = case(name, (96 * 2, 128 * 2))
-    lattice, solver = bound(problem)
+    problem = case(name, (64, 80))
+    lattice, solver = bound(problem, cells=16)
     truth = by_one(solve_directly, problem, lattice.grid)
     boundaries = problem.boundaries(lattice.grid)
     engine = make_solver(lattice, local_solver=solver, rtol=1e-12)

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
+from media import MEDIA
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
@@ -66,6 +67,22 @@ def manufactured(n, axes, *, varying):
             }
     fields = {"a": a if varying else 1.0, "f": f}
     return Problem(Domain((n, 2 * n), 1 / n), "diffusion", fields, sides), u
+
+
+@pytest.mark.parametrize("kind", MEDIA)
+@pytest.mark.parametrize("axes", AXES)
+def test_odd_numbers_of_lattice_cells_are_solved_as_soon_in_any_medium(axes, kind):
+    n = 5 * 16
+    rng = np.random.default_rng(0)
+    f = rng.standard_normal((n, n))
+    f = np.pad(f - f.mean(), ((0, 1), (0, 1)), mode="wrap")
+    fields = {"a": MEDIA[kind]((n, n), rng), "f": f}
+    solution = solve(
+        Problem(Domain((n, n)), "diffusion", fields, periodic(axes)),
+        settings=SolveSettings(rtol=1e-8),
+    )
+    assert solution.status == "converged_rtol"
+    assert solution.iterations <= 10
 
 
 @pytest.mark.parametrize("varying", [False, True])

@@ -273,7 +273,7 @@ def test_a_residual_is_not_small_because_an_outline_is_near_a_node():
     # Holes of all distances to the nodes: the nearest ties are some thousand times the others.
     domain = Domain.from_distance("0.31-hypot(fmod(x,1)-0.503,fmod(y,1)-0.497)", (256, 256), 1 / 64)
     problem = Problem(domain, "laplace", sides=Dirichlet("sin(3*x)*cosh(y)"))
-    solution = solve(problem)
+    solution = solve(problem, settings=SolveSettings(rtol=1e-8))
     exact = solve_directly(problem)
     error = np.nanmax(np.abs(solution.field - exact)) / np.nanmax(np.abs(exact))
-    assert error < 2e-7
+    assert error < 2e-8

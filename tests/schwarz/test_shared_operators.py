@@ -81,7 +81,7 @@ def test_coefficients_that_are_the_same_by_chance_are_shared(monkeypatch):
     (shared, own), (of_stars, _) = operators(PROBLEMS["a medium in a part"](), monkeypatch)
     assert own == 10 * 3  # 40 columns of nodes reach into the third column of elements
     assert shared == 1
-    assert of_stars == 1
+    assert of_stars == 2  # of arms along x, and along y
 
 
 def test_only_cut_elements_have_their_own(monkeypatch):

@@ -96,7 +96,7 @@ def test_a_network_that_does_not_solve_the_equation_is_refused(changed_model):
 
 
 def test_a_certificate_makes_up_for_any_network(changed_model):
-    one = problem()
+    one = problem(cells=(64, 96))
     solution = solve(one, changed_model, settings=FAST.with_changes(certify=1e-9))
     assert solution.status == "converged_rtol"
     assert solution.report["discrete_residual"] <= 1e-9

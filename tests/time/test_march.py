@@ -136,7 +136,7 @@ def test_the_fields_do_not_depend_on_the_ranks(medium, alone_and_together):
     sides = (
         {"left": m.Dirichlet("sin(t)*y"), "top": m.Neumann(0.5)} if medium else m.Dirichlet("t*x")
     )
-    problem = m.Problem((128, 160), "heat", fields, sides)
+    problem = m.Problem((96, 112), "heat", fields, sides)
     options = {"dt": 0.05, "steps": 5, "every": 2, "solver_share": 0}
     options["settings"] = m.SolveSettings(rtol=1e-12)
     one, all_ranks = alone_and_together(m.march, problem, "x*y/4", **options)
@@ -149,7 +149,7 @@ def test_the_fields_do_not_depend_on_the_ranks(medium, alone_and_together):
 
 @RANKS
 def test_steps_by_tolerance_are_the_same_on_all_ranks(alone_and_together):
-    problem = m.Problem((96, 96), "heat", {"f": "sin(4*t)*x"})
+    problem = m.Problem((64, 80), "heat", {"f": "sin(4*t)*x"})
     options = {"dt": 0.02, "steps": 4, "every": 2, "tolerance": 0.05, "solver_share": 0}
     one, all_ranks = alone_and_together(m.march, problem, "sin(x)*sin(y)", **options)
     np.testing.assert_array_equal(all_ranks.steps["step"], one.steps["step"])

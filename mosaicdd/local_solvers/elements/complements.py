@@ -35,12 +35,13 @@ class Complements:
 
     Attributes
     ----------
-    device
+    device, dtype
         Of them.
     """
 
     def __init__(self, kinds: Kinds, spacing: int, *, symmetric: bool, **tensors: Unpack[Tensors]):
         self.symmetric, self.kinds, self.device = symmetric, kinds, tensors["device"]
+        self.dtype = tensors["dtype"]
         side, height = 4 * spacing, spacing if symmetric else 4 * spacing
         starts = range(0, side, height)
         places = np.empty((side, side), dtype=int)
@@ -89,11 +90,13 @@ class Complements:
             whole[:, b:, a:b] = rows[..., b - a :].mT
         return whole
 
-    def among(self, elements: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
-        """Return the entries between some nodes of some elements, ``(.., nodes, nodes)``."""
-        at = self._places[nodes[:, None], nodes].flatten()
-        first = self._operator[elements] * self._flat.shape[1]
-        return self._flat.take(first[:, None] + at).unflatten(1, (len(nodes), len(nodes)))
+    def among(
+        self, operators: torch.Tensor, nodes: torch.Tensor, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """Return the entries of some operators between the nodes of several sets ``(.., m)``, ``(.., m, m)``."""
+        at = self._places[nodes[..., None], nodes[..., None, :]]
+        rows = self._flat.index_select(0, operators).to(dtype)
+        return rows.index_select(1, at.flatten()).unflatten(1, at.shape)
 
     def diagonal(self) -> torch.Tensor:
         """Return the diagonals, ``(E, P)``."""

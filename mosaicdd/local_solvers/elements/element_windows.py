@@ -41,18 +41,34 @@ class Windows:
             self._windows = conductances.windows(spacing)
 
     def _different(self, conductances: Conductances, kinds: np.ndarray, s: int) -> Conductances:
-        """Return the windows of one element of each kind that is known, and of all others."""
-        wanted = kinds == 0
-        for kind in np.unique(kinds[~wanted]):
-            wanted.flat[np.argmax(kinds == kind)] = True
-        index = np.cumsum(wanted.ravel()) - 1
-        kinds = kinds.ravel()
-        for kind in np.unique(kinds[kinds < 0]):
-            index[kinds == kind] = index[np.argmax(kinds == kind)]
-        self._index = index
-        y, x = (one[:, None, None] * s for one in np.nonzero(wanted))
+        """Return the windows of all elements that differ, and of one of each kind that is known.
+
+        Parameters
+        ----------
+        kinds
+            See `ArrayInSquares.uniform`.
+        """
         reaction: Any = conductances.reaction
-        places = reaction.places(y + np.arange(s + 1)[:, None], x + np.arange(s + 1))
+        kinds, every = kinds.ravel(), np.arange(s + 1)
+
+        def places_of(elements: np.ndarray) -> np.ndarray:
+            y, x = (one[:, None, None] * s for one in np.divmod(elements, self.shape[1]))
+            return np.asarray(reaction.places(y + every[:, None], x + every))
+
+        different = np.flatnonzero(kinds == 0)
+        places = places_of(different)
+        # Many are only near something.
+        arrays: list[Any] = conductances.arrays()
+        others = np.logical_or.reduce([one.values != one.plain[-1] for one in arrays])
+        there = others.take(places).any(axis=(1, 2))
+        kinds[different[~there]] = -1
+        different, places = different[there], places[there]
+        self._index = index = np.empty(len(kinds), int)
+        index[different] = np.arange(len(different))
+        known, first = np.unique(kinds, return_index=True)
+        for number, kind in enumerate(known[known < 0]):
+            index[kinds == kind] = len(different) + number
+        places = np.concatenate([places, places_of(first[known < 0])])
 
         def windows(values: Any) -> np.ndarray:
             rows, columns = (

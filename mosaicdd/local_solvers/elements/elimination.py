@@ -19,11 +19,15 @@ Shape letters: ``E`` elements, ``B`` squares of a level, ``p`` perimeter nodes o
 ones.
 """
 
+from dataclasses import dataclass, replace
 from typing import Unpack
 
+import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.local_solvers.elements.interior import Cross, Roots
+from mosaicdd.local_solvers.elements.kinds import alike
 from mosaicdd.local_solvers.elements.merging import Merge
 from mosaicdd.local_solvers.elements.squares import CrossedSquares, Squares
 from mosaicdd.problems.operators.conductances import Conductances
@@ -54,21 +58,80 @@ def eliminate(
     """
     side, halvings = halved(spacing)
     rows, columns = conductances.elements(spacing)
-    crossed = conductances.across is not None
-    kind = CrossedSquares if crossed else Squares
-    squares = kind(conductances, side, halvings, **tensors)
-    leaves = _by_rows(squares.inverse, rows, columns, halvings)
-    schur, crosses = squares.schur, []
-    for level in range(halvings):
-        merge = Merge(schur, side << level, symmetric=conductances.symmetric, crossed=crossed)
-        above = halvings - 1 - level
-        right = _by_rows(merge.right, rows, columns, above)
-        if conductances.symmetric:
-            crosses.append(Cross.triangular(right))
-        else:
-            crosses.append(Cross((right, _by_rows(merge.left, rows, columns, above))))
-        schur = merge.complement(schur)
-    return schur.view(-1, 4 * spacing, 4 * spacing), Roots(leaves, crosses)
+    if conductances.reaction.ndim == 3:
+        left = _distinct(conductances, side, halvings, **tensors)
+    else:
+        left = _Eliminated.smallest(conductances, side, halvings, **tensors)
+        for level in range(halvings):
+            left = left.merged(side << level)
+    crosses = []
+    for level, factors in enumerate(left.crosses, start=1):
+        each = [_by_rows(one, rows, columns, halvings - level) for one in factors]
+        crosses.append(Cross.triangular(*each) if left.symmetric else Cross(pair(each)))
+    leaves = _by_rows(left.leaves, rows, columns, halvings)
+    return left.schur.view(-1, 4 * spacing, 4 * spacing), Roots(leaves, crosses)
+
+
+@dataclass(frozen=True)
+class _Eliminated:
+    """Squares that are eliminated.
+
+    Parameters
+    ----------
+    schur
+        Their Schur complements, ``(B, ..)``.
+    leaves
+        Of the smallest squares in them, ``(.., r, r)``, numbered as they are merged.
+    crosses
+        Per level ``L^-1``, and with a velocity the transpose of ``U^-1``, ``(.., i, i)``, in the same way.
+    """
+
+    schur: torch.Tensor
+    leaves: torch.Tensor
+    crosses: list[tuple[torch.Tensor, ...]]
+    symmetric: bool
+    crossed: bool
+
+    @classmethod
+    def smallest(
+        cls, conductances: Conductances, side: int, halvings: int, **tensors: Unpack[Tensors]
+    ) -> "_Eliminated":
+        """Return the smallest squares of elements."""
+        crossed = conductances.across is not None
+        kind = CrossedSquares if crossed else Squares
+        squares = kind(conductances, side, halvings, **tensors)
+        return cls(squares.schur, squares.inverse, [], conductances.symmetric, crossed)
+
+    def chosen(self, which: torch.Tensor) -> "_Eliminated":
+        """Return some of them, several times."""
+
+        def of(one: torch.Tensor) -> torch.Tensor:
+            return one.unflatten(0, (len(self.schur), -1)).index_select(0, which).flatten(0, 1)
+
+        crosses = [tuple(of(one) for one in factors) for factors in self.crosses]
+        return replace(self, schur=of(self.schur), leaves=of(self.leaves), crosses=crosses)
+
+    def merged(self, side: int) -> "_Eliminated":
+        """Return what four squares of so many cells a side become."""
+        merge = Merge(self.schur, side, symmetric=self.symmetric, crossed=self.crossed)
+        factors = (merge.right,) if self.symmetric else (merge.right, merge.left)
+        return replace(self, schur=merge.complement(self.schur), crosses=[*self.crosses, factors])
+
+
+def _distinct(
+    conductances: Conductances, side: int, halvings: int, **tensors: Unpack[Tensors]
+) -> _Eliminated:
+    """Eliminate squares one by one; of the quarters of all of them that are alike, one.
+
+    Where an outline cuts elements, most of their small squares are inside or outside.
+    """
+    if not halvings:
+        return _Eliminated.smallest(conductances, side, 0, **tensors)
+    size = side << halvings - 1
+    quarters = conductances.windows(size).each(lambda one: one.reshape(-1, *one.shape[-2:]))
+    _, first, which = np.unique(alike(quarters.arrays()), return_index=True, return_inverse=True)
+    few = _distinct(quarters.each(lambda one: one[first]), side, halvings - 1, **tensors)
+    return few.chosen(torch.from_numpy(which).to(tensors["device"])).merged(size)
 
 
 def halved(spacing: int) -> tuple[int, int]:

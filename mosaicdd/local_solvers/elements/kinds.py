@@ -8,6 +8,7 @@ those few.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ import numpy as np
 from mosaicdd.lattice.axes import even
 
 _MANY = 24  # members of a kind from which on a product with all of them pays
+_LARGEST = 2**62  # key
 _COMPARED = 1024  # members at a time, for the cache
 
 
@@ -158,25 +160,29 @@ def alike(arrays: Sequence[np.ndarray], axes: int = 1) -> np.ndarray:
     _, first, keys, counts = np.unique(
         sums.ravel(), return_index=True, return_inverse=True, return_counts=True
     )
-    keys = keys.ravel()
     # Equal sums are next to always of equal numbers; those of others are told apart here.
-    repeated = np.flatnonzero(counts[keys] > 1)
-    different = []
-    for members in np.array_split(repeated, -(-len(repeated) // _COMPARED) or 1):
-        same = np.ones(len(members), bool)
-        for values in arrays:
-            here = values[np.unravel_index(members, shape)]
-            example = values[np.unravel_index(first[keys[members]], shape)]
-            same &= (here == example).all(axis=tuple(range(1, here.ndim)))
-        different.append(members[~same])
+    keys, different = keys.ravel(), [np.empty(0, int)]
+    several, example = (counts[keys] > 1).reshape(shape), first[keys].reshape(shape)
+    for some in even(shape[0], max(1, _COMPARED // math.prod(shape[1:]))):
+        if several[some].any():
+            differs = np.zeros(several[some].shape, bool)
+            for values in arrays:
+                others = values[some] != values[np.unravel_index(example[some], shape)]
+                if others.any():
+                    differs |= others.any(axis=tuple(range(axes, others.ndim)))
+            different.append(some.start * math.prod(shape[1:]) + np.flatnonzero(differs))
     others = np.concatenate(different)
     keys[others] = len(counts) + np.arange(len(others))
     return keys
 
 
 def combined(*keys: np.ndarray) -> np.ndarray:
-    """Return a key that is the same where all of several are."""
-    total = keys[0]
+    """Return a key that is the same where all of several are; none is negative."""
+    total, most = keys[0], int(keys[0].max(initial=0))
     for one in keys[1:]:
-        _, total = np.unique(total * (int(one.max(initial=0)) + 1) + one, return_inverse=True)
+        values = int(one.max(initial=0)) + 1
+        if (most + 1) * values > _LARGEST:
+            _, total = np.unique(total, return_inverse=True)
+            most = len(total)
+        total, most = total * values + one, (most + 1) * values
     return total

@@ -65,12 +65,11 @@ class Merge:
         schur
             Of the small squares, as before.
         """
-        across = self._plan.perimeter
-        small = self._plan.padded(schur.view(-1, self._plan.maps.shape[1] ** 2 * 4))
+        across, small = self._plan.perimeter, self._plan.maps.shape[1]
         v, w = (one[..., :across] for one in (self._left, self._right))
         total = w.new_empty(len(w), across, across)
         torch.baddbmm(total, v.mT, w, beta=0.0, alpha=-1.0, out=total)
-        self._plan.add_outer(small, total)
+        self._plan.add_outer(schur.view(-1, 4, small, small), total)
         return total
 
 
@@ -113,7 +112,6 @@ class _Merging:
         firsts = (7 * side, side, 5 * side, 3 * side)
         self._halves = [np.roll(ring, -first)[: 2 * side + 1] for first in firsts]
         self._blocks: dict[tuple, list] = {}
-        self._outer: dict[torch.device, list[torch.Tensor]] = {}
 
     def padded(self, small: torch.Tensor) -> torch.Tensor:
         """Append the zero that stands for what is not there, if none of the numbers is one."""
@@ -137,26 +135,24 @@ class _Merging:
         return total
 
     def add_outer(self, small: torch.Tensor, total: torch.Tensor) -> None:
-        """Add the block of the perimeter to ``(B, p, p)`` merged; few of its entries are not zero."""
-        side, device = self.maps.shape[1] // 4, small.device
-        if device not in self._outer:
-            self._outer[device] = [
-                torch.from_numpy(self._whereabouts(square, at)).to(device)
-                for square, at in enumerate(self._halves)
-            ]
-        for at, where in zip(self._halves, self._outer[device], strict=True):
-            part = _taken(small, where)
-            # The first square's part of the perimeter goes on beyond its end, from its begin.
-            ends = [(0, len(at))] if (np.diff(at) == 1).all() else [(0, side), (side, len(at))]
-            for a, b in ends:
-                for c, d in ends:
-                    rows, columns = slice(at[a], at[b - 1] + 1), slice(at[c], at[d - 1] + 1)
-                    total[:, rows, columns] += part[:, a:b, c:d]
+        """Add the block of the perimeter to ``(B, p, p)`` merged; few of its entries are not zero.
 
-    def _whereabouts(self, square: int, at: np.ndarray) -> np.ndarray:
-        """Return where the entries between some nodes of one square stand."""
-        small, own = self.maps.shape[1], self._own[square, at]
-        return small * (small * square + own[:, None]) + own
+        Parameters
+        ----------
+        small
+            Four matrices, ``(B, 4, ..)``.
+        """
+        for square, at in enumerate(self._halves):
+            own = self._own[square, at]
+            # Both perimeters go on beyond their ends from their begins.
+            ends = np.flatnonzero((np.diff(at) != 1) | (np.diff(own) != 1)) + 1
+            runs = [
+                (slice(one[0], one[-1] + 1), slice(other[0], other[-1] + 1))
+                for one, other in zip(np.split(at, ends), np.split(own, ends), strict=True)
+            ]
+            for rows, own_rows in runs:
+                for columns, own_columns in runs:
+                    total[:, rows, columns] += small[:, square, own_rows, own_columns]
 
     def _places(self, rows: slice, columns: slice, device: torch.device) -> list:
         """Return where the parts of a block's entries stand: of all entries, and of those with more.

@@ -21,7 +21,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
 # Elements that are eliminated at once: on a CPU few, for the cache; and solved inside of.
-_PIECE = {"cpu": 128, "cuda": 8192}
+_PIECE = {"cpu": 256, "cuda": 8192}
 _SOLVED = {"cpu": 2048, "cuda": 8192}
 _SHARED = 2  # elements of an operator from which on these are several problems of one
 

@@ -6,9 +6,7 @@ perimeter and from the source. All others, as those that an outline cuts, are `O
 Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes, ``I = (s - 1)^2`` inner ones, ``n`` problems.
 """
 
-import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
@@ -23,6 +21,7 @@ from mosaicdd.local_solvers.elements.condensed import (
     strip_room,
 )
 from mosaicdd.local_solvers.elements.element_windows import Windows
+from mosaicdd.local_solvers.elements.interior import ties_of
 from mosaicdd.local_solvers.elements.kinds import Kinds
 from mosaicdd.local_solvers.elements.own_elements import (
     OwnElements,
@@ -95,13 +94,10 @@ class SharedElements:
         self.schur = Complements(kinds, spacing, symmetric=windows.symmetric, **self._tensors)
         common, those = len(kinds.shared), windows.those
         kinds.leave_out(lambda member: _is_empty(those(np.array([member]))))
-        examples = those(kinds.examples[:common])
-        inside = [_dense(examples.each(operator.itemgetter(i))) for i in range(common)]
         # Of each shared kind: inner values from those on the sides and from sources, (S + I, I); and what
         # sources inside add on the sides, (I, S).
         self._fills, self._loads = (
-            torch.from_numpy(np.stack(some)).to(**self._tensors)
-            for some in zip(*inside, strict=True)
+            one.to(**self._tensors) for one in _dense(those(kinds.examples[:common]))
         )
         self._own = OwnElements(windows, spacing, kinds, self.schur, keep=keep, **self._tensors)
         self._strips = self._cut(kinds)
@@ -260,20 +256,25 @@ def _is_empty(conductances: Conductances) -> bool:
     )
 
 
-def _dense(one: Conductances) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the inner nodes of an element do, as matrices on rows of values (see `SharedElements`)."""
-    count = len(one.reaction)
-    matrix = torch.from_numpy(one.matrix().toarray())
-    if one.symmetric:
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrix)).numpy()
+def _dense(each: Conductances) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what the inner nodes of elements do, as matrices on rows of values (see `SharedElements`)."""
+    elements, count, _ = each.reaction.shape
+    y, x = np.indices((count - 2, count - 2)).reshape(2, -1) + 1
+    inner = np.arange(len(y))
+    # What all nodes give in the equations of the inner ones, and these in theirs.
+    given, taken = np.zeros((2, elements, len(inner), count, count))
+    given[:, inner, y, x] = each.reaction[:, y, x]
+    ties = ties_of(each)
+    for (dy, dx), (conductances, (oy, ox)) in ties.items():
+        between = y + oy, x + ox
+        given[:, inner, y, x] += conductances[:, *between]
+        given[:, inner, y + dy, x + dx] = -conductances[:, *between]
+        taken[:, inner, y + dy, x + dx] = ties[-dy, -dx][0][:, *between]
+    matrices = torch.from_numpy(given[..., 1:-1, 1:-1].reshape(elements, len(inner), -1))
+    if each.symmetric:
+        inverses = torch.cholesky_inverse(torch.linalg.cholesky(matrices))
     else:
-        inverse = torch.linalg.inv(matrix).mT.numpy()
-    units = np.eye(count**2).reshape(-1, count, count)
-    sides = on_sides(torch.arange(count**2).view(count, count)).numpy()
-    inwards = outwards = -one.apply(units[sides]).reshape(len(sides), -1)
-    if not one.symmetric:
-        against = replace(one, up=one.down, right=one.left, down=one.up, left=one.right)
-        outwards = -against.apply(units[sides]).reshape(len(sides), -1)
-    inwards = inwards.copy()
-    inwards[2 * count :: count] = inwards[3 * count - 1 :: count] = 0.0  # corners, again
-    return np.concatenate([inwards @ inverse, inverse]), inverse @ outwards.T
+        inverses = torch.linalg.inv(matrices).mT
+    inwards, outwards = (on_sides(torch.from_numpy(one)) for one in (-given, taken))
+    inwards[..., 2 * count :: count] = inwards[..., 3 * count - 1 :: count] = 0.0  # corners, again
+    return torch.cat([inwards.mT @ inverses, inverses], dim=1), inverses @ outwards

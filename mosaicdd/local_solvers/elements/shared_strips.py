@@ -8,7 +8,7 @@ import torch
 
 from mosaicdd.lattice.axes import even
 
-AT_ONCE = {"cpu": 512, "cuda": 2**20}
+AT_ONCE = {"cpu": 2048, "cuda": 2**20}
 """Elements, times problems: on a CPU few, for the cache."""
 
 

@@ -23,7 +23,8 @@ class ArrayInSquares:
     plain
         Numbers, the last of which stands in squares of kind -1.
     values
-        Of the other squares, ``(N, SIDE, SIDE)``.
+        Of the other squares, and last of squares of each plain number, ``(N, SIDE, SIDE)``: so all are
+        ``values[kind]``.
     part
         Which nodes it is of all those in squares; by default all.
     """
@@ -102,36 +103,28 @@ class ArrayInSquares:
         return found.reshape(self.kinds.shape[0] * SIDE, -1)[self._part]
 
     def places(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Return numbers of nodes of the part, by which `at` finds their values in all arrays that are like it.
-
-        Those in squares whose values are the same are negative.
-        """
-        y, x = (one + p.start for one, p in zip((y, x), self._part, strict=True))
-        kinds = self.kinds[y // SIDE, x // SIDE]
-        return np.where(kinds < 0, kinds, kinds * SIDE**2 + (y % SIDE * SIDE + x % SIDE))
+        """Return numbers of nodes of the part, by which `at` finds their values in all arrays that are like it."""
+        (rows, within), (columns, beyond) = (
+            np.divmod(one + p.start, SIDE) for one, p in zip((y, x), self._part, strict=True)
+        )
+        first = self.kinds % len(self.values) * SIDE**2
+        found = np.asarray(first.take(rows * first.shape[1] + columns))
+        found += within * SIDE
+        found += beyond
+        return found
 
     def at(self, places: np.ndarray) -> np.ndarray:
         """Return the values at nodes by their `places`."""
-        plain = places < 0
-        if not self.values.size:
-            return self.plain[places]
-        found = self.values.reshape(-1).take(places, mode="clip")
-        found[plain] = self.plain[places[plain]]
-        return found
+        return self.values.reshape(-1).take(places)
 
     def _rows(self, rows: np.ndarray) -> np.ndarray:
         """Return some rows, or one, as an array."""
         across = self._part[1]
         low, high = across.start // SIDE, -(-across.stop // SIDE)
-        rows = rows + self._part[0].start
-        each = np.atleast_1d(rows)
-        kinds = self.kinds[each // SIDE, low:high]
-        found = np.repeat(self.plain[np.minimum(kinds, -1)], SIDE, axis=1)
-        row, square = np.nonzero(kinds >= 0)
-        squares = found.reshape(len(each), high - low, SIDE)
-        squares[row, square] = self.values[kinds[row, square], each[row] % SIDE]
-        found = found[:, across.start - low * SIDE : across.stop - low * SIDE]
-        return found if rows.ndim else found[0]
+        square, within = np.divmod(rows + self._part[0].start, SIDE)
+        found = self.values[self.kinds[square, low:high], within[..., None]]
+        found = found.reshape(*rows.shape, (high - low) * SIDE)
+        return found[..., across.start - low * SIDE : across.stop - low * SIDE]
 
 
 def _plain_slice(key: Any) -> bool:

@@ -28,13 +28,12 @@ class CommonConductances:
         self._up, self._right, self._reaction = (float(one.plain[-1]) for one in every)
         columns = self._width = reaction.shape[1]
         # At others than active nodes, and those beside them, all is zero.
-        differs, near = reaction.differs(up, right), active.copy()
+        differs = reaction.differs(up, right)
         there = np.zeros_like(differs)
         there[1:-1, 1:-1] = differs[1:-1, 1:-1] | differs[:-2, 1:-1] | differs[1:-1, :-2]
-        for low, high in ((slice(None, -1), slice(1, None)), (slice(1, None), slice(None, -1))):
-            near[low] |= active[high]
-            near[:, low] |= active[:, high]
-        self._nodes = nodes = np.flatnonzero(there & near)
+        nodes, flat = np.flatnonzero(there), active.ravel()
+        beside = [flat[nodes + step] for step in (0, -columns, columns, -1, 1)]
+        self._nodes = nodes = nodes[np.logical_or.reduce(beside)]
         y, x = np.divmod(nodes, columns)
         own, below, left = (reaction.places(y - dy, x - dx) for dy, dx in ((0, 0), (1, 0), (0, 1)))
         # What their own reaction and conductances are more: to the nodes below, above, left and right.

@@ -8,7 +8,7 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.axes import even, pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import Cut, ends
 from mosaicdd.problems.fields.fields import Part, is_number, overlaps
@@ -19,6 +19,7 @@ from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.problems.sides.sides import Sides
 
+_AT_ONCE = 32  # rows that are evaluated, for the cache: a function makes many arrays as large
 _FAR = 2  # cells from an outline at which a point is not on it
 
 
@@ -86,8 +87,11 @@ class CutOutline:
         """
         if self._known is None or not _within(part, self._known[0]):
             level = np.ones([p.stop - p.start for p in part])
-            for there, where in overlaps(part, self._grid.nodes, self._periods):
-                level[where] = self._shape.level(self._grid, there)
+            for (rows, columns), where in overlaps(part, self._grid.nodes, self._periods):
+                values = level[where]
+                for some in even(len(values), _AT_ONCE) if len(values) else ():
+                    here = slice(rows.start + some.start, rows.start + some.stop)
+                    values[some] = self._shape.level(self._grid, (here, columns))
             self._known = part, level
         known, level = self._known
         return level[

@@ -14,7 +14,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from mosaicdd.lattice.axes import even, pair
 from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
 from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
-from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations, Ties
@@ -22,8 +21,8 @@ from mosaicdd.problems.discretisation.squares_of_nodes import MARGIN, EquationsI
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 
-_STRIP = 64  # rows whose level is evaluated at a time
-_AT_ONCE = 128  # squares, for the cache
+_ROWS = 8  # of squares that are looked at at a time
+_AT_ONCE = 256  # squares, for the cache
 _GAP = 32  # squares of a row between two that are cheaper to evaluate than to leave out
 
 _Moved = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -77,81 +76,77 @@ class _Whole:
         self._ties = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         self._crossings = {name: [Crossings.none()] for name in ("ties", "flows", "on")}
         self._natural = [NaturalPieces.none()]
-        near, level = self._near()
+        sides = ~self._inside_sides()
+        near, level = (sides, None) if discretisation.outline is None else self._near(sides)
+        numbers = np.argwhere(near)
         if discretisation.periods != (None, None):
-            for row in np.unique(near[:, 0]).tolist():
-                self._put_row(row, np.sort(near[near[:, 0] == row, 1]))
+            for row in np.unique(numbers[:, 0]).tolist():
+                self._put_row(row, numbers[numbers[:, 0] == row, 1])
             return
-        for some in even(len(near), _AT_ONCE) if len(near) else []:
-            self._put(near[some], None if level is None else level[some])
-
-    def _near(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Enter the squares that are far outside; return those near anything, and the level there.
-
-        Their rows and columns, ``(T, 2)``, and the level with margins, ``(T, P, P)``.
-        """
-        outline = self._discretisation.outline
-        found, levels, beside = [np.empty((0, 2), int)], [], [np.empty(0, bool)]
-        for row in range(self._squares[0]):
-            inside = self._inside_sides(row)
-            sides = ~inside
-            if outline is not None:
-                level = self._level(outline, row)
-                there = level < 0
-                inside &= _all_around(np.logical_and.reduce(there))
-                outside = _all_around(~np.logical_or.reduce(there))
-                self._enter_outside(row, np.flatnonzero(outside))
-                inside |= outside
-            across = np.flatnonzero(~inside)
-            beside.append(sides[across])
-            found.append(np.stack([np.full(len(across), row), across], axis=1))
-            if outline is not None:
-                windows = sliding_window_view(level, SIDE + 2 * MARGIN, axis=1)[:, ::SIDE]
-                levels.append(windows[:, across].swapaxes(0, 1))
         # Those near sides first: at the others little is asked for.
-        order = np.argsort(~np.concatenate(beside), kind="stable")
-        return np.concatenate(found)[order], np.concatenate(levels)[order] if levels else None
+        order = np.argsort(~sides[near], kind="stable")
+        for some in np.array_split(order, -(-len(order) // _AT_ONCE) or 1):
+            if len(some):
+                self._put(numbers[some], None if level is None else level[some])
 
-    def _level(self, outline: CutOutline, row: int) -> np.ndarray:
-        """Return the level in a row of squares with margins."""
+    def _near(self, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Enter the squares that are far outside; return which are near anything, and the level there.
+
+        Parameters
+        ----------
+        sides
+            Which squares are near sides.
+
+        Returns
+        -------
+        near, level
+            ``(rows, columns)``, and with margins ``(T, P, P)``.
+        """
+        near, levels, pitch = sides.copy(), [], SIDE + 2 * MARGIN
+        for rows in even(len(sides), _ROWS):
+            level = self._level(rows)
+            there = level < 0
+            inside, outside = _all_around(there), _all_around(~there)
+            near[rows] = (sides[rows] | ~inside) & ~outside
+            self._kinds[rows][outside] = -2
+            windows = sliding_window_view(level, (pitch, pitch))[::SIDE, ::SIDE]
+            levels.append(windows[near[rows]])
+        y, x = np.nonzero(self._kinds == -2)
+        for nodes in (self._active, self._reported):
+            _by_squares(nodes)[y, :, x] = False
+        return near, np.concatenate(levels)
+
+    def _level(self, rows: slice) -> np.ndarray:
+        """Return the level in some rows of squares with margins."""
         y, x = self._origin
         across = slice(x - MARGIN, x + self._squares[1] * SIDE + MARGIN)
-        first = y + row * SIDE
-        if row % (_STRIP // SIDE) == 0:  # what is evaluated is kept for the next rows
-            outline.level((slice(first - MARGIN, first + _STRIP + MARGIN), across))
-        return outline.level((slice(first - MARGIN, first + SIDE + MARGIN), across))
+        first, last = (y + SIDE * row for row in (rows.start, rows.stop))
+        outline = self._discretisation.outline
+        return outline.level((slice(first - MARGIN, last + MARGIN), across))  # type: ignore[union-attr]  # if it has one
 
-    def _inside_sides(self, row: int) -> np.ndarray:
-        """Say which squares of a row are far from the sides of the rectangle, and from a pin."""
+    def _inside_sides(self) -> np.ndarray:
+        """Say which squares are far from the sides of the rectangle, and from a pin."""
         far = []
-        for first, cells in zip(
-            (self._origin[0] + row * SIDE, self._origin[1] + SIDE * np.arange(self._squares[1])),
-            self._discretisation.grid.shape,
-            strict=True,
+        for origin, count, cells in zip(
+            self._origin, self._squares, self._discretisation.grid.shape, strict=True
         ):
+            first = origin + SIDE * np.arange(count)
             far.append((first >= MARGIN) & (first + SIDE - 1 <= cells - MARGIN))
-        inside = far[0] & far[1]
+        inside = far[0][:, None] & far[1]
         for pin in self._pins - self._origin:
-            low, high = (pin - MARGIN) // SIDE, (pin + MARGIN) // SIDE
-            if low[0] <= row <= high[0]:
-                inside[max(low[1], 0) : max(high[1] + 1, 0)] = False
+            ends = zip((pin - MARGIN) // SIDE, (pin + MARGIN) // SIDE, strict=True)
+            inside[*(slice(max(low, 0), max(high + 1, 0)) for low, high in ends)] = False
         return inside
-
-    def _enter_outside(self, row: int, columns: np.ndarray) -> None:
-        """Enter that there is nothing in some squares of a row."""
-        self._kinds[row, columns] = -2
-        for nodes in (self._active, self._reported):
-            _by_squares(nodes)[row, :, columns] = False
 
     def _put(self, numbers: np.ndarray, level: np.ndarray | None) -> None:
         """Evaluate the equations in some squares."""
         squares = Squares(numbers, self._origin, SIDE)
-        plane = None if level is None else level.reshape(squares.shape)
+        plane = None if level is None else level.swapaxes(0, 1).reshape(squares.shape)
         some = EquationsInSquares(self._discretisation, squares, plane).all()
         self._keep(numbers, some, squares.own)
 
         def moved(places: np.ndarray) -> _Moved:
-            y, x = np.divmod(places, squares.pitch - 2)
+            y, x = np.divmod(places, squares.shape[1] - 2)
             return squares.moved(y + 1, x + 1)
 
         self._enter_lists(some, moved)
@@ -232,15 +227,14 @@ class _Whole:
     def equations(self) -> Equations:
         """Return all."""
         rows, columns = self._shape
-        none = np.empty((0, SIDE, SIDE))
-        *arrays, volumes = [
-            ArrayInSquares(self._kinds, plain, np.concatenate([none, *values]))[:rows, :columns]
-            for plain, values in zip(self._plain, self._values, strict=True)
-        ]
         ends = ((-1, 0), (0, -1), (0, 0), (-1, 0), (0, -1))  # of up, right, reaction, down, left
-        arrays = [
-            values[: rows + end[0], : columns + end[1]]
-            for values, end in zip(arrays, ends, strict=False)
+        *arrays, volumes = [
+            ArrayInSquares(self._kinds, plain, np.concatenate([*values, _alone(plain)]))[
+                : rows + end[0], : columns + end[1]
+            ]
+            for plain, values, end in zip(
+                self._plain, self._values, (*ends[: len(self._plain) - 1], (0, 0)), strict=True
+            )
         ]
         active, reported = (nodes[:rows, :columns] for nodes in (self._active, self._reported))
         ties = Ties(*(np.concatenate(one) for one in zip(*self._ties, strict=True)))
@@ -258,8 +252,15 @@ def _by_squares(values: np.ndarray) -> np.ndarray:
     return values.reshape(rows // SIDE, SIDE, columns // SIDE, SIDE)
 
 
+def _alone(plain: np.ndarray) -> np.ndarray:
+    """Return a square of each of some numbers."""
+    return np.broadcast_to(plain[:, None, None], (len(plain), SIDE, SIDE))
+
+
 def _all_around(there: np.ndarray) -> np.ndarray:
-    """Say of which squares something holds in all columns, with margins."""
-    own = there[: -2 * MARGIN].reshape(-1, SIDE).all(axis=1)
-    after = [there[SIDE + node :: SIDE] for node in range(2 * MARGIN)]
-    return np.asarray(np.logical_and.reduce([own, *after]))
+    """Say in which squares something holds at all nodes, with margins, ``(rows, columns)``."""
+    for _ in range(2):
+        own = there[: -2 * MARGIN].reshape(-1, SIDE, there.shape[1]).all(axis=1)
+        after = [there[SIDE + node :: SIDE] for node in range(2 * MARGIN)]
+        there = np.logical_and.reduce([own, *after]).T
+    return there

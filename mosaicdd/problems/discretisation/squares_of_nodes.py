@@ -1,7 +1,7 @@
-"""Squares of nodes of a grid, one above the other, as if they were a part of one.
+"""Squares of nodes of a grid, side by side, as if they were a part of one.
 
 The equations near outlines and sides are wanted at few of a large grid's nodes: in squares here and
-there. What evaluates equations handles rectangles. So it is given a strip, ``(T P, P)``, of the squares of
+there. What evaluates equations handles rectangles. So it is given a strip, ``(P, T P)``, of the squares of
 ``P`` nodes a side, and where it asks for what is at a place of the strip, it gets what is there in the grid.
 Where two squares meet nothing is right: each has `MARGIN` nodes all around that are cut off.
 """
@@ -41,21 +41,20 @@ class Squares:
         self._index = np.full(numbers.max(axis=0) - self._lowest + 2, -1)
         self._index[tuple((numbers - self._lowest).T)] = np.arange(len(numbers))
         # From a place in the strip to a node of the grid.
-        first = np.arange(len(numbers))[:, None] * (self.pitch, 0)
+        first = np.arange(len(numbers))[:, None] * (0, self.pitch)
         self._shift = numbers * size + self._origin - MARGIN - first
 
     @property
     def shape(self) -> tuple[int, int]:
         """Of the strip."""
-        return len(self._numbers) * self.pitch, self.pitch
+        return self.pitch, len(self._numbers) * self.pitch
 
     @property
     def nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows and columns of the grid at all places, each ``shape``."""
         rows, columns = self.shape
-        shift = np.repeat(self._shift, self.pitch, axis=0)
-        y = np.arange(rows) + shift[:, 0]
-        return np.broadcast_to(y[:, None], self.shape), np.arange(columns) + shift[:, 1:]
+        y, x = np.repeat(self._shift, self.pitch, axis=0).T
+        return np.arange(rows)[:, None] + y, np.broadcast_to(np.arange(columns) + x, self.shape)
 
     def places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return which nodes ``(K, 2)`` of the grid are in the strip, and where: some at several places."""
@@ -79,15 +78,15 @@ class Squares:
                 some, square = (one[there[:, 0] & there[:, 1]] for one in (some, square))
                 number = self._index[square[:, 0], square[:, 1]]
                 some, number = some[number >= 0], number[number >= 0]
-                found.append((close[some], number * self.pitch + y[some], x[some]))
+                found.append((close[some], y[some], number * self.pitch + x[some]))
         which, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return which, rows, columns
 
     def own(self, values: np.ndarray) -> np.ndarray:
         """Return squares ``(T, size, size)`` of values at all places but the outermost, or on edges."""
         inner = slice(MARGIN - 1, MARGIN - 1 + self.size)
-        rows = np.arange(len(self._numbers))[:, None] * self.pitch + np.arange(self.size)
-        return values[rows + MARGIN - 1][..., inner]
+        columns = np.arange(len(self._numbers))[:, None] * self.pitch + np.arange(self.size)
+        return values[inner, columns + MARGIN - 1].swapaxes(0, 1)
 
     def moved(self, y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return which places lie in squares without margins, and which nodes these are.
@@ -101,10 +100,9 @@ class Squares:
         shift
             From these places to nodes of the grid, ``(.., 2)``.
         """
-        number, row = np.divmod(y, self.pitch)
-        which = np.flatnonzero(
-            (row >= MARGIN) & (row < MARGIN + self.size) & (x >= MARGIN) & (x < MARGIN + self.size)
-        )
+        number, column = np.divmod(x, self.pitch)
+        own = [(at >= MARGIN) & (at < MARGIN + self.size) for at in (y, column)]
+        which = np.flatnonzero(own[0] & own[1])
         shift = self._shift[number[which]]
         nodes = np.stack([y[which], x[which]], axis=1) + shift - self._origin
         return which, nodes, shift

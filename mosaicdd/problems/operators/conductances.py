@@ -121,14 +121,14 @@ class Conductances:
         return Conductances(up, right, reaction, self.left.T, self.down.T, across)
 
     def diagonal_of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return `diagonal` in some rows."""
+        """Return `diagonal` in some rows, ascending."""
         total = self.reaction[rows]
         total[:, :-1] += self.right[rows]
         total[:, 1:] += self.left[rows]
         rising, falling = (None, None) if self.across is None else self.across
         for there, values, beside, low, high in (
-            (rows < len(self.up), self.up, rows, rising, falling),
-            (rows > 0, self.down, rows - 1, falling, rising),
+            (slice(np.searchsorted(rows, len(self.up))), self.up, rows, rising, falling),
+            (slice(np.searchsorted(rows, 1), None), self.down, rows - 1, falling, rising),
         ):
             total[there] += values[beside[there]]
             if low is not None and high is not None:

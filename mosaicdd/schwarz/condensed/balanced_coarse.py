@@ -15,11 +15,9 @@ unknowns.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 import torch
 
 from mosaicdd.lattice.axes import pair
@@ -31,6 +29,7 @@ from mosaicdd.local_solvers.elements.products import rows_times
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.condensed.coarse_matrix import assembled, factorised
 from mosaicdd.schwarz.condensed.coarse_numbering import (
     Numbering,
     of_elements,
@@ -46,7 +45,7 @@ from mosaicdd.schwarz.condensed.edge_modes import (
     small_eigenvalues,
 )
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator
-from mosaicdd.schwarz.condensed.parts import Parts, add_at, values_at
+from mosaicdd.schwarz.condensed.parts import Parts, add_at, taken, values_at
 from mosaicdd.schwarz.layouts import block_of
 
 _MODES = 2  # of an edge, at most, as they all take the memory of that one which has most
@@ -139,8 +138,6 @@ class BalancedCoarse:
             products[numbers] = torch.bmm(swept, prolongation)
             if keep:
                 self._swept[numbers] = swept
-        if not kinds.all_own:
-            products = products[torch.from_numpy(kinds.operator).to(device)]
         self._transfer = CoarseTransfer(bases, parts, own, numbering.size, keys)
         del (
             bases,
@@ -151,9 +148,10 @@ class BalancedCoarse:
             new,
         )  # for the memory of the factorisation
         self._once = OncePerMachine(ranks)
-        matrix = _assembled(ranks, blocks, products, numbering, here=self._once.leads)
+        operators = kinds.operator.reshape(element_shape(block))
+        matrix = assembled(ranks, blocks, products, operators, numbering, here=self._once.leads)
         del products
-        self._solve = _factorised(matrix)
+        self._solve = factorised(matrix)
         self._unknowns = torch.from_numpy(numbering.unknowns).to(device)
         self._size = numbering.size
         # Where each element has its coarse values among those of the region, part after part.
@@ -197,14 +195,14 @@ class BalancedCoarse:
         if not len(self._swept):
             return self._transfer.restrict(self._operator(z))
         total = z.new_zeros(self._values, len(z)).T
-        common = self._parts.common if len(z) == 1 else None
-        if common is not None:
+        alone = len(z) == 1
+        for common in self._parts.common if alone else ():
             for members, sums in common.products(z[0], self._swept[common.operator]):
                 add_at(total, self._columns[members], sums)
-        for piece, at in self._parts(len(z)) if common is None else self._parts.others():
+        for piece, at in self._parts.others() if alone else self._parts(len(z)):
             sums = rows_times(values_at(z, at), self._swept[piece.operators].mT)
             add_at(total, self._columns[piece.members].view(*at.shape[:2], -1), sums)
-        return total.T.index_select(0, self._own).T
+        return taken(total, self._own)
 
     def _zeros(self, c: torch.Tensor) -> torch.Tensor:
         nodes = sum(math.prod(self._block.line_shape(axis)) for axis in (0, 1))
@@ -286,59 +284,3 @@ def _on_elements(bases: Sequence[torch.Tensor], edges: Sequence[np.ndarray]) -> 
         first = 4 + side * modes
         total[:, side, 1:, first : first + modes] = basis[..., 2:]
     return total.flatten(1, 2)
-
-
-def _assembled(
-    ranks: Ranks,
-    blocks: Sequence[Block],
-    products: torch.Tensor,
-    numbering: Numbering,
-    *,
-    here: bool,
-) -> scipy.sparse.csc_array | None:
-    """Assemble ``A_c`` of the whole lattice from the products of all ranks' elements, if wanted here."""
-    cells = blocks[0].lattice.cells
-    numbers = np.arange(math.prod(cells)).reshape(cells)
-    places = []
-    for block in blocks:
-        lines = zip((block.owned_cells(axis) for axis in (0, 1)), block.first, strict=True)
-        place = pair(slice(part.start + a, part.stop + a) for part, a in lines)
-        places.append(numbers[place].ravel())
-    mine = blocks[ranks.rank]
-    here_owned = mine.owned_cells(0), mine.owned_cells(1)
-    own = products.unflatten(0, element_shape(mine))[here_owned].flatten(0, 1)
-    # Row by row of all elements' matrices: together they would take more than all that is kept here.
-    gather = NodeGather(ranks, places, numbers.size, problems=own.shape[2])
-    rows = (gather(row.t().cpu(), np.empty(0))[0] for row in own.unbind(1))
-    if not here:
-        for _ in rows:
-            pass
-        return None
-    order = numbering.order[of_elements(numbering.between((0, 0), cells))].astype(np.int32)
-    known = order >= 0
-    count, first = int(np.square(known.sum(axis=1)).sum()), 0
-    entries, places_of = np.empty(count), np.empty((2, count), np.int32)
-    for row, values in enumerate(rows):
-        inner = known[:, row, None] & known
-        some = slice(first, first + int(inner.sum()))
-        entries[some] = values.numpy().T[inner]
-        places_of[0, some] = np.broadcast_to(order[:, row, None], order.shape)[inner]
-        places_of[1, some] = order[inner]
-        first = some.stop
-    triplets = entries, (places_of[0], places_of[1])
-    return scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()
-
-
-def _factorised(
-    matrix: scipy.sparse.csc_array | None,
-) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Factorise a matrix in the order of `Numbering`, its diagonal as pivots; right-hand sides are ``(n, size)``."""
-    if matrix is None:
-        return None
-    factors = scipy.sparse.linalg.splu(
-        matrix,
-        permc_spec="NATURAL",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
-    return lambda given: factors.solve(given.T).T

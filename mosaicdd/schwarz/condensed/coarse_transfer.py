@@ -14,6 +14,7 @@ import torch
 
 from mosaicdd.schwarz.condensed.coarse_numbering import placed_parts
 from mosaicdd.schwarz.condensed.common_edges import CommonEdges, common_edges
+from mosaicdd.schwarz.condensed.parts import add_to, taken
 from mosaicdd.schwarz.sparse import sparse_rows
 
 
@@ -73,9 +74,8 @@ class CoarseTransfer:
         self._up = _tensor(up, device)
         # On a processor one matrix serves both ways. But along a periodic axis a number stands at several
         # places, of which but one is owned.
-        self._both = (
-            up if device.type == "cpu" and len(np.unique(numbers)) == len(numbers) else None
-        )
+        once = np.bincount(numbers).max() == 1
+        self._both = up if device.type == "cpu" and once else None
         if self._both is None:
             local = scipy.sparse.csr_array((values, columns, starts), (len(counts), len(numbers)))
             self._down = _tensor(local.tocsc().T, device)
@@ -85,22 +85,23 @@ class CoarseTransfer:
 
     def restrict(self, residual: torch.Tensor) -> torch.Tensor:
         """Return what the block owns of ``P^T r``, ``(n, own)``, for ``(n, L)``."""
-        given = residual.T if self._nodes is None else residual.T.index_select(0, self._nodes)
+        given = (residual if self._nodes is None else taken(residual, self._nodes)).T
         if self._both is None:
             total = self._down @ given
         else:
             everywhere = torch.from_numpy(self._both.T @ given.numpy())
-            total = everywhere.index_select(0, self._numbers)
+            total = taken(everywhere.T, self._numbers).T
         for edges in self._common:
             edges.add_restricted(residual, total.T)
-        return total.index_select(0, self._own).T
+        return taken(total.T, self._own)
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``; ``c`` is ``(n, size)``."""
         if self._nodes is None:
             return torch.addmm(out.T, self._up, c.T, out=out.T).T
-        out.T.index_add_(0, self._nodes, self._up @ c.T)
-        here = c.T.index_select(0, self._numbers).T
+        up = self._up @ c.T if self._both is None else torch.from_numpy(self._both @ c.T.numpy())
+        add_to(out, self._nodes, up.T)
+        here = taken(c, self._numbers)
         for edges in self._common:
             edges.prolong(here, out)
         return out

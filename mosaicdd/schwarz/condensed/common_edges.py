@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import even
+from mosaicdd.schwarz.condensed.parts import add_to, taken
 
 _VALUES = {
     "cpu": 2**17,
@@ -50,58 +51,62 @@ class CommonEdges:
         nodes = lines * (cells * self._s + 1)
         self._part = slice(first, first + nodes)
         some = basis.any(0)
-        self._basis = basis[:, some].expand(lines, -1, -1)  # (lines, s - 1, F)
-        self._there = torch.from_numpy(there).to(basis)[..., None, None]
+        # From a lattice node on, which has none of it, (s, F)
+        self._basis = torch.nn.functional.pad(basis[:, some], (0, 0, 1, 0))
+        each = np.repeat(there[..., None], self._basis.shape[1], axis=2)
+        self._there = torch.from_numpy(each).to(basis)
         self._columns = torch.from_numpy(columns).to(device)[..., some]
         self._hats = None if hats is None else torch.from_numpy(hats.ravel()).to(device)
 
     def add_restricted(self, residual: torch.Tensor, total: torch.Tensor) -> None:
         """Add their part of ``P^T r`` for ``(n, L)`` to ``(n, columns)``."""
         n, lines = len(residual), self._of(residual)
-        between = self._between(lines)
+        cells, basis, there = self._cells(lines), self._basis, self._there
         for part in self._parts(n):
-            some = between[part]
+            some = cells[part]
             if n == 1:
-                products = torch.bmm(some[..., 0], self._basis[part])[..., None]
+                every = basis.expand(len(some), -1, -1)
+                products = (torch.bmm(some[..., 0], every) * there[part])[..., None]
             else:
                 # All of them by one product: node by node, then (F, lines, cells, n).
                 given = some.permute(2, 0, 1, 3)
-                products = (self._basis[0].T @ given.flatten(1)).unflatten(1, given.shape[1:])
-                products = products.permute(1, 2, 0, 3)
-            products = products * self._there[part]
-            total.T.index_add_(0, self._columns[part].flatten(), products.flatten(0, 2))
+                products = (basis.T @ given.flatten(1)).unflatten(1, given.shape[1:])
+                products = products.permute(1, 2, 0, 3) * there[part, ..., None]
+            add_to(total, self._columns[part].flatten(), products.flatten(0, 2).T)
         if self._hats is not None:
-            total.T.index_add_(0, self._hats, lines[:, :: self._s].flatten(0, 1))
+            add_to(total, self._hats, lines[:, :: self._s].flatten(0, 1).T)
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> None:
         """Add their part of ``P c`` for ``(n, columns)`` to ``(n, L)``."""
         n, lines = len(out), self._of(out)
-        between = self._between(lines)
+        cells, basis, there = self._cells(lines), self._basis, self._there
         for part in self._parts(n):
-            some, columns = between[part], self._columns[part]
-            seen = c.T.index_select(0, columns.flatten()).view(*columns.shape, n)
-            seen *= self._there[part]
+            columns = self._columns[part]
+            seen = taken(c, columns.flatten()).T.view(*columns.shape, n) * there[part, ..., None]
             if n == 1:
-                some[..., 0].baddbmm_(seen[..., 0], self._basis[part].mT)
+                # Line by line: without a stop at each lattice node.
+                lines[part, :-1, 0] += (seen[..., 0].flatten(0, 1) @ basis.T).view(len(columns), -1)
             else:
                 given = seen.permute(2, 0, 1, 3)
-                products = (self._basis[0] @ given.flatten(1)).unflatten(1, given.shape[1:])
-                some += products.permute(1, 2, 0, 3)
+                products = (basis @ given.flatten(1)).unflatten(1, given.shape[1:])
+                cells[part] += products.permute(1, 2, 0, 3)
         if self._hats is not None:
-            lines[:, :: self._s] += c.T.index_select(0, self._hats).view(len(lines), -1, n)
+            lines[:, :: self._s] += taken(c, self._hats).T.view(len(lines), -1, n)
 
     def _parts(self, problems: int) -> list[slice]:
         """Cut the lines into parts that the cache holds for so many problems."""
         count, cells = self._shape
-        return even(count, max(1, _VALUES[self._basis.device.type] // (cells * self._s * problems)))
+        return even(
+            count, max(1, _VALUES[self._columns.device.type] // (cells * self._s * problems))
+        )
 
     def _of(self, v: torch.Tensor) -> torch.Tensor:
         """Return a view of the lines, ``(lines, nodes, n)``."""
         return v.T[self._part].unflatten(0, (self._shape[0], -1))
 
-    def _between(self, lines: torch.Tensor) -> torch.Tensor:
-        """Return a view of the nodes between lattice nodes, ``(lines, cells, s - 1, n)``."""
-        return lines[:, :-1].unflatten(1, (self._shape[1], self._s))[:, :, 1:]
+    def _cells(self, lines: torch.Tensor) -> torch.Tensor:
+        """Return a view of the nodes from each lattice node to the next, ``(lines, cells, s, n)``."""
+        return lines[:, :-1].unflatten(1, (self._shape[1], self._s))
 
 
 def common_edges(keys: np.ndarray) -> np.ndarray:

@@ -220,16 +220,17 @@ def _signs(block: Block) -> np.ndarray:
     for axis in (0, 1):
         lines, along = block.line_shape(axis)
         line, node = (
-            ((s * first + step * np.arange(count)) % size).astype(np.uint64)
+            ((s * first + step * np.arange(count)) % size).astype(np.uint32)
             for first, step, count, size in (
                 (block.first[axis], s, lines, sizes[axis]),
                 (block.first[1 - axis], 1, along, sizes[1 - axis]),
             )
         )
         y, x = (line[:, None], node) if axis == 0 else (node, line[:, None])
-        mixed = (y * 0x9E3779B1 + x * 0x85EBCA77) & 0xFFFFFFFF
-        mixed = ((mixed ^ mixed >> 15) * 0x2C1B3C6D) & 0xFFFFFFFF
-        parts.append(np.where(mixed >> 16 & 1, 1, -1).astype(np.int8).ravel())
+        mixed = y * np.uint32(0x9E3779B1) + x * np.uint32(0x85EBCA77)  # modulo 2^32
+        mixed ^= mixed >> 15
+        mixed *= np.uint32(0x2C1B3C6D)
+        parts.append((2 * (mixed >> 16 & 1).astype(np.int8) - 1).ravel())
     return np.concatenate(parts)
 
 

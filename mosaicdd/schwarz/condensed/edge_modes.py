@@ -12,10 +12,11 @@ import torch
 
 from mosaicdd.local_solvers.elements.kinds import alike
 
-_SMALL = 0.02  # eigenvalue below which a mode is worth an unknown (uniform: 0.0096, 0.038, ..)
+_SMALL = 0.03  # eigenvalue below which a mode is worth an unknown (uniform: 0.0096, 0.038, ..)
 _SMALL_IN_FLOW = 0.1  # the same with a velocity, which is on the diagonal, too
 _INVERSE_ITERATIONS = 3
 _EQUAL = 1e-9  # relative difference of what is the same
+_TINY = 1e-12  # pivot of a singular problem, by the diagonal
 _ISOLATED = 1e3  # eigenvalue, at least, of nodes without an unknown: no mode
 
 
@@ -42,7 +43,7 @@ class CutLines:
 
 def cut_lines(conductances: torch.Tensor, reaction: torch.Tensor, active: torch.Tensor) -> CutLines:
     """Return what the outline makes of lines by the reaction and the activity of their nodes."""
-    edges = ~(active.all(-1) & (conductances > 0).all(-1))
+    edges = ~(active.all(-1) & (conductances.amin(-1) > 0))
     more = torch.where(active, reaction, _ISOLATED) * edges[..., None]
     return CutLines(active, edges, more)
 
@@ -140,20 +141,18 @@ def edge_modes(
 ) -> torch.Tensor:
     """Return the lowest modes of lattice edges, ``(lines, cells, s - 1, most)``.
 
-    Most edges have one, which three inverse iterations find as vectors over all edges; the others'
-    are eigenvectors.
+    Most edges have one, which three inverse iterations find as vectors over all edges; several are
+    eigenvectors.
     """
     modes = diagonal.new_zeros(*diagonal.shape, most)
-    some = counts > 0  # of which several have more than one, or are cut
-    k, d = (one[some].t().contiguous() for one in (conductances, diagonal))
+    some = counts > 0
+    more = torch.zeros_like(diagonal) if cut is None else cut.more
+    k, d, more = (one[some].t().contiguous() for one in (conductances, diagonal, more))
     if k.numel() and most:
         found = k.new_zeros(k.shape[1], len(d), most)
-        found[..., 0] = _lowest(k, d).t()
-        several = counts[some] > 1
-        several = torch.nonzero(several if cut is None else several | cut.edges[some])[:, 0]
-        along = (k[:-1, several] + k[1:, several]).t()
-        if cut is not None:
-            along += cut.more[some][several]
+        found[..., 0] = _lowest(k, d, more).t()
+        several = torch.nonzero(counts[some] > 1)[:, 0]
+        along = (k[:-1, several] + k[1:, several] + more[:, several]).t()
         found[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), along, most)
         modes[some] = found
     return modes if cut is None else modes * cut.active[..., None]
@@ -171,16 +170,19 @@ def _eigenvalues_below(
     return count
 
 
-def _lowest(k: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+def _lowest(k: torch.Tensor, d: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
     """Return nearly the lowest eigenvectors ``(s - 1, edges)``, of largest value 1.
 
-    ``T`` is factorised without a subtraction, so to rounding whatever the contrast: to the left of a node
-    there is a conductance in series.
+    ``T + more`` is factorised without a subtraction, so to rounding whatever the contrast: to the left of a
+    node there is a conductance in series. Between two cuts that nothing is tied to it is singular, and
+    the mode the same everywhere.
     """
     series, pivots = k[0], []
     for j in range(len(d)):
-        pivots.append(series + k[j + 1])
-        series = k[j + 1] * series / pivots[j]
+        own = series + more[j]
+        pivot = own + k[j + 1]
+        pivots.append(torch.where(pivot > 0, pivot, _TINY * d[j]))
+        series = k[j + 1] * own / pivots[j]
     mode = torch.ones_like(d)
     for _ in range(_INVERSE_ITERATIONS):
         mode *= d

@@ -248,7 +248,7 @@ class InterfaceKrylov(abc.ABC):
 
     def _rounding(self, x: torch.Tensor) -> torch.Tensor:
         """Return how large the residual's rounding may be, ``(n, L)``."""
-        return _ROUNDING * torch.finfo(x.dtype).eps * self._system.diagonal * x
+        return (self._system.diagonal * x).mul_(_ROUNDING * torch.finfo(x.dtype).eps)
 
     @abc.abstractmethod
     def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray | None]:

@@ -45,7 +45,6 @@ class InterfaceOperator:
         self._inside, self._schur = inside, elements.schur
         self._edge = (inside == 0).nonzero().flatten()
         kinds = elements.schur.kinds
-        self._order = torch.from_numpy(kinds.order).to(inside.device)
         self.places = torch.from_numpy(element_places(block)).to(inside.device)
         self.size = len(inside)
         self._parts = Parts(kinds, self.places, self.size, element_shape(block))
@@ -53,15 +52,17 @@ class InterfaceOperator:
     def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
         total = torch.empty_like(v) if out is None else out
-        self._parts.add(total, v, self._schur, self._schur.shared)
+        self._parts.add(total, v, self._schur, lambda one: [self._schur.shared(one).mT])
         total.T.index_fill_(0, self._edge, 0.0)
         return total
 
     def diagonal(self) -> torch.Tensor:
         """Return the diagonal of ``S``, ``(L,)``; zero on the region's edge."""
         total, diagonals = torch.zeros_like(self._inside)[None], self._schur.diagonal()
-        for piece, at in self._parts(1):
-            add_at(total, at, diagonals[self._order[piece.members]])
+        kinds = self._schur.kinds
+        for number in kinds.idle:
+            diagonals[torch.from_numpy(kinds.order[kinds.shared[number]])] = 0.0
+        add_at(total, self.places[None], diagonals[None])
         return total[0].index_fill_(0, self._edge, 0.0)
 
 

@@ -7,7 +7,7 @@ Shape letters: ``K`` operators of a piece, ``m`` members that have each, ``P`` p
 ``L`` places in all.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -15,7 +15,7 @@ from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
 from mosaicdd.schwarz.condensed.common_members import CommonMembers
 from mosaicdd.schwarz.sparse import sparse_rows
 
-_PIECE = {"cpu": 128, "cuda": 8192}  # members of a product: few, for the cache
+_PIECE = {"cpu": 512, "cuda": 8192}  # members of a product: few, for the cache
 _SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where many have an operator
 
 Products = Callable[[Piece, torch.Tensor, torch.Tensor | None], torch.Tensor]
@@ -34,23 +34,29 @@ class Parts:
         ``L``.
     shape
         Rows and columns of their numbers.
+    step
+        So many rows, and columns, are alike by turns.
 
     Attributes
     ----------
     common
-        Those of the most common kind, if that has most of them.
+        Those of the most common kinds, if these have most of them.
     """
 
-    def __init__(self, kinds: Kinds, places: torch.Tensor, size: int, shape: tuple[int, int]):
+    def __init__(
+        self,
+        kinds: Kinds,
+        places: torch.Tensor,
+        size: int,
+        shape: tuple[int, int],
+        step: int = 1,
+    ):
         self.kinds = kinds
-        self.common = CommonMembers.of(kinds, places, shape)
-        if not kinds.all_own:
-            places = places[torch.from_numpy(kinds.order).to(places.device)]
+        self.common = CommonMembers.of(kinds, places, shape, step)
         device = places.device.type
-        self._pieces = [
-            (piece, places[piece.members].unflatten(0, (len(piece), -1)))
-            for piece in kinds.pieces(_SHARED[device], _PIECE[device])
-        ]
+        self._pieces = kinds.pieces(_SHARED[device], _PIECE[device])
+        self._places = places
+        self._placed: dict[int, torch.Tensor] = {}  # of pieces that were asked for, by their first
         self._size = size
         self._sums: torch.Tensor | None = None
         self._room = torch.empty(0, 0, device=places.device)
@@ -60,39 +66,50 @@ class Parts:
 
         With several problems vectors are columns: the first places of all that have an operator, then the second.
         """
-        for piece, at in self._pieces:
+        for piece in self._pieces:
+            at = self._at(piece)
             yield piece, at if problems == 1 else at.mT.contiguous().mT
 
     def others(self) -> Iterator[tuple[Piece, torch.Tensor]]:
-        """Yield what is not of the common kind, for one problem."""
-        common = None if self.common is None else self.common.operator
-        for piece, at in self._pieces:
-            if not (piece.shared and piece.operators.start == common):
-                yield piece, at
+        """Yield what is not of the common kinds, for one problem."""
+        common = {one.operator for one in self.common}
+        for piece in self._pieces:
+            if not (piece.shared and piece.operators.start in common):
+                yield piece, self._at(piece)
+
+    def _at(self, piece: Piece) -> torch.Tensor:
+        """Return the places of a piece, ``(K, m, P)``."""
+        members = piece.members
+        if members.start not in self._placed:
+            which: slice | torch.Tensor = members
+            if not self.kinds.all_own:
+                which = torch.from_numpy(self.kinds.order[members]).to(self._places.device)
+            self._placed[members.start] = self._places[which].unflatten(0, (len(piece), -1))
+        return self._placed[members.start]
 
     def add(
         self,
         total: torch.Tensor,
         v: torch.Tensor,
         products: Products,
-        shared: Callable[[int], torch.Tensor],
+        shared: Callable[[int], Sequence[torch.Tensor]],
     ) -> torch.Tensor:
         """Write to ``(n, L)`` the sums of all products with ``(n, L)``, and return it.
 
         Parameters
         ----------
         shared
-            Returns an operator that many share, ``(P, P)``.
+            Returns an operator that many share, as `CommonMembers.add` takes it.
         """
         n = len(total)
         if n == 1:
             self._room = self._room.new_empty(0, 0)
             total.zero_()
-            if self.common is not None:
-                self.common.add(total[0], v[0], shared(self.common.operator))
+            for one in self.common:
+                one.add(total[0], v[0], shared(one.operator))
             for piece, at in self.others():
                 every = products(piece, values_at(v, at), None)
-                total.index_add_(1, at.flatten(), every.reshape(1, -1))
+                add_at(total, at, every)
             return total
         # All products first, then their sums by a sparse matrix: a third of the time of `add_at`.
         sums = self._matrix(total.dtype)
@@ -128,14 +145,29 @@ def by_node(v: torch.Tensor) -> torch.Tensor:
 def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """Return the values of ``(n, L)`` at places ``(K, m, P)``, ``(K, m n, P)``; of several problems as columns."""
     if len(v) == 1:
-        return v[0].index_select(0, places.flatten()).view(places.shape)
+        return taken(v, places.flatten()).view(places.shape)
     columns = places.mT
     return v.T.index_select(0, columns.flatten()).view(*columns.shape[:2], -1).mT
+
+
+def taken(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return the values of ``(n, L)`` at places ``(K,)``, ``(n, K)``; of several problems side by side."""
+    if len(v) == 1:  # which takes a third of the time
+        return v[0].index_select(0, places)[None]
+    return v.T.index_select(0, places).T
+
+
+def add_to(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
+    """Add values ``(n, K)`` to ``(n, L)`` at places ``(K,)``."""
+    if len(total) == 1:
+        total[0].index_add_(0, places, values[0])
+    else:
+        total.T.index_add_(0, places, values.T)
 
 
 def add_at(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
     """Add values ``(K, m n, P)`` to ``(n, L)`` at places ``(K, m, P)``."""
     if len(total) == 1:
-        total.index_add_(1, places.flatten(), values.reshape(1, -1))
+        add_to(total, places.flatten(), values.reshape(1, -1))
     else:
-        total.T.index_add_(0, places.mT.flatten(), values.mT.reshape(-1, len(total)))
+        add_to(total, places.mT.flatten(), values.mT.reshape(-1, len(total)).T)

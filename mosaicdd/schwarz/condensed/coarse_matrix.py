@@ -1,0 +1,86 @@
+"""The coarse matrix ``A_c = P^T S P`` of the whole lattice: from what elements add to it to its factors."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+
+from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.block import Block
+from mosaicdd.parallel.node_gather import NodeGather
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.condensed.coarse_numbering import Numbering, of_elements
+
+# Columns that SuperLU takes together: a fifth faster than by default, with few numbers a column as here.
+_PANEL, _RELAXED = 1, 8
+
+
+def assembled(
+    ranks: Ranks,
+    blocks: Sequence[Block],
+    products: torch.Tensor,
+    operators: np.ndarray,
+    numbering: Numbering,
+    *,
+    here: bool,
+) -> scipy.sparse.csc_array | None:
+    """Assemble ``A_c`` of the whole lattice from the products of all ranks' elements, if wanted here.
+
+    Parameters
+    ----------
+    products
+        ``P^T S P`` of elements that differ, ``(.., 4 + 4 M, 4 + 4 M)``.
+    operators
+        Which of them each element of the region has, ``(rows, columns)``.
+    """
+    cells = blocks[0].lattice.cells
+    numbers = np.arange(math.prod(cells)).reshape(cells)
+    places = []
+    for block in blocks:
+        lines = zip((block.owned_cells(axis) for axis in (0, 1)), block.first, strict=True)
+        place = pair(slice(part.start + a, part.stop + a) for part, a in lines)
+        places.append(numbers[place].ravel())
+    mine = blocks[ranks.rank]
+    owned = operators[mine.owned_cells(0), mine.owned_cells(1)].ravel()
+    own = torch.from_numpy(owned).to(products.device)
+    # Row by row of all elements' matrices: together they would take more than all that is kept here.
+    gather = NodeGather(ranks, places, numbers.size, problems=products.shape[2])
+    rows = (gather(row[own].t().cpu(), np.empty(0))[0] for row in products.unbind(1))
+    if not here:
+        for _ in rows:
+            pass
+        return None
+    order = numbering.order[of_elements(numbering.between((0, 0), cells))].astype(np.int32)
+    known = order >= 0
+    count, first = int(np.square(known.sum(axis=1)).sum()), 0
+    entries, places_of = np.empty(count), np.empty((2, count), np.int32)
+    for row, values in enumerate(rows):
+        elements = np.flatnonzero(known[:, row])
+        which, columns = np.nonzero(known[elements])
+        which, some = elements[which], slice(first, first + len(which))
+        entries[some] = values.numpy()[columns, which]
+        places_of[0, some] = order[which, row]
+        places_of[1, some] = order[which, columns]
+        first = some.stop
+    triplets = entries, (places_of[0], places_of[1])
+    return scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()
+
+
+def factorised(
+    matrix: scipy.sparse.csc_array | None,
+) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Factorise a matrix in the order of `Numbering`, its diagonal as pivots; right-hand sides are ``(n, size)``."""
+    if matrix is None:
+        return None
+    factors = scipy.sparse.linalg.splu(
+        matrix,
+        permc_spec="NATURAL",
+        diag_pivot_thresh=0.0,
+        panel_size=_PANEL,
+        relax=_RELAXED,
+        options={"SymmetricMode": True},
+    )
+    return lambda given: factors.solve(given.T).T
