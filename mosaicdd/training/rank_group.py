@@ -5,6 +5,8 @@ port and broadcasts it. Under ``torchrun`` it is opened from torchrun's own envi
 alone needs no group: it is the size-1 case of the same code.
 """
 
+import atexit
+import gc
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -14,6 +16,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# Its functions keep the group that is open when it is imported, and DistributedDataParallel imports it.
+import torch.distributed.nn.functional
 
 from mosaicdd.parallel.launcher import under_torchrun
 from mosaicdd.parallel.machine import device_of_rank, gpu
@@ -95,10 +100,18 @@ def rank_group(comm: Any = None, device: str = "cpu") -> Iterator[RankGroup]:
             return
     # A reducer of DistributedDataParallel that outlives the group must not be the last that holds it:
     # it would end it with the interpreter's lock in hand, for which the group's thread may be waiting.
+    if not _OPENED:
+        atexit.register(_end_groups)
     _OPENED.append(dist.group.WORLD)
     yield group
     # After an error other ranks may be waiting in a reduction: then the end of the job closes it.
     dist.destroy_process_group()
+
+
+def _end_groups() -> None:
+    """End the groups' threads: one that asks a closing interpreter for its lock aborts the process."""
+    gc.collect()
+    _OPENED.clear()
 
 
 def _of_torchrun(name: str) -> RankGroup:
