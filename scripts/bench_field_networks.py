@@ -4,7 +4,8 @@ Usage: bench_field_networks.py [SPE10.npz [CELLS]] (by default 1024), bench_fiel
 [ROUNDS]] (by default 2048, and 3), and bench_field_networks.py large [CELLS ..] (by default 16384). One
 thread, float64. Errors are root mean squares over all nodes, relative to the solution's, against the exact
 operators' answer to a residual of 1e-9, in media drawn with seeds that no training has seen: with boundary
-data sin(3x) + y^2 on the unit square (*sides*), and with a source of 1 between zero sides (*source*).
+data sin(3x) + y^2 on the unit square (*sides*), and with a source of 1 between zero sides (*source*). SPE10's
+layers lie side by side: those of its Tarbert formation are lognormal, those of the Ness channels in shale.
 Seconds are wall time from the problem to the field. *Large* is ``mosaicdd solve`` on two ranks as a user
 starts it: the medium is read from a file, the field streams to one, and the memory is the peak of all ranks,
 whole processes.
@@ -23,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import scipy.ndimage
 import torch
-from media import spe10
+from media import NESS, TARBERT, spe10
 from peers import PeerResult, by_petsc, by_pyamg
 from ranks import mosaicdd
 from tables import publish, table
@@ -105,7 +106,8 @@ def main(path: Path | None, cells: int) -> None:
     rng = np.random.default_rng
     media = {name: make(cells + 1, rng(_SEED)) for name, make in MEDIA.items()}
     if path is not None:
-        media["spe10"] = spe10((cells + 1, cells + 1), path)
+        for name, formation in (("Tarbert", TARBERT), ("Ness", NESS)):
+            media[f"SPE10, {name}"] = spe10((cells + 1, cells + 1), path, formation)
     _warm_up()
     write([row for name, a in media.items() for row in _errors(name, a)], cells)
 

@@ -5,6 +5,9 @@ from pathlib import Path
 import numpy as np
 import scipy.ndimage
 
+TARBERT, NESS = (0, 35), (35, 85)
+"""SPE10's layers: of a shore, lognormal, and of rivers, channels in shale."""
+
 
 def smooth(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     """Return a smooth lognormal field, correlated over some 12 cells, of contrast 300."""
@@ -66,17 +69,26 @@ def rotating(nodes: tuple[int, int], peclet: float, spacing: float) -> dict[str,
     }
 
 
-def spe10(nodes: tuple[int, int], path: Path) -> np.ndarray:
+def spe10(
+    nodes: tuple[int, int], path: Path, formation: tuple[int, int] = (0, 85)
+) -> np.ndarray:
     """Return layers of SPE10's second model side by side, repeated mirrored to fill the domain.
 
     Parameters
     ----------
     path
-        An ``.npz`` file with the permeabilities ``kx``, ``(layers, rows, columns)``.
+        An ``.npz`` file with the permeabilities ``kx``, ``(layers, rows, columns)``, and what each ``layer``
+        is called.
+    formation
+        The first layer and the one after the last, as `TARBERT` or `NESS`; those of them that are in the
+        file. All if not given.
     """
     with np.load(path) as file:
-        layers = np.asarray(file["kx"], float)
-    across = max(1, round(np.sqrt(len(layers) * layers.shape[1] / layers.shape[2])))
+        chosen = (file["layer"] >= formation[0]) & (file["layer"] < formation[1])
+        layers = file["kx"][chosen].astype(float)
+    across = min(
+        len(layers), max(1, round(np.sqrt(len(layers) * layers.shape[1] / layers.shape[2])))
+    )
     rows = [layers[i : i + across] for i in range(0, len(layers) - across + 1, across)]
     mosaic = np.concatenate([np.concatenate(list(row), axis=1) for row in rows], axis=0)
     pad = [(0, max(0, n - size)) for n, size in zip(nodes, mosaic.shape, strict=True)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from bench_field_networks import MEDIA, problem_of
-from media import spe10
+from media import NESS, TARBERT, spe10
 from tables import publish, table
 
 import mosaicdd as m
@@ -69,7 +69,8 @@ def main(cells: int, path: Path | None) -> None:
     nodes = cells + 1
     media = {name: make(nodes, np.random.default_rng(_SEED)) for name, make in MEDIA.items()}
     if path is not None:
-        media["spe10"] = spe10((nodes, nodes), path)
+        for name, formation in (("Tarbert", TARBERT), ("Ness", NESS)):
+            media[f"SPE10, {name}"] = spe10((nodes, nodes), path, formation)
     rows = []
     for name, a in media.items():
         for what in ("sides", "source"):
