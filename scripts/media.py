@@ -69,9 +69,7 @@ def rotating(nodes: tuple[int, int], peclet: float, spacing: float) -> dict[str,
     }
 
 
-def spe10(
-    nodes: tuple[int, int], path: Path, formation: tuple[int, int] = (0, 85)
-) -> np.ndarray:
+def spe10(nodes: tuple[int, int], path: Path, formation: tuple[int, int] = (0, 85)) -> np.ndarray:
     """Return layers of SPE10's second model side by side, repeated mirrored to fill the domain.
 
     Parameters

@@ -19,7 +19,8 @@ import torch
 from mosaicdd.lattice.axes import Slices, pair, strips
 from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.elimination import eliminate, halved
-from mosaicdd.local_solvers.elements.interior import Interior, Roots
+from mosaicdd.local_solvers.elements.inner_nodes import Roots
+from mosaicdd.local_solvers.elements.interior import Interior
 from mosaicdd.local_solvers.elements.kinds import Kinds
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
@@ -200,7 +201,7 @@ class CondensedElements:
             _, roots = eliminate(conductances, self._s, **self._tensors)
         else:
             roots = self._kept.part(self.shape, (strip, part))
-        return Interior(conductances, halved(self._s)[0], roots)
+        return Interior(conductances, self._s, halved(self._s)[0], roots)
 
     def _part(self, strip: slice, part: slice) -> Conductances:
         """Return the conductances between the nodes of a piece."""

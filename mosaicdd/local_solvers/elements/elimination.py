@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import pair
-from mosaicdd.local_solvers.elements.interior import Cross, Roots
+from mosaicdd.local_solvers.elements.inner_nodes import Cross, Roots
 from mosaicdd.local_solvers.elements.kinds import alike
 from mosaicdd.local_solvers.elements.merging import Merge
 from mosaicdd.local_solvers.elements.squares import CrossedSquares, Squares

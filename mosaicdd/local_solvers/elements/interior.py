@@ -1,120 +1,10 @@
-r"""The nodes inside elements, solved for on the grid by nested dissection.
+"""The nodes inside the elements of a rectangle of lattice cells, which share the nodes between them."""
 
-With ``D`` the diagonal and ``-K`` the rest of the discrete operator, ``f + K u`` is what drives the nodes
-beside those whose values ``u`` are known. An element's inner nodes fall into a cross, between four squares
-of half its side, and the nodes inside these; so do they, down to the smallest squares:
-
-```
-   +---+---+     u = inside the squares, from f
-   |   |   |     c = G F (f + K u) on the cross, where G F is the inverse of its Schur complement
-   +---+---+     u = inside the squares, from f + K c, and c
-   |   |   |
-   +---+---+
-```
-
-Inside the smallest squares every other node has neighbours of the other colour alone. So one colour is
-solved for by the inverse of what is left on it, the other by its diagonal. Where there are conductances
-across cells, all nodes are of the one colour.
-
-Besides conductances only these small inverses are kept (`Roots`), less than a fourth of what the
-eliminated squares are. Shape letters: ``n`` problems, ``B`` squares of a level, row by row over the piece,
-``i`` nodes of a cross, ``r`` nodes of the one colour.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.local_solvers.elements.planes import Beside, Node, Planes, Run, in_leaf, on_cross
-from mosaicdd.local_solvers.elements.products import row_times
+from mosaicdd.local_solvers.elements.inner_nodes import InnerNodes, Roots, ties_of
+from mosaicdd.local_solvers.elements.planes import Planes
 from mosaicdd.problems.operators.conductances import Conductances
-
-
-@dataclass(frozen=True)
-class Cross:
-    """The inverses ``G F`` on the crosses of a level.
-
-    Parameters
-    ----------
-    parts
-        ``F`` and the transpose of ``G``, ``(rows, columns, i, i)``; without a velocity ``G`` is the transpose of ``F``,
-        which is lower triangular: the upper half of its rows, ``(.., k, k)``, and the lower,
-        ``(.., i - k, i)``.
-    """
-
-    parts: tuple[torch.Tensor, torch.Tensor]
-
-    @classmethod
-    def triangular(cls, factors: torch.Tensor) -> "Cross":
-        """Return the inverses ``F^T F`` by lower triangular ``F``."""
-        half = (factors.shape[-1] + 1) // 2
-        return cls((factors[..., :half, :half], factors[..., half:, :]))
-
-    def __call__(self, given: torch.Tensor) -> torch.Tensor:
-        """Return the products with vectors ``(B, n, i)``."""
-        times = row_times if given.shape[1] == 1 else torch.bmm
-        first, second = (part.flatten(0, 1) for part in self.parts)
-        if first.shape == second.shape:
-            return times(times(given, first.mT), second)
-        half = first.shape[1]
-        total = times(times(given, second.mT), second)
-        total[..., :half] += times(times(given[..., :half], first.mT), first)
-        return total
-
-
-@dataclass(frozen=True)
-class Roots:
-    """What the elimination leaves for the inner nodes, smallest squares first.
-
-    Parameters
-    ----------
-    leaves
-        Of the smallest squares, ``(rows, columns, r, r)``, see `coloured`; in memory entry by entry.
-    crosses
-        Per level.
-    """
-
-    leaves: torch.Tensor
-    crosses: list[Cross]
-
-    def room(self, shape: tuple[int, int], whole: tuple[int, int]) -> "Roots":
-        """Return room for those of more elements, where these are of fewer, each per axis."""
-
-        def more(one: torch.Tensor) -> torch.Tensor:
-            sizes = zip(one.shape, shape, whole, strict=False)
-            return one.new_empty(*(n // few * many for n, few, many in sizes), *one.shape[2:])
-
-        made = self._each(more)
-        leaves = made.leaves.new_empty([made.leaves.shape[axis] for axis in (2, 3, 0, 1)])
-        return Roots(leaves.permute(2, 3, 0, 1), made.crosses)
-
-    def part(self, whole: tuple[int, int], place: Slices) -> "Roots":
-        """Return views of those of some elements, where these are of so many."""
-
-        def some(one: torch.Tensor) -> torch.Tensor:
-            squares = one.shape[0] // whole[0]
-            return one[*(slice(squares * p.start, squares * p.stop) for p in place)]
-
-        return self._each(some)
-
-    def chosen(self, numbers: torch.Tensor, count: int) -> "Roots":
-        """Return copies of those of some elements, side by side, where these are of so many in a row."""
-        return self._each(lambda one: one.unflatten(1, (count, -1))[:, numbers].flatten(1, 2))
-
-    def copy_(self, other: "Roots") -> None:
-        """Take the values of others."""
-        self.leaves.copy_(other.leaves)
-        for cross, given in zip(self.crosses, other.crosses, strict=True):
-            for one, values in zip(cross.parts, given.parts, strict=True):
-                one.copy_(values)
-
-    def _each(self, of: Callable[[torch.Tensor], torch.Tensor]) -> "Roots":
-        """Return roots of what a function makes of each tensor."""
-        crosses = [Cross((of(one), of(other))) for one, other in (x.parts for x in self.crosses)]
-        return Roots(of(self.leaves), crosses)
 
 
 class Interior:
@@ -124,40 +14,19 @@ class Interior:
     ----------
     conductances
         Between the nodes of the piece.
+    spacing
+        ``s``, cells along the side of an element.
     side
         ``q``, cells along the smallest squares.
     """
 
-    def __init__(self, conductances: Conductances, side: int, roots: Roots):
-        self._roots = roots
-        self._side = side
-        leaves = roots.leaves
-        self._shape = leaves.shape[0], leaves.shape[1]
-        ties = ties_of(conductances)
-        given = {id(values): torch.from_numpy(values).to(leaves) for values, _ in ties.values()}
-        cut = {key: self._planes(values[None]) for key, values in given.items()}
-        self._edges = {step: given[id(values)] for step, (values, _) in ties.items()}
-        self._ties = {step: cut[id(values)] for step, (values, _) in ties.items()}
-        self._steps = tuple(ties)
-        self._inverses = leaves.permute(2, 3, 0, 1).contiguous()  # (r, r, rows, columns)
-        self._reciprocals = {}
-        for run, _ in in_leaf(side, self._steps)[1]:
-            y, x = run.node
-            reaction = np.ascontiguousarray(conductances.reaction[y::side, x::side])
-            total = torch.from_numpy(reaction).to(leaves)
-            for step, planes in self._ties.items():
-                total = total + planes(run.edges(step), 1)[0, 0]
-            self._reciprocals[run] = total.reciprocal_()
-
-    def _planes(self, values: torch.Tensor) -> Planes:
-        """Cut values ``(n, rows, columns)`` into planes, without the last nodes."""
-        return Planes(self._cut(values).permute(2, 4, 0, 1, 3).contiguous())
-
-    def _cut(self, values: torch.Tensor) -> torch.Tensor:
-        """Return values ``(n, rows, columns)`` by smallest squares, ``(n, rows, q, columns, q)``."""
-        q, (rows, columns) = self._side, self._shape
-        some = values[:, : q * rows, : q * columns]
-        return some.unflatten(2, (columns, q)).unflatten(1, (rows, q))
+    def __init__(self, conductances: Conductances, spacing: int, side: int, roots: Roots):
+        self._spacing, self._side = spacing, side
+        self._nodes = InnerNodes.of(conductances, side, roots)
+        self._edges = {
+            step: torch.from_numpy(values).to(roots.leaves)
+            for step, (values, _) in ties_of(conductances).items()
+        }
 
     def driven(self, f: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         """Return ``f + K u`` at the nodes inside, by values ``u`` on perimeters; ``f`` is overwritten."""
@@ -169,7 +38,7 @@ class Interior:
 
     def _drive(self, total: torch.Tensor, u: torch.Tensor, *, inwards: bool) -> torch.Tensor:
         """Add what passes between perimeters and the nodes beside them, along the edges of each step."""
-        s = self._side << len(self._roots.crosses)
+        s = self._spacing
         # On perimeters, beside them, and the edges between: upwards, and downwards.
         up = slice(0, -1, s), slice(1, None, s), slice(0, None, s)
         down = slice(s, None, s), slice(s - 1, -1, s), slice(s - 1, None, s)
@@ -200,73 +69,7 @@ class Interior:
         out
             Where to write it; the last nodes are left as they are.
         """
-        given = self._planes(f)
-        u = Planes(torch.zeros_like(given.values))
-        self._solve(len(self._roots.crosses), given, u, again=False, everywhere=everywhere)
+        u = self._nodes.solve(Planes.of(f, self._side, self._nodes.shape), everywhere=everywhere)
         whole = torch.zeros_like(f) if out is None else out
-        self._cut(whole).copy_(u.values.permute(2, 3, 0, 4, 1))
+        u.put(whole)
         return whole
-
-    def _solve(self, level: int, f: Planes, u: Planes, *, again: bool, everywhere: bool) -> None:
-        """Write ``u`` inside the squares of a level; ``f`` is overwritten, unless it is needed again."""
-        if level == 0:
-            self._solve_leaves(f, u, everywhere=everywhere)
-            return
-        self._solve(level - 1, f, u, again=True, everywhere=False)
-        count, plan = 1 << level, on_cross(self._side << level - 1, self._side, self._steps)
-        lengths = [run.length for run, _ in plan]
-        shape = [n // count for n in self._shape]
-        given = f.values.new_empty(*shape, f.values.shape[2], sum(lengths))
-        for (run, beside), part in zip(plan, given.split(lengths, dim=-1), strict=True):
-            part.permute(3, 2, 0, 1).copy_(self._driven(f, u, run, beside, count))
-        c = self._roots.crosses[level - 1](given.flatten(0, 1)).unflatten(0, shape)
-        if again:
-            f = Planes(f.values.clone())
-        for (run, beside), part in zip(plan, c.split(lengths, dim=-1), strict=True):
-            values = part.permute(3, 2, 0, 1)
-            u(run, count).copy_(values)
-            for _, other, edges, back in beside:
-                f(other, count).addcmul_(self._ties[back](edges, count), values)
-        self._solve(level - 1, f, u, again=False, everywhere=everywhere)
-
-    def _solve_leaves(self, f: Planes, u: Planes, *, everywhere: bool) -> None:
-        """Write ``u`` inside the smallest squares."""
-        coloured, others = in_leaf(self._side, self._steps)
-        for run, _ in others:
-            torch.mul(f(run, 1), self._reciprocals[run], out=u(run, 1))
-        driven = [self._driven(f, u, *one, 1) for one in coloured]
-        for (run, _), row in zip(coloured, self._inverses, strict=True):
-            here = torch.mul(driven[0], row[0], out=u(run, 1))
-            for values, inverse in zip(driven[1:], row[1:], strict=True):
-                here.addcmul_(values, inverse)
-        for run, beside in others:
-            if everywhere or {1, self._side - 1} & {*run.node}:
-                given = self._driven(f, u, run, beside, 1)
-                torch.mul(given, self._reciprocals[run], out=u(run, 1))
-
-    def _driven(self, f: Planes, u: Planes, run: Run, beside: Beside, count: int) -> torch.Tensor:
-        """Return ``f + K u`` at nodes of all squares, from some of their neighbours."""
-        total, out = f(run, count), None
-        for step, other, edges, _ in beside:
-            ties = self._ties[step](edges, count)
-            out = total = torch.addcmul(total, ties, u(other, count), out=out)
-        return total
-
-
-def ties_of(conductances: Conductances) -> dict[Node, tuple[np.ndarray, Node]]:
-    """Return, by the step to a neighbour, what ties it to a node, and where from edges are counted."""
-    ties = {
-        (1, 0): (conductances.up, (0, 0)),
-        (-1, 0): (conductances.down, (-1, 0)),
-        (0, 1): (conductances.right, (0, 0)),
-        (0, -1): (conductances.left, (0, -1)),
-    }
-    if conductances.across is not None:
-        rising, falling = conductances.across
-        ties |= {
-            (1, 1): (rising, (0, 0)),
-            (-1, -1): (rising, (-1, -1)),
-            (-1, 1): (falling, (-1, 0)),
-            (1, -1): (falling, (0, -1)),
-        }
-    return ties

@@ -4,7 +4,7 @@ As `CondensedElements` does it for a rectangle of them. Shape letters: ``s`` cel
 element, ``S = 4 (s + 1)`` nodes on its sides, corners twice; ``n`` problems.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Unpack
 
 import numpy as np
@@ -15,15 +15,16 @@ from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.local_solvers.elements.element_windows import Windows
 from mosaicdd.local_solvers.elements.elimination import eliminate, halved
-from mosaicdd.local_solvers.elements.interior import Interior, Roots, ties_of
+from mosaicdd.local_solvers.elements.inner_nodes import InnerNodes, Roots
 from mosaicdd.local_solvers.elements.kinds import Kinds
+from mosaicdd.local_solvers.elements.planes import Planes
+from mosaicdd.local_solvers.elements.rim import Rim
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
 # Elements that are eliminated at once: on a CPU few, for the cache; and solved inside of.
 _PIECE = {"cpu": 256, "cuda": 8192}
 _SOLVED = {"cpu": 2048, "cuda": 8192}
-_SHARED = 2  # elements of an operator from which on these are several problems of one
 
 Places = tuple[torch.Tensor, torch.Tensor]
 """Rows and columns of some elements."""
@@ -58,136 +59,123 @@ class OwnElements:
     ):
         self._shape, self._s = windows.shape, spacing
         self._tensors, self._device = tensors, tensors["device"]
-        those = windows.those
+        self._operator = kinds.operator
+        self._alone = np.bincount(kinds.operator, minlength=kinds.operators) == 1
         self._numbers = np.sort(kinds.order[kinds.own])
-        self._conductances = those(self._numbers)
-        self._operators = torch.from_numpy(kinds.operator[self._numbers])
-        # What is left of the inner nodes, of all operators.
-        self._roots: Roots | None = None
-        whole = 1, kinds.operators
+        self._solved = (_SOLVED if keep else _PIECE)[self._device.type]
+        self._conductances = windows.those(kinds.examples)  # of each operator
+        kept: Roots | None = None
         for members, numbers in kinds.made(_PIECE[self._device.type]):
-            left, roots = eliminate(those(members), spacing, **self._tensors)
+            left, roots = eliminate(self._some(numbers), spacing, **tensors)
             schur.put(numbers, left)
             if keep:
-                if self._roots is None:
-                    self._roots = roots.room((1, len(members)), whole)
-                self._roots.part(whole, (slice(0, 1), numbers)).copy_(roots)
-        self._count = kinds.operators
-        self._solved = (_SOLVED if keep else _PIECE)[self._device.type]
+                if kept is None:
+                    kept = roots.room((1, len(members)), (1, kinds.operators))
+                kept.part((1, kinds.operators), (slice(0, 1), numbers)).copy_(roots)
+        self._kept: tuple[InnerNodes, Rim] | None = None
+        if kept is not None:
+            self._kept = self._inside(self._conductances, kept)
+            del self._conductances
 
     def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
         """Add what sources inside add on the lattice lines, as `CondensedElements.loads`."""
         for part in self._parts(len(source.values)):
-            at = self._places(self._numbers[part])
-            f = in_squares(source.values, self._s)[:, *at].mul_(source.scale)
-            if f[..., 1:-1, 1:-1].any():
-                solved = self._inside(part, f)
-                added = _driven(self._edges(part), torch.zeros_like(f), solved)
-                add_on_sides(lines, at, on_sides(added))
+            for those, inner, rim in self._groups(self._numbers[part]):
+                at = self._places(those)
+                f = self._sources(source, at)
+                if f[..., 1:, 1:].any():
+                    u = inner.solve(Planes.of_each(f, inner.side), everywhere=False)
+                    add_on_sides(lines, at, rim.driving(u.each(len(those))).flatten(2))
 
     def inside(
         self, lines: Sequence[torch.Tensor], source: NodeSource | None
     ) -> Callable[[int], Iterator[tuple[Places, torch.Tensor]]]:
         """Return what yields, up to a number, some of the elements and their inner values."""
-        s, n = self._s, len(lines[0])
-        parts = iter(self._parts(n))
-        numbers, values = self._numbers[:0], lines[0].new_empty(n, 0, s - 1, s - 1)
+        parts = iter(self._parts(len(lines[0])))
+        left: list[tuple[np.ndarray, torch.Tensor]] = []
 
         def before(last: int) -> Iterator[tuple[Places, torch.Tensor]]:
-            nonlocal numbers, values
+            nonlocal left
             while True:
-                if not len(numbers):
+                if not left:
                     part = next(parts, None)
                     if part is None:
                         return
-                    numbers = self._numbers[part]
-                    u = self._framed(lines, self._places(numbers))
-                    f = torch.zeros_like(u)
-                    if source is not None:
-                        f = in_squares(source.values, s)[:, *self._places(numbers)].mul_(
-                            source.scale
-                        )
-                    u = self._inside(part, _driven(self._edges(part), f, u))
-                    values = u[..., 1:-1, 1:-1]
-                count = int(np.searchsorted(numbers, last))
-                yield self._places(numbers[:count]), values[:, :count]
-                numbers, values = numbers[count:], values[:, count:]
-                if len(numbers):
+                    left = list(self._filled(self._numbers[part], lines, source))
+                rest = []
+                for numbers, values in left:
+                    count = int(np.searchsorted(numbers, last))
+                    yield self._places(numbers[:count]), values[:, :count]
+                    if count < len(numbers):
+                        rest.append((numbers[count:], values[:, count:]))
+                left = rest
+                if left:
                     return
 
         return before
 
-    def _inside(self, part: slice, f: torch.Tensor) -> torch.Tensor:
-        """Solve inside of some of the elements with an operator each, one by one as ``f``.
+    def _filled(
+        self, numbers: np.ndarray, lines: Sequence[torch.Tensor], source: NodeSource | None
+    ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
+        """Yield some of the elements, and their inner values ``(n, .., s - 1, s - 1)``."""
+        s, n = self._s, len(lines[0])
+        for those, inner, rim in self._groups(numbers):
+            at = self._places(those)
+            if source is None:
+                f = lines[0].new_zeros(n, len(those), s, s)
+            else:
+                f = self._sources(source, at)
+            rim.drive(f, self._sides(lines, at))
+            u = inner.solve(Planes.of_each(f, inner.side))
+            yield those, u.each(len(those))[..., 1:, 1:]
 
-        Those that have the same are several problems of one.
-        """
-        operators, kind = self._operators[part].unique(return_inverse=True)
-        if len(operators) * _SHARED > len(kind):
-            return self._solve(np.arange(part.start, part.stop), f)
-        order = kind.argsort(stable=True)
-        counts = kind.bincount()
-        first = counts.cumsum(0) - counts
-        which = torch.empty_like(kind)  # a member's number among those of its kind
-        which[order] = torch.arange(len(kind)) - first[kind[order]]
-        together = f.new_zeros(len(f), int(counts.max()), len(counts), *f.shape[2:])
-        at = which.to(f.device), kind.to(f.device)
-        together[:, *at] = f
-        solved = self._solve(part.start + order[first].numpy(), together.flatten(0, 1))
-        return solved.unflatten(0, together.shape[:2])[:, *at]
+    def _groups(self, numbers: np.ndarray) -> Iterator[tuple[np.ndarray, InnerNodes, Rim]]:
+        """Yield those of some elements that are alone with their operators, which follow each other; the others."""
+        operators = self._operator[numbers]
+        alone = self._alone[operators]
+        for those in (numbers[alone], numbers[~alone]):
+            if not len(those):
+                continue
+            mine = self._operator[those]
+            which: slice | torch.Tensor = torch.from_numpy(mine).to(self._device)
+            if self._alone[mine[0]]:
+                which = slice(int(mine[0]), int(mine[-1]) + 1)
+            if self._kept is None:
+                conductances = self._some(mine)
+                _, roots = eliminate(conductances, self._s, **self._tensors)
+                inner, rim = self._inside(conductances, roots)
+            else:
+                inner, rim = self._kept[0].chosen(which), self._kept[1].chosen(which)
+            yield those, inner, rim
 
-    def _solve(self, those: np.ndarray, f: torch.Tensor) -> torch.Tensor:
-        """Solve inside of elements that are given by their places among those with an operator each."""
-        conductances = self._conductances.each(lambda values: values[those])
-        numbers = self._operators[torch.from_numpy(those)]
-        if self._roots is None:
-            _, roots = eliminate(conductances, self._s, **self._tensors)
-        elif bool((numbers.diff() == 1).all()):
-            here = slice(0, 1), slice(int(numbers[0]), int(numbers[-1]) + 1)
-            roots = self._roots.part((1, self._count), here)
-        else:
-            roots = self._roots.chosen(numbers, self._count)
-        interior = Interior(conductances.side_by_side(), halved(self._s)[0], roots)
-        s = self._s
-        joined = torch.cat([f[..., :s].transpose(1, 2).flatten(2), f[:, -1, :, s:]], dim=2)
-        return interior.solve(joined).unfold(2, s + 1, s).transpose(1, 2)
+    def _inside(self, conductances: Conductances, roots: Roots) -> tuple[InnerNodes, Rim]:
+        """Return the inner nodes of elements one by one, and what is beside their sides."""
+        inner = InnerNodes.of(conductances.side_by_side(), halved(self._s)[0], roots)
+        return inner, Rim.of(conductances, self._s, roots.leaves)
 
     def _parts(self, problems: int) -> list[slice]:
         """Cut the elements with an operator each into those that are solved inside of at once."""
         return even(len(self._numbers), max(self._solved // problems, _PIECE[self._device.type]))
 
-    def _some(self, part: slice) -> Conductances:
-        """Return the conductances of some of the elements with an operator each."""
-        return self._conductances.each(lambda values: values[part])
-
-    def _edges(self, part: slice) -> dict[tuple[int, int], torch.Tensor]:
-        ties = ties_of(self._some(part))
-        return {step: torch.from_numpy(k).to(**self._tensors) for step, (k, _) in ties.items()}
+    def _some(self, operators: slice | np.ndarray) -> Conductances:
+        """Return the conductances of some of the operators."""
+        return self._conductances.each(lambda values: values[operators])
 
     def _places(self, numbers: np.ndarray) -> Places:
         return places_of(numbers, self._shape[1], self._device)
 
-    def _framed(self, lines: Sequence[torch.Tensor], at: Places) -> torch.Tensor:
-        """Return the values on the perimeters of elements, and zeros inside, ``(n, .., s + 1, s + 1)``."""
-        s, (y, x) = self._s, at
-        rows, columns = (one.unfold(2, s + 1, s) for one in lines)
-        u = lines[0].new_zeros(len(lines[0]), len(y), s + 1, s + 1)
-        u[..., :, 0], u[..., :, s] = columns[:, x, y], columns[:, x + 1, y]
-        u[..., 0, :], u[..., s, :] = rows[:, y, x], rows[:, y + 1, x]
-        return u
+    def _sources(self, source: NodeSource, at: Places) -> torch.Tensor:
+        """Return copies of a source at the lower left nodes of elements, ``(n, .., s, s)``."""
+        s = self._s
+        return in_squares(source.values, s)[:, *at][..., :s, :s].mul_(source.scale)
 
-
-def _driven(
-    edges: Mapping[tuple[int, int], torch.Tensor], f: torch.Tensor, u: torch.Tensor
-) -> torch.Tensor:
-    """Add ``K u`` to ``f`` at the nodes of elements one by one, ``(.., s + 1, s + 1)``, and return it."""
-    total, low, high = f, slice(0, -1), slice(1, None)
-    for step, conductances in edges.items():
-        nodes, neighbours = (
-            [(low, slice(None), high)[1 + sign * at] for at in step] for sign in (-1, 1)
+    def _sides(self, lines: Sequence[torch.Tensor], at: Places) -> torch.Tensor:
+        """Return the values on the sides of elements, ``(n, .., 4, s + 1)``."""
+        rows, columns = (one.unfold(2, self._s + 1, self._s) for one in lines)
+        y, x = at
+        return torch.stack(
+            [rows[:, y, x], rows[:, y + 1, x], columns[:, x, y], columns[:, x + 1, y]], dim=2
         )
-        total[..., *nodes].addcmul_(conductances, u[..., *neighbours])
-    return total
 
 
 def places_of(numbers: np.ndarray, columns: int, device: torch.device) -> Places:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import pair
 from mosaicdd.local_solvers.elements.merging import merging
 
 Node = tuple[int, int]
@@ -68,13 +69,44 @@ class Planes:
     Parameters
     ----------
     values
-        ``(q, q, n, rows, columns)``, contiguous.
+        ``(q, q, n, rows, columns)``.
     """
 
     def __init__(self, values: torch.Tensor):
         self.values = values
         self._shape, self._strides = values.shape, values.stride()
+        self._first = int(values.storage_offset())
         self._known: dict[tuple[Run, int], torch.Tensor] = {}
+
+    @classmethod
+    def of(cls, values: torch.Tensor, side: int, shape: tuple[int, int]) -> "Planes":
+        """Cut values at the nodes of a rectangle of ``shape`` smallest squares, without the last nodes.
+
+        Parameters
+        ----------
+        values
+            At nodes or edges, ``(n, ..)``.
+        side
+            ``q``, cells along a smallest square.
+        """
+        return cls(_cut(values, side, shape).permute(2, 4, 0, 1, 3).contiguous())
+
+    @classmethod
+    def of_each(cls, values: torch.Tensor, side: int) -> "Planes":
+        """Cut values of squares one by one, ``(n, E, s, s)``; their planes lie side by side, as in a row."""
+        cut = values.unflatten(3, (-1, side)).unflatten(2, (-1, side))
+        return cls(cut.permute(3, 5, 0, 2, 1, 4).contiguous().flatten(4))
+
+    def put(self, values: torch.Tensor) -> None:
+        """Write to those that `of` has cut."""
+        _cut(values, self._shape[0], pair(self._shape[3:])).copy_(
+            self.values.permute(2, 3, 0, 4, 1)
+        )
+
+    def each(self, count: int) -> torch.Tensor:
+        """Return a copy of the values of ``count`` squares, as `of_each` has cut them."""
+        apart = self.values.unflatten(4, (count, -1)).permute(2, 4, 3, 0, 5, 1)
+        return apart.flatten(4).flatten(2, 3)
 
     def __call__(self, run: Run, count: int) -> torch.Tensor:
         """Return what stands at nodes of squares of ``count`` smallest squares a side, ``(length, n, ..)``."""
@@ -86,9 +118,16 @@ class Planes:
             self._known[run, count] = known = self.values.as_strided(
                 (run.length, n, rows // count, columns // count),
                 (planes[run.axis], problem, count * down, count * across),
-                y * planes[0] + x * planes[1] + row * down + column * across,
+                self._first + y * planes[0] + x * planes[1] + row * down + column * across,
             )
         return known
+
+
+def _cut(values: torch.Tensor, side: int, shape: tuple[int, int]) -> torch.Tensor:
+    """Return values ``(n, ..)`` by smallest squares, ``(n, rows, q, columns, q)``."""
+    rows, columns = shape
+    some = values[:, : side * rows, : side * columns]
+    return some.unflatten(2, (columns, side)).unflatten(1, (rows, side))
 
 
 @lru_cache

@@ -21,7 +21,7 @@ from mosaicdd.local_solvers.elements.condensed import (
     strip_room,
 )
 from mosaicdd.local_solvers.elements.element_windows import Windows
-from mosaicdd.local_solvers.elements.interior import ties_of
+from mosaicdd.local_solvers.elements.inner_nodes import ties_of
 from mosaicdd.local_solvers.elements.kinds import Kinds
 from mosaicdd.local_solvers.elements.own_elements import (
     OwnElements,
