@@ -62,7 +62,7 @@ def test_the_complements_are_those_of_each_element(case):
     torch.testing.assert_close(found, among, atol=ROUNDING * largest, rtol=0)
 
 
-@pytest.mark.parametrize("many", [1, 9])
+@pytest.mark.parametrize("many", [1, 9, 40])
 def test_the_products_are_those_of_each_element(case, many):
     s, _, shared, own = case
     values = torch.from_numpy(np.random.default_rng(1).standard_normal((63, many, 4 * s)))

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
-from mosaicdd.local_solvers.elements.products import row_times, rows_times
+from mosaicdd.local_solvers.elements.products import products, rows_times
 from mosaicdd.tensors import Tensors
 
-_MANY = 8  # vectors that are worth whole matrices
+_MANY = {"cpu": 32, "cuda": 8}  # vectors that are worth whole matrices
 
 
 class Complements:
@@ -41,7 +41,7 @@ class Complements:
 
     def __init__(self, kinds: Kinds, spacing: int, *, symmetric: bool, **tensors: Unpack[Tensors]):
         self.symmetric, self.kinds, self.device = symmetric, kinds, tensors["device"]
-        self.dtype = tensors["dtype"]
+        self.dtype, self._many = tensors["dtype"], _MANY[self.device.type]
         side, height = 4 * spacing, spacing if symmetric else 4 * spacing
         starts = range(0, side, height)
         places = np.empty((side, side), dtype=int)
@@ -117,13 +117,13 @@ class Complements:
         rows = [(a, every[piece.operators]) for a, every in self._rows]
         if not self.symmetric:
             return rows_times(values, rows[0][1].mT, out)
-        if values.shape[1] >= _MANY:
+        if values.shape[1] >= self._many:
             return rows_times(values, self._whole_piece(piece, rows), out)
         return self._products(rows, values)
 
     def _whole_piece(self, piece: Piece, rows: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
         """Return the operators of a piece as whole matrices, kept where these are few for its members."""
-        if piece.members.stop - piece.members.start < _MANY * len(piece):
+        if piece.members.stop - piece.members.start < self._many * len(piece):
             return self._whole(rows)
         first = piece.operators.start
         if first not in self._few:
@@ -132,12 +132,11 @@ class Complements:
 
     def _products(self, rows: list[tuple[int, torch.Tensor]], values: torch.Tensor) -> torch.Tensor:
         """Return the products of some symmetric operators with few vectors of each, ``(K, r, P)``."""
-        times = row_times if values.shape[1] == 1 else torch.bmm
-        total = times(values[..., : rows[0][1].shape[1]], rows[0][1])
+        total = products(values[..., : rows[0][1].shape[1]], rows[0][1])
         for a, matrices in rows:
             b = a + matrices.shape[1]
             if a > 0:
-                total[..., a:] += times(values[..., a:b], matrices)
+                total[..., a:] += products(values[..., a:b], matrices)
             if b < total.shape[2]:
-                total[..., a:b] += times(values[..., b:], matrices[..., b - a :].mT)
+                total[..., a:b] += products(values[..., b:], matrices[..., b - a :].mT)
         return total

@@ -29,7 +29,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.local_solvers.elements.planes import Beside, Node, Planes, Run, in_leaf, on_cross
-from mosaicdd.local_solvers.elements.products import row_times
+from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.problems.operators.conductances import Conductances
 
 
@@ -55,13 +55,12 @@ class Cross:
 
     def __call__(self, given: torch.Tensor) -> torch.Tensor:
         """Return the products with vectors ``(B, n, i)``."""
-        times = row_times if given.shape[1] == 1 else torch.bmm
         first, second = (part.flatten(0, 1) for part in self.parts)
         if first.shape == second.shape:
-            return times(times(given, first.mT), second)
+            return products(products(given, first.mT), second)
         half = first.shape[1]
-        total = times(times(given, second.mT), second)
-        total[..., :half] += times(times(given[..., :half], first.mT), first)
+        total = products(products(given, second.mT), second)
+        total[..., :half] += products(products(given[..., :half], first.mT), first)
         return total
 
 

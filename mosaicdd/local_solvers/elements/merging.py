@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.local_solvers.elements.products import products
 
 
 class Merge:
@@ -68,7 +69,7 @@ class Merge:
         across, small = self._plan.perimeter, self._plan.maps.shape[1]
         v, w = (one[..., :across] for one in (self._left, self._right))
         total = w.new_empty(len(w), across, across)
-        torch.baddbmm(total, v.mT, w, beta=0.0, alpha=-1.0, out=total)
+        products(v.neg().mT, w, out=total)
         self._plan.add_outer(schur.view(-1, 4, small, small), total)
         return total
 

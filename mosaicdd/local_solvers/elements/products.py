@@ -1,4 +1,4 @@
-"""Products of many small matrices with vectors, by whatever is fastest.
+"""Products of many small matrices, by whatever is fastest.
 
 Shape letters: ``K`` matrices, ``k`` entries of a vector, ``m`` of its product, ``r`` vectors of each matrix.
 """
@@ -7,18 +7,21 @@ import numpy as np
 import torch
 
 
-def row_times(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Return the products of single rows ``(K, 1, k)`` with a matrix ``(K, k, m)`` each.
+def products(
+    left: torch.Tensor, right: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the products of matrices with a matrix each, ``(K, .., ..)``; any may be transposed views.
 
-    Before matrices: behind them, as columns, they take several times as long. On one thread numpy takes
-    half to three quarters of the time of torch.
+    On one thread numpy's are up to five times as fast as torch's, the more the smaller they are. Single
+    rows should stand before matrices: behind them, as columns, they take several times as long.
     """
-    if values.device.type == "cpu" and torch.get_num_threads() == 1:
-        with np.errstate(
-            all="ignore"
-        ):  # values that are not finite are found where they are summed up
-            return torch.from_numpy(np.matmul(values.numpy(), matrices.numpy()))
-    return torch.bmm(values, matrices)
+    if left.device.type != "cpu" or torch.get_num_threads() > 1:
+        return torch.bmm(left, right) if out is None else torch.bmm(left, right, out=out)
+    with np.errstate(all="ignore"):  # values that are not finite are found where they are summed up
+        if out is None:
+            return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
+        np.matmul(left.numpy(), right.numpy(), out=out.numpy())
+        return out
 
 
 def rows_times(
@@ -33,11 +36,9 @@ def rows_times(
     out
         Where such may be written, ``(K, r, m)``, in memory alike.
     """
-    if values.shape[1] == 1:
-        return row_times(values, matrices)
-    if values.is_contiguous():
-        return torch.bmm(values, matrices)
+    if values.shape[1] == 1 or values.is_contiguous():
+        return products(values, matrices)
     if out is None:
         out = values.new_empty(len(values), matrices.shape[2], values.shape[1]).mT
-    torch.bmm(matrices.mT, values.mT, out=out.mT)
+    products(matrices.mT, values.mT, out=out.mT)
     return out

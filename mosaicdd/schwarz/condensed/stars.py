@@ -46,7 +46,7 @@ from mosaicdd.lattice.elements import (
 from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.condensed import CondensedElements
 from mosaicdd.local_solvers.elements.kinds import Kinds, Piece, combined
-from mosaicdd.local_solvers.elements.products import rows_times
+from mosaicdd.local_solvers.elements.products import products, rows_times
 from mosaicdd.local_solvers.elements.shared_elements import SharedElements
 from mosaicdd.schwarz.condensed.parts import Parts, add_at, values_at
 
@@ -242,18 +242,17 @@ def _factorised(
     diagonals = [one.diagonal(dim1=-2, dim2=-1).flatten(1) for one in (x, y)]
     first = _roots(x.flatten(0, 1), symmetric=symmetric)  # F and G^T with X^-1 = G F
     couplings = [  # (C G)^T, F B
-        torch.bmm(arms, one.flatten(0, 1))
-        for arms, one in zip(reversed(first), beside, strict=True)
+        products(arms, one.flatten(0, 1)) for arms, one in zip(reversed(first), beside, strict=True)
     ]
     both = [one.unflatten(0, (count, 2)).flatten(1, 2) for one in couplings]
-    left = torch.baddbmm(y, both[0].mT, both[-1], alpha=-1.0)
+    left = y - products(both[0].mT, both[-1])
     second = _roots(left, symmetric=symmetric)  # f, g^T
     factors = []
     for arms, line, coupling in zip(first, second, couplings, strict=True):
         rest = line.new_empty(count, width, 2 * arm + width)
-        through = torch.bmm(coupling.mT, arms).unflatten(0, (count, 2))  # C X^-1, (X^-1 B)^T
+        through = products(coupling.mT, arms).unflatten(0, (count, 2))  # C X^-1, (X^-1 B)^T
         through = through.transpose(1, 2).flatten(2)
-        rest[..., : 2 * arm] = torch.bmm(line, through).neg_()
+        rest[..., : 2 * arm] = products(line, through).neg_()
         rest[..., 2 * arm :] = line
         factors.append(rest)
     inverse = (factors[0] * factors[-1]).sum(1)
