@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.local_solvers.elements import shared_strips
 from mosaicdd.local_solvers.elements.condensed import CondensedElements, NodeSource
 from mosaicdd.local_solvers.elements.element_windows import Windows
 from mosaicdd.local_solvers.elements.kinds import Kinds, alike, combined
@@ -40,7 +41,7 @@ def conductances_of(s, kind):
     return conductances
 
 
-@pytest.fixture(params=[(s, kind) for s in (2, 6) for kind in ("", "velocity", "across")])
+@pytest.fixture(params=[(s, kind) for s in (2, 5, 12) for kind in ("", "velocity", "across")])
 def case(request):
     s, kind = request.param
     conductances = conductances_of(s, kind)
@@ -82,7 +83,9 @@ def test_the_products_are_those_of_each_element(case, many):
 
 @pytest.mark.parametrize("where", ["everywhere", "in one element", "nowhere"])
 @pytest.mark.parametrize("keep", [True, False])
-def test_loads_and_fill_are_those_of_each_element(case, where, keep):
+def test_loads_and_fill_are_those_of_each_element(case, where, keep, monkeypatch):
+    monkeypatch.setitem(shared_strips.GROUP, "cpu", 20)
+    monkeypatch.setitem(shared_strips._STRIP, "cpu", 3 * PROBLEMS * SHAPE[1])
     s, conductances, _, own = case
     kinds = Kinds(alike(conductances.windows(s).arrays(), axes=2))
     shared = SharedElements(Windows(conductances, s), s, kinds, keep=keep, **TENSORS)

@@ -1,6 +1,6 @@
 """Rows of elements that are handled at once, and which of them have which shared operator.
 
-Shape letters: ``E`` elements of the rows, ``s`` cells along the side of one, ``n`` problems.
+Shape letters: ``E`` elements of the rows, times problems, these first; ``s`` cells along the side of one.
 """
 
 import numpy as np
@@ -8,42 +8,40 @@ import torch
 
 from mosaicdd.lattice.axes import even
 
-AT_ONCE = {"cpu": 2048, "cuda": 2**20}
-"""Elements, times problems: on a CPU few, for the cache."""
+# Elements of a strip, times problems: on a CPU few, for the cache, yet more where there are many operators,
+# each of which is read for its few. Of these, that are handled at once, for the cache next to a core.
+_STRIP = {"cpu": 2048, "cuda": 2**20}
+_EACH, _MOST = 64, 8192
+GROUP = {"cpu": 512, "cuda": 2**20}
 
 
-class Members:
-    """Some of the elements of a few rows.
+class Group:
+    """Some of the elements of a strip, those of a kind side by side.
 
     Parameters
     ----------
     numbers
         Theirs.
-    whole
-        Whether values are read and written of all.
+    kinds
+        Their shared operators, and which of the group have them.
     """
 
-    def __init__(self, numbers: np.ndarray, whole: bool, device: torch.device):
-        self.numbers = numbers
-        self._at = None if whole else torch.from_numpy(numbers).to(device)
+    def __init__(self, numbers: np.ndarray, kinds: list[tuple[int, slice]], device: torch.device):
+        self.kinds = kinds
+        if (np.diff(numbers) == 1).all():
+            self._at: slice | torch.Tensor = slice(int(numbers[0]), int(numbers[-1]) + 1)
+        else:
+            self._at = torch.from_numpy(numbers).to(device)
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
-        """Return their part of ``(E, n, ..)``, side by side."""
-        some = values if self._at is None else values.index_select(0, self._at)
-        return some.flatten(0, 1)
-
-    def sources(self, f: torch.Tensor) -> torch.Tensor:
-        """Return copies of their part of ``(n, rows, columns, s - 1, s - 1)``, side by side."""
-        if self._at is None:
-            return _one_by_one(f).flatten(0, 1)
-        some = f[:, self._at // f.shape[2], self._at % f.shape[2]]
-        return some.transpose(0, 1).flatten(2).flatten(0, 1)
+        """Return their part of ``(E, ..)``."""
+        at = self._at
+        return values[at] if isinstance(at, slice) else values.index_select(0, at)
 
     def put(self, values: torch.Tensor, given: torch.Tensor) -> None:
-        """Write their part of ``(E, n, ..)``."""
-        given = given.view(-1, *values.shape[1:])
-        if self._at is None:
-            values.copy_(given)
+        """Write their part of ``(E, ..)``."""
+        if isinstance(self._at, slice):
+            values[self._at] = given
         else:
             values.index_copy_(0, self._at, given)
 
@@ -56,47 +54,50 @@ class Strip:
     elements
         The rows.
     kinds
-        ``(rows, columns)``, the shared operator of each; of those with an operator each -1, of the idle -2.
+        ``(E,)``, the shared operator of each; of those with an operator each -1, of the idle -2.
+    spacing
+        ``s``.
 
     Attributes
     ----------
     nodes
         The rows of nodes.
-    own
-        The numbers of those that have an operator each, if values of theirs are touched.
+    idle
+        The numbers of the idle.
+    groups
+        All that have shared operators, so many at a time as the cache holds.
     """
 
     def __init__(self, elements: slice, kinds: np.ndarray, spacing: int, device: torch.device):
-        self.elements, self._count = elements, kinds.size
+        self.elements = elements
         self.nodes = slice(elements.start * spacing, elements.stop * spacing + 1)
-        self.own = None
-        flat = kinds.ravel()
-        numbers, counts = np.unique(flat[flat >= 0], return_counts=True)
-        self._kinds: list[tuple[int, Members]] = []
-        idle = int((flat == -2).sum())
-        # As if all were of the most common kind, if most are; then the others, but for the idle, who have zeros.
-        for i in np.argsort(-counts, kind="stable").tolist():
-            number = int(numbers[i])
-            whole = not self._kinds and (idle > 0 or counts[i] > len(flat) // 2)
-            self._kinds.append((number, Members(np.flatnonzero(flat == number), whole, device)))
-            if whole and (flat == -1).any():
-                self.own = torch.from_numpy(np.flatnonzero(flat == -1)).to(device)
-        self._most = AT_ONCE[device.type] * max(1, len(numbers))
-
-    def problems(self, count: int) -> list[slice]:
-        """Cut problems into as many as the cache holds, or pay for reading so many operators."""
-        return even(count, max(1, self._most // self._count))
-
-    def kinds(self, driven: np.ndarray | None = None) -> list[tuple[int, Members]]:
-        """Return the shared operators and who has them, if any of these is driven."""
-        return [
-            one for one in self._kinds if driven is None or driven.ravel()[one[1].numbers].any()
-        ]
+        self.idle = torch.from_numpy(np.flatnonzero(kinds == -2)).to(device)
+        order = np.argsort(kinds, kind="stable")[np.count_nonzero(kinds < 0) :]
+        numbers, starts, counts = np.unique(kinds[order], return_index=True, return_counts=True)
+        self.groups: list[Group] = []
+        found: list[tuple[int, slice]] = []
+        first, most = 0, GROUP[device.type]
+        for number, start, count in zip(
+            *(one.tolist() for one in (numbers, starts, counts)), strict=True
+        ):
+            for part in even(count, most):
+                here, stop = start + part.start, start + part.stop
+                if found and stop - first > most:
+                    self.groups.append(Group(order[first:here], found, device))
+                    first, found = here, []
+                found.append((number, slice(here - first, stop - first)))
+        if found:
+            self.groups.append(Group(order[first:], found, device))
 
 
-def _one_by_one(values: torch.Tensor) -> torch.Tensor:
-    """Return a copy of values ``(n, rows, columns, a, b)`` element by element, ``(E, n, a b)``."""
-    n, rows, columns, *inner = values.shape
-    copied = values.new_empty(rows, columns, n, *inner)
-    copied.copy_(values.permute(1, 2, 0, 3, 4))
-    return copied.view(rows * columns, n, -1)
+def cut(kinds: np.ndarray, spacing: int, problems: int, device: torch.device) -> list[Strip]:
+    """Cut elements ``(rows, columns)`` into strips for so many problems; kinds as in `Strip`."""
+    most = _EACH * len(np.unique(kinds[kinds >= 0]))
+    most = max(_STRIP[device.type], min(_MOST, most)) // (kinds.shape[1] * problems)
+    parts = even(len(kinds), max(1, most))
+    return [Strip(part, np.tile(kinds[part].ravel(), problems), spacing, device) for part in parts]
+
+
+def one_by_one(values: torch.Tensor) -> torch.Tensor:
+    """Return a copy of values ``(n, rows, columns, ..)`` element by element, ``(E, ..)``, the rest flat."""
+    return values.contiguous().flatten(0, 2).flatten(1)
