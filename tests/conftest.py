@@ -152,6 +152,22 @@ def alone_and_together(known_by_one, comm):
     return both
 
 
+@pytest.fixture(scope="session")
+def across_batches():
+    """Return a function of a field: how far two solves in batches of other sizes may be apart, in float32.
+
+    Where rows of products round alike in batches of all sizes, by nothing but sums over ranks. On some
+    processors (AMD's, by MKL) float64's last digit depends on the batch, and numbers that are then rounded
+    to float32 on float32's.
+    """
+    rng = torch.Generator().manual_seed(0)
+    rows, matrix = (torch.randn(64, 64, generator=rng, dtype=torch.float64) for _ in range(2))
+    whole = rows @ matrix
+    alike = all(torch.equal(rows[:n] @ matrix, whole[:n]) for n in range(2, 64))
+    eps = torch.finfo(torch.float32).eps
+    return lambda field: 1e-10 if alike else 2 * eps * float(abs(field).max())
+
+
 @pytest.fixture
 def make_ranks(comm):
     """Return a factory of `Ranks` for one test: all of them with any dims, or this one alone."""
