@@ -1,5 +1,7 @@
 """What the ranks find on their machines: processor cores, memory and GPUs."""
 
+import contextlib
+import ctypes
 import os
 import resource
 import socket
@@ -37,6 +39,15 @@ class Place:
     def here(cls) -> "Place":
         """Return the place of this rank."""
         return cls(socket.gethostname(), _cores(), _free_memory(), _gpus())
+
+
+def give_back_memory() -> None:
+    """Give what was freed back to the system, where its C library keeps it for later (glibc).
+
+    Before what takes large blocks, which never fit into what is kept.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def beside(ranks: Ranks) -> list[int]:

@@ -3,8 +3,8 @@
 Every lattice node inside the domain has a hat; along each of the four lattice edges there it solves the
 one-dimensional equation with the conductances of that line. Every lattice edge inside has a mode: the
 lowest eigenvector of the one-dimensional stiffness along it, ends fixed, against the diagonal of the
-grid operator, zero on all other lines; and another where two eigenvalues are small, as on an edge that
-several channels cross. As many as are small, where they are on many edges: along the weak direction of a
+grid operator, zero on all other lines; and the next two where a channel takes them far (`mode_choice`).
+As many as have small eigenvalues, where these are on many edges: along the weak direction of a
 tensor, or in a fast flow. With these as ``P``, the coarse operator is ``A_c = P^T S P``, put together
 from small products per element, factorised and solved by one rank of every machine.
 
@@ -25,10 +25,11 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_shape
 from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.kinds import Kinds, alike, combined
-from mosaicdd.local_solvers.elements.products import rows_times
+from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.condensed.coarse_elements import CoarseElements, with_modes
 from mosaicdd.schwarz.condensed.coarse_matrix import assembled, factorised
 from mosaicdd.schwarz.condensed.coarse_numbering import (
     Numbering,
@@ -43,17 +44,19 @@ from mosaicdd.schwarz.condensed.edge_modes import (
     edge_basis,
     edge_modes,
     small_eigenvalues,
+    tried_modes,
 )
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator
-from mosaicdd.schwarz.condensed.parts import Parts, add_at, taken, values_at
+from mosaicdd.schwarz.condensed.mode_choice import far_modes
+from mosaicdd.schwarz.condensed.parts import Parts, taken
+from mosaicdd.schwarz.condensed.swept_basis import SweptBasis
 from mosaicdd.schwarz.layouts import block_of
 
-_MODES = 2  # of an edge, at most, as they all take the memory of that one which has most
+_MODES = 3  # of an edge, at most, as all are tried
 _OFTEN = 0.1  # share of the edges that must have more of them for others to have more, too
 # With a velocity: at 256, 512, 1024 cells a side and a cell Peclet number of 20, 4 modes below 0.02 take 15,
 # 17, 20 iterations, 6 below 0.1 take 12, 12, 14; more help little.
 _IN_FLOW = 6
-_ELEMENTS = {"cpu": 128, "cuda": 8192}  # whose coarse matrices are made at once, or one row
 
 
 class BalancedCoarse:
@@ -89,76 +92,79 @@ class BalancedCoarse:
         nodes: torch.Tensor | None = None,
         keep: bool = True,
     ):
-        self._block, self._operator = block, operator
-        new, device = conductances[0].new_empty, conductances[0].device
+        self._block, self._operator, self._ranks = block, operator, ranks
+        device, s = conductances[0].device, block.lattice.spacing
         blocks = [block_of(ranks, block.lattice, rank) for rank in range(ranks.size)]
         edges, indices = zip(
             *(distinct_edges(*one) for one in zip(conductances, diagonals, cut, strict=True)),
             strict=True,
         )
         counts = [small_eigenvalues(*edge, flow=not schur.symmetric) for edge in edges]
-        everywhere = _everywhere(
-            ranks, blocks, [count[0, at] for count, at in zip(counts, indices, strict=True)]
-        )
-        limit = _most(everywhere)
-        if not schur.symmetric:
-            limit = min(limit, _IN_FLOW)
-        hats = None if nodes is None else _nodes_everywhere(ranks, blocks, nodes)
-        chosen = [count.clip(max=limit) for count in everywhere]
-        numbering = Numbering(block.lattice, chosen[0], chosen[1], hats)
-        most = numbering.modes
+        here = [count[0, at].cpu().numpy() for count, at in zip(counts, indices, strict=True)]
+        everywhere = _everywhere(ranks, blocks, here)
+        few, most = _most(everywhere, s, symmetric=schur.symmetric)
+        if few:
+            cuts = (edge[2] for edge in edges)
+            counts = [tried_modes(*one, most) for one in zip(counts, cuts, strict=True)]
         bases, keys = zip(  # per axis (edges that differ, s - 1, 2 + M), and which an edge's is
             *(
-                _alike(
-                    edge_basis(k, edge_modes(k, d, one, count.clamp(max=most), most), count, one),
-                    at,
-                )
+                _alike(edge_basis(k, edge_modes(k, d, one, count, most), one), at)
                 for (k, d, one), count, at in zip(edges, counts, indices, strict=True)
             ),
             strict=True,
         )
-        self._places = [numbering.owned(one) for one in blocks]
-        own = numbering.placed(block, self._places[ranks.rank])
-        parts = numbering.between(block.first, block.last)
         along, across = keys
         # Elements are alike if they are to the equation, and their edges are to the basis.
         y, x = np.divmod(np.arange(len(schur)), element_shape(block)[1])
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.keys, *beside))
         kinds.leave_out(lambda element: int(schur.kinds.operator[element]) in schur.kinds.idle)
-        self._parts = Parts(kinds, operator.places, operator.size, element_shape(block))
-        # P^T S and P^T S P of each operator, (.., 4 + 4 M, P) and (.., 4 + 4 M, 4 + 4 M)
-        values = 4 + 4 * most
-        products = new(kinds.operators, values, values)
-        self._swept = new(kinds.operators if keep else 0, values, 4 * block.lattice.spacing)
-        for members, numbers in kinds.made(_ELEMENTS[device.type]):
-            some = torch.from_numpy(members).to(device)
-            prolongation = _on_elements(bases, [one[members] for one in beside])
-            swept = torch.bmm(prolongation.mT, schur.of(some))
-            products[numbers] = torch.bmm(swept, prolongation)
-            if keep:
-                self._swept[numbers] = swept
-        self._transfer = CoarseTransfer(bases, parts, own, numbering.size, keys)
-        del (
-            bases,
-            edges,
-            counts,
-            conductances,
-            diagonals,
-            new,
-        )  # for the memory of the factorisation
-        self._once = OncePerMachine(ranks)
+        # Where modes are chosen, more than one are unknowns on so few edges that these rows are kept sparse.
+        first = (1 if few else most) if keep else None
+        elements = CoarseElements(schur, kinds, bases, beside)
+        coarse, swept = elements.matrices(first)
         operators = kinds.operator.reshape(element_shape(block))
-        matrix = assembled(ranks, blocks, products, operators, numbering, here=self._once.leads)
-        del products
+        modes = [count[..., None] > np.arange(most) for count in everywhere]
+        if few:
+            bits = 1 << np.arange(most)
+            far = _everywhere(ranks, blocks, [one @ bits for one in far_modes(coarse, operators)])
+            most = max(1, *(int(one.max()).bit_length() for one in far))
+            modes = [one[..., None] & bits[:most] > 0 for one in far]
+            coarse = with_modes(coarse, most)
+        hats = None if nodes is None else _nodes_everywhere(ranks, blocks, nodes)
+        numbering = Numbering(block.lattice, modes[0], modes[1], hats)
+        self._places = [numbering.owned(one) for one in blocks]
+        own = numbering.placed(block, self._places[ranks.rank])
+        parts = numbering.between(block.first, block.last)
+        self._swept: SweptBasis | None = None
+        if swept is not None:
+            self._swept = SweptBasis(
+                elements,
+                swept,
+                Parts(kinds, operator.places, operator.size, element_shape(block)),
+                operator.places,
+                of_elements(placed_parts(parts)),
+                numbering.order[of_elements(parts)] >= 0,
+                sum(part.size for part in parts),
+            )
+        bases, keys = zip(
+            *(
+                _chosen(basis, key, numbering.order[part] >= 0)
+                for basis, key, part in zip(bases, keys, parts[1:], strict=True)
+            ),
+            strict=True,
+        )
+        self._transfer = CoarseTransfer(bases, parts, own, numbering.size, keys)
+        # For the memory of the factorisation.
+        del bases, elements, edges, counts, conductances, diagonals
+        self._once = OncePerMachine(ranks)
+        matrix = assembled(ranks, blocks, coarse, operators, numbering, here=self._once.leads)
+        del coarse
+        give_back_memory()
         self._solve = factorised(matrix)
         self._unknowns = torch.from_numpy(numbering.unknowns).to(device)
         self._size = numbering.size
-        # Where each element has its coarse values among those of the region, part after part.
-        columns = of_elements(placed_parts(parts))[kinds.order]
-        self._columns, self._own = (torch.from_numpy(one).to(device) for one in (columns, own))
-        self._values = sum(part.size for part in parts)
-        self._ranks = ranks
+        self._own = torch.from_numpy(own).to(device)
         self._gathers: dict[int, NodeGather] = {}
 
     def solve(self, residual: torch.Tensor, z: torch.Tensor | None = None) -> torch.Tensor:
@@ -192,33 +198,29 @@ class BalancedCoarse:
 
     def _swept_sums(self, z: torch.Tensor) -> torch.Tensor:
         """Return what the block owns of ``P^T S z``, ``(n, own)``."""
-        if not len(self._swept):
+        if self._swept is None:
             return self._transfer.restrict(self._operator(z))
-        total = z.new_zeros(self._values, len(z)).T
-        alone = len(z) == 1
-        for common in self._parts.common if alone else ():
-            for members, sums in common.products(z[0], self._swept[common.operator]):
-                add_at(total, self._columns[members], sums)
-        for piece, at in self._parts.others() if alone else self._parts(len(z)):
-            sums = rows_times(values_at(z, at), self._swept[piece.operators].mT)
-            add_at(total, self._columns[piece.members].view(*at.shape[:2], -1), sums)
-        return taken(total, self._own)
+        return taken(self._swept(z), self._own)
 
     def _zeros(self, c: torch.Tensor) -> torch.Tensor:
         nodes = sum(math.prod(self._block.line_shape(axis)) for axis in (0, 1))
         return c.new_zeros(len(c), nodes)
 
 
-def _most(counts: Sequence[np.ndarray]) -> int:
-    """Return how many modes an edge may have, by the counts on all edges of the domain."""
+def _most(counts: Sequence[np.ndarray], spacing: int, *, symmetric: bool) -> tuple[bool, int]:
+    """Return whether modes are chosen, and how many an edge may have, by the counts on all edges of the domain."""
     every = np.concatenate([count.ravel() for count in counts])
-    return max(_MODES, int(np.quantile(every, 1 - _OFTEN, method="lower")))
+    highest, often = int(every.max()), int(np.quantile(every, 1 - _OFTEN, method="lower"))
+    if symmetric and often <= _MODES:
+        return highest > 0, min(_MODES, spacing - 1) if highest else 0
+    most = min(highest, max(_MODES, often))
+    return False, most if symmetric else min(most, _IN_FLOW)
 
 
 def _everywhere(
-    ranks: Ranks, blocks: Sequence[Block], counts: Sequence[torch.Tensor]
+    ranks: Ranks, blocks: Sequence[Block], counts: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Return the numbers of modes on the inner lines of the domain from those of all regions."""
+    """Return numbers of the edges on the inner lines of the domain from those of all regions."""
     own, everywhere = blocks[ranks.rank], []
     lattice = own.lattice
     for axis, count in enumerate(counts):
@@ -230,7 +232,7 @@ def _everywhere(
         lines = slice(*(end[axis] - own.first[axis] for end in (own.start, own.stop)))
         mine = count[lines, own.owned_cells(1 - axis)].reshape(1, -1)
         gather = NodeGather(ranks, places, numbers.size)
-        values, _ = gather(mine.double().cpu(), np.empty(0))
+        values, _ = gather(torch.from_numpy(mine.astype(float)), np.empty(0))
         everywhere.append(values.long().numpy().reshape(numbers.shape))
     return everywhere
 
@@ -262,25 +264,13 @@ def _alike(basis: torch.Tensor, index: np.ndarray) -> tuple[torch.Tensor, np.nda
     return basis[0, torch.from_numpy(first).to(basis.device)], keys[index]
 
 
-def _on_elements(bases: Sequence[torch.Tensor], edges: Sequence[np.ndarray]) -> torch.Tensor:
-    """Return the basis on the perimeters of elements, columns as `Numbering.of_elements`.
-
-    Parameters
-    ----------
-    edges
-        Which bases, per axis, those on the four sides are, counter-clockwise from the bottom.
-    """
-    bottom, right, top, left = (
-        basis[torch.from_numpy(edge).to(basis.device)]
-        for basis, edge in zip((*bases, *bases), edges, strict=True)
-    )
-    s, modes = bottom.shape[1] + 1, bottom.shape[2] - 2
-    total = bottom.new_zeros(len(bottom), 4, s, 4 + 4 * modes)
-    sides = (bottom, 0, 1), (right, 1, 2), (top.flip(1), 3, 2), (left.flip(1), 0, 3)
-    for side, (basis, low, high) in enumerate(sides):
-        total[:, side, 0, side] = 1.0
-        total[:, side, 1:, low] = basis[..., 0]
-        total[:, side, 1:, high] = basis[..., 1]
-        first = 4 + side * modes
-        total[:, side, 1:, first : first + modes] = basis[..., 2:]
-    return total.flatten(1, 2)
+def _chosen(
+    basis: torch.Tensor, keys: np.ndarray, modes: np.ndarray
+) -> tuple[torch.Tensor, np.ndarray]:
+    """Return bases with those modes alone that edges ``(lines, cells, M)`` have, and which an edge's is."""
+    count = modes.shape[2]
+    codes = modes @ (1 << np.arange(count))
+    _, first, index = np.unique(combined(keys, codes), return_index=True, return_inverse=True)
+    some = basis[torch.from_numpy(keys.ravel()[first]).to(basis.device), :, : 2 + count]
+    some[..., 2:] *= torch.from_numpy(modes.reshape(keys.size, 1, count)[first]).to(some)
+    return some, index.reshape(keys.shape)

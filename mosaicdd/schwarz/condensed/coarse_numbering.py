@@ -20,8 +20,8 @@ class Numbering:
     Parameters
     ----------
     rows, columns
-        Modes of the lattice edges inside, on lines constant in y ``(K_y - 1, K_x)``, and in x; along a
-        periodic axis all lines are inside, ``(K_y, K_x)``.
+        Which modes of the lattice edges inside are unknowns, on lines constant in y ``(K_y - 1, K_x, M)``, and
+        in x; along a periodic axis all lines are inside, ``(K_y, K_x, M)``.
     nodes
         Which lattice nodes inside have a hat, ``(K_y - 1, K_x - 1)``; None for all.
 
@@ -38,8 +38,8 @@ class Numbering:
     def __init__(
         self, lattice: Lattice, rows: np.ndarray, columns: np.ndarray, nodes: np.ndarray | None
     ):
-        counts = (rows, columns)
-        self.modes = int(max(count.max() for count in counts))
+        chosen = (rows, columns)
+        self.modes = rows.shape[2]
         (y, x), (down, across) = lattice.lines, lattice.cells
         shapes = (lattice.lines, (y, across, self.modes), (x, down, self.modes))
         sizes = [math.prod(shape) for shape in shapes]
@@ -50,8 +50,8 @@ class Numbering:
         inside = pair(slice(first, stop) for first, stop in ends)
         hats = self.parts[0][inside]
         inner = [hats.ravel() if nodes is None else hats[nodes]]
-        for part, lines, count in zip(self.parts[1:], inside, counts, strict=True):
-            inner.append(part[lines][np.arange(self.modes) < count[..., None]])
+        for part, lines, modes in zip(self.parts[1:], inside, chosen, strict=True):
+            inner.append(part[lines][modes])
         unknowns = np.concatenate(inner)
         self.unknowns = unknowns[_dissected(*(one[unknowns] for one in self._halves()))]
         self.order = np.full(self.size, -1)  # which unknown a value is

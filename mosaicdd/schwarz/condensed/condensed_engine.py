@@ -11,6 +11,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.elements.condensed import NodeSource
+from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.given_conditions import Points, points_on
 from mosaicdd.problems.discretisation.linear_step import LinearStep
@@ -120,6 +121,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         clock.append(time.perf_counter())
         ends, sizes, histories = solve.ends, solve.sizes, solve.histories
         del solve, x, b, r  # for the memory of the fill
+        give_back_memory()
         residuals = [one.residual[-1] for one in histories]
         fields = None
         if self._wanted:

@@ -94,22 +94,24 @@ def small_eigenvalues(
     return counts if cut is None else counts.minimum(cut.active.sum(-1))
 
 
+def tried_modes(counts: torch.Tensor, cut: CutLines | None, most: int) -> torch.Tensor:
+    """Return how many modes edges are tried with that have any, ``(lines, cells)``."""
+    tried = torch.where(counts > 0, most, 0)
+    return tried if cut is None else tried.minimum(cut.active.sum(-1))
+
+
 def edge_basis(
-    conductances: torch.Tensor,
-    modes: torch.Tensor,
-    counts: torch.Tensor,
-    cut: CutLines | None,
+    conductances: torch.Tensor, modes: torch.Tensor, cut: CutLines | None
 ) -> torch.Tensor:
-    """Return both hats and the modes that count at the nodes of lattice edges."""
+    """Return both hats and the modes at the nodes of lattice edges."""
     resistance = conductances.reciprocal()
     high = (resistance.cumsum(-1) / resistance.sum(-1, keepdim=True))[..., :-1]
-    chosen = torch.arange(modes.shape[-1], device=modes.device) < counts[..., None]
     hats = torch.stack([1.0 - high, high], dim=-1)
     if cut is not None:
         hats[cut.edges] = 0.0
         some = cut.edges & cut.active.any(-1)
         hats[some] = _cut_hats(conductances[some], cut.more[some])
-    return torch.cat([hats, modes * chosen[..., None, :]], dim=-1)
+    return torch.cat([hats, modes], dim=-1)
 
 
 def _cut_hats(conductances: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
@@ -139,22 +141,14 @@ def edge_modes(
     counts: torch.Tensor,
     most: int,
 ) -> torch.Tensor:
-    """Return the lowest modes of lattice edges, ``(lines, cells, s - 1, most)``.
-
-    Most edges have one, which three inverse iterations find as vectors over all edges; several are
-    eigenvectors.
-    """
+    """Return nearly the lowest modes of lattice edges, ``(lines, cells, s - 1, most)``, as far as they count."""
     modes = diagonal.new_zeros(*diagonal.shape, most)
     some = counts > 0
     more = torch.zeros_like(diagonal) if cut is None else cut.more
     k, d, more = (one[some].t().contiguous() for one in (conductances, diagonal, more))
     if k.numel() and most:
-        found = k.new_zeros(k.shape[1], len(d), most)
-        found[..., 0] = _lowest(k, d, more).t()
-        several = torch.nonzero(counts[some] > 1)[:, 0]
-        along = (k[:-1, several] + k[1:, several] + more[:, several]).t()
-        found[several] = _eigenvectors(k[:, several].t(), d[:, several].t(), along, most)
-        modes[some] = found
+        modes[some] = _lowest(k, d, more, most).permute(2, 1, 0)
+    modes *= (torch.arange(most, device=modes.device) < counts[..., None])[..., None, :]
     return modes if cut is None else modes * cut.active[..., None]
 
 
@@ -170,12 +164,12 @@ def _eigenvalues_below(
     return count
 
 
-def _lowest(k: torch.Tensor, d: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
-    """Return nearly the lowest eigenvectors ``(s - 1, edges)``, of largest value 1.
+def _lowest(k: torch.Tensor, d: torch.Tensor, more: torch.Tensor, most: int) -> torch.Tensor:
+    """Return nearly the lowest eigenvectors ``(most, s - 1, edges)``, of largest value 1.
 
-    ``T + more`` is factorised without a subtraction, so to rounding whatever the contrast: to the left of a
-    node there is a conductance in series. Between two cuts that nothing is tied to it is singular, and
-    the mode the same everywhere.
+    By inverse iterations with all of them, from polynomials. ``T + more`` is factorised without a subtraction,
+    so to rounding whatever the contrast: to the left of a node there is a conductance in series. Between two
+    cuts that nothing is tied to it is singular, and the first mode the same everywhere.
     """
     series, pivots = k[0], []
     for j in range(len(d)):
@@ -183,31 +177,37 @@ def _lowest(k: torch.Tensor, d: torch.Tensor, more: torch.Tensor) -> torch.Tenso
         pivot = own + k[j + 1]
         pivots.append(torch.where(pivot > 0, pivot, _TINY * d[j]))
         series = k[j + 1] * own / pivots[j]
-    mode = torch.ones_like(d)
+    along = torch.linspace(-1.0, 1.0, len(d)).to(d)
+    modes = torch.stack([along**i for i in range(most)])[..., None].repeat(1, 1, d.shape[1])
     for _ in range(_INVERSE_ITERATIONS):
-        mode *= d
+        modes *= d
         for j in range(1, len(d)):
-            mode[j] += k[j] / pivots[j - 1] * mode[j - 1]
-        mode[-1] /= pivots[-1]
+            modes[:, j] += k[j] / pivots[j - 1] * modes[:, j - 1]
+        modes[:, -1] /= pivots[-1]
         for j in reversed(range(len(d) - 1)):
-            mode[j] = (mode[j] + k[j + 1] * mode[j + 1]) / pivots[j]
-        mode /= mode.amax(0)
-    return mode
+            modes[:, j] = (modes[:, j] + k[j + 1] * modes[:, j + 1]) / pivots[j]
+        _make_orthogonal(modes, d)
+    return modes
 
 
-def _eigenvectors(
-    conductances: torch.Tensor, diagonal: torch.Tensor, along: torch.Tensor, most: int
-) -> torch.Tensor:
-    """Return the lowest eigenvectors of edges ``(edges, s - 1, most)``, of largest value 1.
+def _make_orthogonal(modes: torch.Tensor, d: torch.Tensor) -> None:
+    """Take off each mode what it has of those before it, against the diagonal; their largest values become 1."""
+    weighted: list[torch.Tensor] = []
+    for i, mode in enumerate(modes):
+        for before, one in zip(modes[:i], weighted, strict=True):
+            mode -= _sums(one * mode) * before
+        largest = mode.abs().amax(0)
+        mode /= torch.where(largest > 0, largest, 1.0)
+        along = d * mode
+        weighted.append(along / _sums(along * mode).clamp(min=torch.finfo(d.dtype).tiny))
 
-    Parameters
-    ----------
-    along
-        The diagonal of the one-dimensional stiffness.
+
+def _sums(values: torch.Tensor) -> torch.Tensor:
+    """Return sums over the nodes of each edge, to the bit the same whatever edges stand beside it.
+
+    As ranks must agree on the modes of an edge in the regions of several.
     """
-    scale = diagonal.rsqrt()
-    matrix = torch.diag_embed(along * scale.square())
-    coupling = -conductances[..., 1:-1] * scale[..., :-1] * scale[..., 1:]
-    matrix.diagonal(-1, -2, -1).copy_(coupling)  # eigh reads the lower triangle
-    modes = scale[..., None] * torch.linalg.eigh(matrix)[1][..., :most]
-    return modes / modes.gather(-2, modes.abs().argmax(-2, keepdim=True))
+    total = values[0].clone()
+    for one in values[1:]:
+        total += one
+    return total

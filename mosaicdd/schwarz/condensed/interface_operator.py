@@ -45,7 +45,7 @@ class InterfaceOperator:
         self._inside, self._schur = inside, elements.schur
         self._edge = (inside == 0).nonzero().flatten()
         kinds = elements.schur.kinds
-        self.places = torch.from_numpy(element_places(block)).to(inside.device)
+        self.places = torch.from_numpy(element_places(block)).to(inside.device, torch.int32)
         self.size = len(inside)
         self._parts = Parts(kinds, self.places, self.size, element_shape(block))
 

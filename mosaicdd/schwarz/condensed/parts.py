@@ -41,6 +41,8 @@ class Parts:
     ----------
     common
         Those of the most common kinds, if these have most of them.
+    kinds, size
+        As given.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Parts:
         self._pieces = kinds.pieces(_SHARED[device], _PIECE[device])
         self._places = places
         self._placed: dict[int, torch.Tensor] = {}  # of pieces that were asked for, by their first
-        self._size = size
+        self.size = size
         self._sums: torch.Tensor | None = None
         self._room = torch.empty(0, 0, device=places.device)
 
@@ -129,7 +131,7 @@ class Parts:
         """Return which products are added up where, ``(L, members P)``."""
         if self._sums is None:
             every = torch.cat([at.mT.flatten() for _, at in self(2)])
-            starts = every.bincount(minlength=self._size).cumsum(0)
+            starts = every.bincount(minlength=self.size).cumsum(0)
             starts = torch.nn.functional.pad(starts, (1, 0))
             ones = torch.ones(len(every), dtype=dtype, device=every.device)
             order = every.argsort(stable=True)

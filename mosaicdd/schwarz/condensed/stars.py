@@ -73,7 +73,8 @@ class Stars:
         idle = schur.kinds.idle
         kinds.leave_out(lambda star: idle.issuperset(schur.kinds.operator[quarters[star]].tolist()))
         size = sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
-        places, shape = torch.from_numpy(star_places(block)).to(device), star_shape(block)
+        places = torch.from_numpy(star_places(block)).to(device, torch.int32)
+        shape = star_shape(block)
         self._parts = Parts(kinds, places, size, shape, step=2)
         self._given = self._sums = torch.empty(0, device=device, dtype=_PRECISION)
         new = torch.empty(kinds.operators, 2 * s - 1, 4 * s - 3, device=device, dtype=_PRECISION)
