@@ -218,17 +218,10 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
 
     def _right_hand_side(self, v: Interface, source: NodeSource | None) -> torch.Tensor:
         """Return the sources on the lines with what those inside add to them, ``(n, L)``."""
-        b = v.like()
-        total = b.flat.view(self.problems, -1)
         if source is None:
-            return total
-        s = self.block.lattice.spacing
+            return v.like().flat.view(self.problems, -1)
         with self.clock.part("loads"):
-            rows, columns = self._system.elements.loads(source)
-        values, scale = source.values, source.scale
-        torch.add(rows, values[:, ::s], alpha=scale, out=b.lines[0])
-        torch.add(columns, values[:, :, ::s].mT, alpha=scale, out=b.lines[1])
-        return total.mul_(self._system.inside)
+            return self._system.right_hand_side(source)
 
     def _estimates(
         self, solve: InterfaceKrylov, x: torch.Tensor, r: torch.Tensor

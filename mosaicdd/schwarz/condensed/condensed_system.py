@@ -1,6 +1,7 @@
 """Everything that is planned once for a medium on the block of a rank: ``S`` and its preconditioner."""
 
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ import torch
 from mosaicdd.lattice.axes import Slices, pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.local_solvers.elements.shared_elements import condensed
 from mosaicdd.parallel.machine import memory_share
 from mosaicdd.parallel.ranks import Ranks
@@ -73,6 +75,7 @@ class CondensedSystem:
         device: torch.device,
         dtype: torch.dtype,
     ):
+        self._block = block
         self.equations: Equations | None = None
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
         self.signs = torch.from_numpy(_signs(block)).to(device)
@@ -107,6 +110,31 @@ class CondensedSystem:
                 keep=keep,
             )
 
+    def right_hand_side(self, source: NodeSource) -> torch.Tensor:
+        """Return sources on the lines with what those inside the elements add to them, ``(n, L)``."""
+        values, scale, s = source.values, source.scale, self._block.lattice.spacing
+        where, dtype = self.inside.device, self.inside.dtype
+        b = Interface(self._block, problems=len(values), device=where, dtype=dtype)
+        rows, columns = self.elements.loads(source)
+        torch.add(rows, values[:, ::s], alpha=scale, out=b.lines[0])
+        torch.add(columns, values[:, :, ::s].mT, alpha=scale, out=b.lines[1])
+        return b.flat.view(len(values), -1).mul_(self.inside)
+
+    @cached_property
+    def leaks(self) -> torch.Tensor:
+        """``(L,)``: by how much rows of ``S`` add up wrongly, from the rounding of the elimination.
+
+        A constant's image is known, as the operator of the grid makes the reaction of it.
+        """
+        sums = self.operator(self.active[None].to(self.inside))
+        if self._reacts:
+            nodes = pair(slice(0, cells + 1) for cells in self._block.cells)
+            reaction = np.array(self.conductances.part(*nodes).reaction)
+            if self.equations is not None:
+                reaction *= self.equations.active
+            sums -= self.right_hand_side(NodeSource(torch.from_numpy(reaction)[None].to(sums)))
+        return sums[0]
+
     def _condense(
         self,
         block: Block,
@@ -133,6 +161,7 @@ class CondensedSystem:
             for first, a, cells in zip(block.origin, low, block.cells, strict=True)
         )
         conductances, again = wide.part(*own), None
+        self._reacts = bool(np.asarray(conductances.reaction).any())
         if isinstance(medium, Medium) and discretisation is None:
             region = zip(block.origin, block.cells, strict=True)
             again = Resampled(medium, grid, pair(slice(a, a + n + 1) for a, n in region))
