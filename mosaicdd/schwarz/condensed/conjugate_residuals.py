@@ -43,6 +43,10 @@ class ConjugateResiduals(InterfaceKrylov):
         factors = _SAFETY / (1 - np.minimum(share, _SLOWEST))
         return z.abs_().mul_(torch.from_numpy(factors).to(z)[:, None]), None
 
+    def _lost(self, x: torch.Tensor) -> torch.Tensor:
+        """Return as much as rounding may be, at random: of what leaks two steps see too little."""
+        return self._rounding(x).mul_(self._system.signs)
+
     def _iterate(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> None:
         self._count, ended = 0, False
         while not ended:
