@@ -9,9 +9,11 @@ With ``s`` nodes on each of the four sides, a symmetric complement is::
     |       R2  . |
     |          R3 |
 
-Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes; ``K`` operators, ``r`` vectors of each.
+Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes; ``K`` operators, ``m`` members that have each, ``n``
+vectors of each of these.
 """
 
+import math
 from functools import cached_property
 from typing import Unpack
 
@@ -19,10 +21,10 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
-from mosaicdd.local_solvers.elements.products import products, rows_times
+from mosaicdd.local_solvers.elements.products import rows_times
 from mosaicdd.tensors import Tensors
 
-_MANY = {"cpu": 32, "cuda": 8}  # vectors that are worth whole matrices
+_MANY = {"cpu": 16, "cuda": 8}  # vectors that are worth whole matrices
 
 
 class Complements:
@@ -105,7 +107,7 @@ class Complements:
     def __call__(
         self, piece: Piece, values: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the products of a piece's operators with vectors of each, ``(K, r, P)``.
+        """Return the products of a piece's operators with ``(K, m, P)`` or ``(K, m, n, P)``.
 
         Parameters
         ----------
@@ -117,9 +119,9 @@ class Complements:
         rows = [(a, every[piece.operators]) for a, every in self._rows]
         if not self.symmetric:
             return rows_times(values, rows[0][1].mT, out)
-        if values.shape[1] >= self._many:
+        if math.prod(values.shape[1:-1]) >= self._many:
             return rows_times(values, self._whole_piece(piece, rows), out)
-        return self._products(rows, values)
+        return self._products(rows, values, out)
 
     def _whole_piece(self, piece: Piece, rows: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
         """Return the operators of a piece as whole matrices, kept where these are few for its members."""
@@ -130,13 +132,18 @@ class Complements:
             self._few[first] = self._whole(rows)
         return self._few[first]
 
-    def _products(self, rows: list[tuple[int, torch.Tensor]], values: torch.Tensor) -> torch.Tensor:
-        """Return the products of some symmetric operators with few vectors of each, ``(K, r, P)``."""
-        total = products(values[..., : rows[0][1].shape[1]], rows[0][1])
+    def _products(
+        self,
+        rows: list[tuple[int, torch.Tensor]],
+        values: torch.Tensor,
+        out: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Return the products of some symmetric operators with few vectors of each."""
+        total = rows_times(values[..., : rows[0][1].shape[1]], rows[0][1], out)
         for a, matrices in rows:
             b = a + matrices.shape[1]
             if a > 0:
-                total[..., a:] += products(values[..., a:b], matrices)
-            if b < total.shape[2]:
-                total[..., a:b] += products(values[..., b:], matrices[..., b - a :].mT)
+                total[..., a:] += rows_times(values[..., a:b], matrices)
+            if b < total.shape[-1]:
+                total[..., a:b] += rows_times(values[..., b:], matrices[..., b - a :].mT)
         return total

@@ -1,6 +1,7 @@
 """Products of many small matrices, by whatever is fastest.
 
-Shape letters: ``K`` matrices, ``k`` entries of a vector, ``m`` of its product, ``r`` vectors of each matrix.
+Shape letters: ``K`` matrices, ``k`` entries of a vector, ``l`` of its product, ``m`` members that have each matrix,
+``n`` vectors of each member.
 """
 
 import numpy as np
@@ -10,13 +11,13 @@ import torch
 def products(
     left: torch.Tensor, right: torch.Tensor, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Return the products of matrices with a matrix each, ``(K, .., ..)``; any may be transposed views.
+    """Return the products of matrices with a matrix each, ``(.., l, n)``; any may be transposed views.
 
     On one thread numpy's are up to five times as fast as torch's, the more the smaller they are. Single
     rows should stand before matrices: behind them, as columns, they take several times as long.
     """
     if left.device.type != "cpu" or torch.get_num_threads() > 1:
-        return torch.bmm(left, right) if out is None else torch.bmm(left, right, out=out)
+        return torch.matmul(left, right, out=out)
     with np.errstate(all="ignore"):  # values that are not finite are found where they are summed up
         if out is None:
             return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
@@ -27,18 +28,20 @@ def products(
 def rows_times(
     values: torch.Tensor, matrices: torch.Tensor, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Return the products of rows ``(K, r, k)`` with a matrix each, ``(K, k, m)``.
+    """Return the products of rows ``(K, m, k)`` or ``(K, m, n, k)`` with a matrix each, ``(K, k, l)``.
 
-    Rows whose same entries lie side by side in memory, as columns do, come back like that.
+    Those of several vectors come back like columns, with the same entries of all side by side in memory, and
+    are done soonest where they are given like that.
 
     Parameters
     ----------
     out
-        Where such may be written, ``(K, r, m)``, in memory alike.
+        Where such may be written, in memory alike.
     """
-    if values.shape[1] == 1 or values.is_contiguous():
+    if values.ndim == 3:
         return products(values, matrices)
     if out is None:
-        out = values.new_empty(len(values), matrices.shape[2], values.shape[1]).mT
-    products(matrices.mT, values.mT, out=out.mT)
+        members, vectors = values.shape[1:3]
+        out = values.new_empty(len(values), members, matrices.shape[-1], vectors).mT
+    products(matrices.mT[:, None], values.mT, out=out.mT)
     return out

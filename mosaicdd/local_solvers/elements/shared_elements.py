@@ -29,6 +29,7 @@ from mosaicdd.local_solvers.elements.own_elements import (
     on_sides,
     places_of,
 )
+from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.local_solvers.elements.shared_interior import SharedInterior
 from mosaicdd.local_solvers.elements.shared_strips import GROUP, Strip, cut, one_by_one
 from mosaicdd.problems.operators.conductances import Conductances
@@ -183,7 +184,7 @@ class SharedElements:
             driving = group(f)
             driven = driving.new_empty(len(driving), added.shape[1])
             for number, part in group.kinds:
-                torch.mm(driving[part], self._interior.loads[number], out=driven[part])
+                products(driving[part], self._interior.loads[number], out=driven[part])
             group.put(added, driven)
         added = added.mul_(source.scale).unflatten(0, inner.shape[:3])
         bottom, top, left, right = added.unflatten(3, (4, s + 1)).unbind(3)

@@ -29,6 +29,7 @@ import torch
 from mosaicdd.lattice.axes import Slices, even
 from mosaicdd.local_solvers.elements.inner_nodes import ties_of
 from mosaicdd.local_solvers.elements.own_elements import on_sides
+from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
@@ -78,21 +79,21 @@ class SharedInterior:
     def solve(self, number: int, known: torch.Tensor, out: torch.Tensor) -> None:
         """Write inner values ``(M, I)`` of elements of a kind, by what is `known` of each, ``(M, N)``."""
         if len(self._by_known) == 1:
-            torch.mm(known, self._by_known[0][number], out=out)
+            products(known, self._by_known[0][number], out=out)
             return
         to_cross, from_cross, in_quarters = (one[number] for one in self._by_known)
-        cross = torch.mm(known, to_cross)
-        torch.mm(cross[:, : len(from_cross)], from_cross, out=out)
+        cross = products(known, to_cross)
+        products(cross[:, : len(from_cross)], from_cross, out=out)
         count, given, found = in_quarters.shape
         u, f = (
             one[:, : count * size].unflatten(1, (count, size)).transpose(0, 1)
             for one, size in ((out, found), (known, given))
         )
-        u.baddbmm_(f, in_quarters)
+        u.add_(products(f, in_quarters))
 
     def solve_sides(self, number: int, known: torch.Tensor, out: torch.Tensor) -> None:
         """Write inner values ``(M, I)`` where there are no sources, by those on the sides, ``(M, S)``."""
-        torch.mm(known, self._by_sides[number], out=out)
+        products(known, self._by_sides[number], out=out)
 
     def put(self, values: torch.Tensor, squares: torch.Tensor) -> None:
         """Write inner values ``(n E, I)`` to ``(n, rows, columns, s + 1, s + 1)``."""

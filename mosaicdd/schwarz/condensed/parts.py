@@ -1,7 +1,8 @@
 """Elements, or stars, that are handled piece by piece: what vectors have there, and sums of what they add.
 
 Vectors ``(n, L)`` lie best node after node in memory, with the values of all problems side by side
-(`by_node`): a place is then a row of numbers, and what operators read serves all problems.
+(`by_node`): a place is then a row of numbers, and what operators read serves all problems. So lie the values
+of several problems at the places of members, ``(K, m, n, P)``; those of one are ``(K, m, P)``.
 
 Shape letters: ``K`` operators of a piece, ``m`` members that have each, ``P`` places of a member, ``n`` problems,
 ``L`` places in all.
@@ -15,12 +16,12 @@ from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
 from mosaicdd.schwarz.condensed.common_members import CommonMembers
 from mosaicdd.schwarz.sparse import sparse_rows
 
-_PIECE = {"cpu": 512, "cuda": 8192}  # members of a product: few, for the cache
+_PIECE = {"cpu": 128, "cuda": 8192}  # members of a product: few, for the cache
 _SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where many have an operator
 
 Products = Callable[[Piece, torch.Tensor, torch.Tensor | None], torch.Tensor]
-"""``products(piece, values, out)`` of what its members have at their places, ``(K, m n, P)``; with room for them,
-if any, that need not be used."""
+"""``products(piece, values, out)`` of what its members have at their places, as `values_at` has it; with room for
+them, if any, that need not be used."""
 
 
 class Parts:
@@ -63,14 +64,10 @@ class Parts:
         self._sums: torch.Tensor | None = None
         self._room = torch.empty(0, 0, device=places.device)
 
-    def __call__(self, problems: int) -> Iterator[tuple[Piece, torch.Tensor]]:
-        """Yield what is handled at once, and where, ``(K, m, P)``.
-
-        With several problems vectors are columns: the first places of all that have an operator, then the second.
-        """
+    def __iter__(self) -> Iterator[tuple[Piece, torch.Tensor]]:
+        """Yield what is handled at once, and where, ``(K, m, P)``."""
         for piece in self._pieces:
-            at = self._at(piece)
-            yield piece, at if problems == 1 else at.mT.contiguous().mT
+            yield piece, self._at(piece)
 
     def others(self) -> Iterator[tuple[Piece, torch.Tensor]]:
         """Yield what is not of the common kinds, for one problem."""
@@ -118,8 +115,8 @@ class Parts:
         if self._room.shape != (sums.shape[1], n):
             self._room = total.new_empty(sums.shape[1], n)
         first = 0
-        for piece, at in self(n):
-            room = self._room[first : first + at.numel()].view(*at.mT.shape[:2], -1).mT
+        for piece, at in self:
+            room = self._room[first : first + at.numel()].view(*at.shape, n).mT
             found = products(piece, values_at(v, at), room)
             if found is not room:
                 room.copy_(found)
@@ -130,7 +127,7 @@ class Parts:
     def _matrix(self, dtype: torch.dtype) -> torch.Tensor:
         """Return which products are added up where, ``(L, members P)``."""
         if self._sums is None:
-            every = torch.cat([at.mT.flatten() for _, at in self(2)])
+            every = torch.cat([at.flatten() for _, at in self])
             starts = every.bincount(minlength=self.size).cumsum(0)
             starts = torch.nn.functional.pad(starts, (1, 0))
             ones = torch.ones(len(every), dtype=dtype, device=every.device)
@@ -145,11 +142,9 @@ def by_node(v: torch.Tensor) -> torch.Tensor:
 
 
 def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Return the values of ``(n, L)`` at places ``(K, m, P)``, ``(K, m n, P)``; of several problems as columns."""
-    if len(v) == 1:
-        return taken(v, places.flatten()).view(places.shape)
-    columns = places.mT
-    return v.T.index_select(0, columns.flatten()).view(*columns.shape[:2], -1).mT
+    """Return the values of ``(n, L)`` at places ``(K, m, P)``, ``(K, m, n, P)``; of one problem ``(K, m, P)``."""
+    values = taken(v, places.flatten())
+    return values.view(places.shape) if len(v) == 1 else values.T.view(*places.shape, -1).mT
 
 
 def taken(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -168,8 +163,8 @@ def add_to(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> N
 
 
 def add_at(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
-    """Add values ``(K, m n, P)`` to ``(n, L)`` at places ``(K, m, P)``."""
+    """Add to ``(n, L)`` what `values_at` would return of it."""
     if len(total) == 1:
         add_to(total, places.flatten(), values.reshape(1, -1))
     else:
-        add_to(total, places.mT.flatten(), values.mT.reshape(-1, len(total)).T)
+        add_to(total, places.flatten(), values.mT.reshape(-1, len(total)).T)
