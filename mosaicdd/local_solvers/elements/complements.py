@@ -59,7 +59,7 @@ class Complements:
             for a, part in zip(starts, self._flat.split(sizes, dim=1), strict=True)
         ]
         self._operator = torch.from_numpy(kinds.operator).to(tensors["device"])
-        self._few: dict[int, torch.Tensor] = {}  # by the first operator of a piece
+        self._few: dict[tuple[int, int], torch.Tensor] = {}  # by the operators of a piece
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -127,10 +127,10 @@ class Complements:
         """Return the operators of a piece as whole matrices, kept where these are few for its members."""
         if piece.members.stop - piece.members.start < self._many * len(piece):
             return self._whole(rows)
-        first = piece.operators.start
-        if first not in self._few:
-            self._few[first] = self._whole(rows)
-        return self._few[first]
+        key = piece.operators.start, piece.operators.stop
+        if key not in self._few:
+            self._few[key] = self._whole(rows)
+        return self._few[key]
 
     def _products(
         self,

@@ -16,6 +16,7 @@ _SMALL = 0.03  # eigenvalue below which a mode is worth an unknown (uniform: 0.0
 _SMALL_IN_FLOW = 0.1  # the same with a velocity, which is on the diagonal, too
 _INVERSE_ITERATIONS = 3
 _EQUAL = 1e-9  # relative difference of what is the same
+_LOST = 1e-24  # of the square of a mode, below which it is rounding
 _TINY = 1e-12  # pivot of a singular problem, by the diagonal
 _ISOLATED = 1e3  # eigenvalue, at least, of nodes without an unknown: no mode
 
@@ -147,7 +148,8 @@ def edge_modes(
     more = torch.zeros_like(diagonal) if cut is None else cut.more
     k, d, more = (one[some].t().contiguous() for one in (conductances, diagonal, more))
     if k.numel() and most:
-        modes[some] = _lowest(k, d, more, most).permute(2, 1, 0)
+        there = torch.ones_like(d) if cut is None else cut.active[some].t().to(d)
+        modes[some] = _lowest(k, d, more, there, most).permute(2, 1, 0)
     modes *= (torch.arange(most, device=modes.device) < counts[..., None])[..., None, :]
     return modes if cut is None else modes * cut.active[..., None]
 
@@ -164,10 +166,12 @@ def _eigenvalues_below(
     return count
 
 
-def _lowest(k: torch.Tensor, d: torch.Tensor, more: torch.Tensor, most: int) -> torch.Tensor:
+def _lowest(
+    k: torch.Tensor, d: torch.Tensor, more: torch.Tensor, there: torch.Tensor, most: int
+) -> torch.Tensor:
     """Return nearly the lowest eigenvectors ``(most, s - 1, edges)``, of largest value 1.
 
-    By inverse iterations with all of them, from polynomials. ``T + more`` is factorised without a subtraction,
+    By inverse iterations with all of them, from polynomials ``there``, where nodes are active. ``T + more`` is factorised without a subtraction,
     so to rounding whatever the contrast: to the left of a node there is a conductance in series. Between two
     cuts that nothing is tied to it is singular, and the first mode the same everywhere.
     """
@@ -178,7 +182,8 @@ def _lowest(k: torch.Tensor, d: torch.Tensor, more: torch.Tensor, most: int) -> 
         pivots.append(torch.where(pivot > 0, pivot, _TINY * d[j]))
         series = k[j + 1] * own / pivots[j]
     along = torch.linspace(-1.0, 1.0, len(d)).to(d)
-    modes = torch.stack([along**i for i in range(most)])[..., None].repeat(1, 1, d.shape[1])
+    start = torch.stack([along**i for i in range(most)])[..., None] * there
+    modes = start.clone()
     for _ in range(_INVERSE_ITERATIONS):
         modes *= d
         for j in range(1, len(d)):
@@ -186,16 +191,24 @@ def _lowest(k: torch.Tensor, d: torch.Tensor, more: torch.Tensor, most: int) -> 
         modes[:, -1] /= pivots[-1]
         for j in reversed(range(len(d) - 1)):
             modes[:, j] = (modes[:, j] + k[j + 1] * modes[:, j + 1]) / pivots[j]
-        _make_orthogonal(modes, d)
+        _make_orthogonal(modes, start, d)
     return modes
 
 
-def _make_orthogonal(modes: torch.Tensor, d: torch.Tensor) -> None:
-    """Take off each mode what it has of those before it, against the diagonal; their largest values become 1."""
+def _make_orthogonal(modes: torch.Tensor, start: torch.Tensor, d: torch.Tensor) -> None:
+    """Take off each mode what it has of those before it, against the diagonal; their largest values become 1.
+
+    Twice, as rounding leaves some of it. A mode of which nothing but rounding is left begins again.
+    """
     weighted: list[torch.Tensor] = []
-    for i, mode in enumerate(modes):
-        for before, one in zip(modes[:i], weighted, strict=True):
-            mode -= _sums(one * mode) * before
+    for i, (mode, first) in enumerate(zip(modes, start, strict=True)):
+        size = _sums(d * mode * mode)
+        for again in (False, True):
+            for before, one in zip(modes[:i], weighted, strict=True):
+                mode -= _sums(one * mode) * before
+            if not again:
+                lost = _sums(d * mode * mode) <= _LOST * size
+                mode.copy_(torch.where(lost, first, mode))
         largest = mode.abs().amax(0)
         mode /= torch.where(largest > 0, largest, 1.0)
         along = d * mode

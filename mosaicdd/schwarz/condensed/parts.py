@@ -16,8 +16,9 @@ from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
 from mosaicdd.schwarz.condensed.common_members import CommonMembers
 from mosaicdd.schwarz.sparse import sparse_rows
 
-_PIECE = {"cpu": 128, "cuda": 8192}  # members of a product: few, for the cache
-_SHARED = {"cpu": 512, "cuda": 2**20}  # the same, where many have an operator
+# Members of a product, with one problem and with several: few, for the cache; and where many have an operator.
+_PIECES = {"cpu": (512, 128), "cuda": (8192, 8192)}
+_SHARED = {"cpu": 512, "cuda": 2**20}
 
 Products = Callable[[Piece, torch.Tensor, torch.Tensor | None], torch.Tensor]
 """``products(piece, values, out)`` of what its members have at their places, as `values_at` has it; with room for
@@ -57,34 +58,35 @@ class Parts:
         self.kinds = kinds
         self.common = CommonMembers.of(kinds, places, shape, step)
         device = places.device.type
-        self._pieces = kinds.pieces(_SHARED[device], _PIECE[device])
+        self._pieces = [kinds.pieces(_SHARED[device], own) for own in _PIECES[device]]
         self._places = places
-        self._placed: dict[int, torch.Tensor] = {}  # of pieces that were asked for, by their first
+        self._placed: dict[tuple[int, int], torch.Tensor] = {}  # of pieces that were asked for
         self.size = size
         self._sums: torch.Tensor | None = None
         self._room = torch.empty(0, 0, device=places.device)
 
-    def __iter__(self) -> Iterator[tuple[Piece, torch.Tensor]]:
-        """Yield what is handled at once, and where, ``(K, m, P)``."""
-        for piece in self._pieces:
+    def __call__(self, problems: int) -> Iterator[tuple[Piece, torch.Tensor]]:
+        """Yield what is handled at once of so many problems, and where, ``(K, m, P)``."""
+        for piece in self._pieces[problems > 1]:
             yield piece, self._at(piece)
 
     def others(self) -> Iterator[tuple[Piece, torch.Tensor]]:
         """Yield what is not of the common kinds, for one problem."""
         common = {one.operator for one in self.common}
-        for piece in self._pieces:
+        for piece in self._pieces[0]:
             if not (piece.shared and piece.operators.start in common):
                 yield piece, self._at(piece)
 
     def _at(self, piece: Piece) -> torch.Tensor:
         """Return the places of a piece, ``(K, m, P)``."""
         members = piece.members
-        if members.start not in self._placed:
+        key = members.start, members.stop
+        if key not in self._placed:
             which: slice | torch.Tensor = members
             if not self.kinds.all_own:
                 which = torch.from_numpy(self.kinds.order[members]).to(self._places.device)
-            self._placed[members.start] = self._places[which].unflatten(0, (len(piece), -1))
-        return self._placed[members.start]
+            self._placed[key] = self._places[which].unflatten(0, (len(piece), -1))
+        return self._placed[key]
 
     def add(
         self,
@@ -115,7 +117,7 @@ class Parts:
         if self._room.shape != (sums.shape[1], n):
             self._room = total.new_empty(sums.shape[1], n)
         first = 0
-        for piece, at in self:
+        for piece, at in self(n):
             room = self._room[first : first + at.numel()].view(*at.shape, n).mT
             found = products(piece, values_at(v, at), room)
             if found is not room:
@@ -127,7 +129,7 @@ class Parts:
     def _matrix(self, dtype: torch.dtype) -> torch.Tensor:
         """Return which products are added up where, ``(L, members P)``."""
         if self._sums is None:
-            every = torch.cat([at.flatten() for _, at in self])
+            every = torch.cat([at.flatten() for _, at in self(2)])
             starts = every.bincount(minlength=self.size).cumsum(0)
             starts = torch.nn.functional.pad(starts, (1, 0))
             ones = torch.ones(len(every), dtype=dtype, device=every.device)

@@ -78,7 +78,7 @@ class SweptBasis:
         for common in self._parts.common if alone else ():
             for members, sums in common.products(z[0], self._common[common.operator]):
                 add_at(total, self._columns[members], sums)
-        for piece, at in self._parts.others() if alone else self._parts:
+        for piece, at in self._parts.others() if alone else self._parts(len(z)):
             sums = rows_times(values_at(z, at), self._common[piece.operators].mT)
             add_at(total, self._columns[piece.members].view(*at.shape[:2], -1), sums)
         return total
