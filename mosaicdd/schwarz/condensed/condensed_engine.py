@@ -121,7 +121,9 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         clock.append(time.perf_counter())
         ends, sizes, histories = solve.ends, solve.sizes, solve.histories
         del solve, x, b, r  # for the memory of the fill
-        give_back_memory()
+        if not self._system.used:  # what the set-up has freed
+            give_back_memory()
+            self._system.used = True
         residuals = [one.residual[-1] for one in histories]
         fields = None
         if self._wanted:

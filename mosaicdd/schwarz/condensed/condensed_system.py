@@ -57,6 +57,8 @@ class CondensedSystem:
         ``(L,)``, 1 at the active nodes.
     elements, operator, stars, coarse
         See their classes.
+    used
+        Whether anything was solved with it.
 
     Raises
     ------
@@ -75,7 +77,7 @@ class CondensedSystem:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        self._block = block
+        self._block, self.used = block, False
         self.equations: Equations | None = None
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
         self.signs = torch.from_numpy(_signs(block)).to(device)
