@@ -1,18 +1,16 @@
 """Media of high contrast: condensed elements beside CHOLMOD, hypre and pyAMG.
 
-Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..] [--memory]. One thread,
-float64, a random source, zero sides; every row is a process of its own. Seconds are wall time from the
-problem to the field, set-up included, to a relative residual of 1e-8 (the true one stands beside);
-*again* is a second source in the same medium, for CHOLMOD a solve with its factor, and *16 more* are
-solved at once. All processes touch memory before (`ready`). Bytes per node are measured apart, by
-``--memory``: those that a process has at its peak of the first solve beyond what it has with the problem
-in memory. The ratio is to the fastest of the others. Rows are kept in ``benchmarks/fields.csv``, where
-those that are measured anew replace the old ones, and all are written to ``benchmarks/fields.md``.
+Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..]. One thread, float64, a
+random source, zero sides; every row is a process of its own. Seconds are wall time from the problem to
+the field, set-up included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the same
+medium, for CHOLMOD a solve with its factor, and *16 more* are solved at once. Bytes per node are those
+that the process had at its peak of the first solve beyond what it had with the problem in memory. The
+ratio is to the fastest of the others. Rows are kept in ``benchmarks/fields.csv``, where those that are
+measured anew replace the old ones, and all are written to ``benchmarks/fields.md``.
 """
 
 import argparse
 import csv
-import os
 import resource
 import subprocess
 import sys
@@ -24,7 +22,6 @@ import numpy as np
 import torch
 from media import MEDIA, spe10
 from peers import by_petsc, by_pyamg, petsc_described
-from ready.sitecustomize import environment
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
@@ -33,14 +30,12 @@ from mosaicdd.problems.operators.medium import MediumSystem
 _RTOL = 1e-8
 _REACHED = 1e-7  # of a true residual, as rounding leaves more than 1e-8 at the largest contrasts
 _MORE = 16
-_READY = 1200  # bytes per node
-_MEMORY = "bytes per node"
 _WARM = 64  # cells of a first solve, which pays for what is loaded once per process
 _OURS = "mosaicdd"
 _BY = (_OURS, "CHOLMOD", "hypre", "pyAMG")
 _MEDIA = (*MEDIA, "spe10")
 _ROWS = BENCHMARKS / "fields.csv"
-_COLUMNS = ("iterations", "seconds", "again", "16 more", _MEMORY, "residual")
+_COLUMNS = ("iterations", "seconds", "again", "16 more", "bytes per node", "residual")
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -52,9 +47,7 @@ def main(arguments: argparse.Namespace) -> None:
     for medium in arguments.media.split(","):
         for by in arguments.by.split(","):
             row = [str(arguments.cells), "--media", medium, "--by", by, "--row", *path]
-            there = {} if arguments.memory else environment(_READY * (arguments.cells + 1) ** 2)
-            row += ["--memory"] * arguments.memory
-            subprocess.run([sys.executable, __file__, *row], check=True, env=os.environ | there)
+            subprocess.run([sys.executable, __file__, *row], check=True)
     _publish()
 
 
@@ -67,14 +60,12 @@ def _measured(arguments: argparse.Namespace) -> None:
         a = spe10(nodes, arguments.spe10)
     else:
         a = MEDIA[medium](nodes, np.random.default_rng(0))
-    sources = 1 if arguments.memory else 2 + _MORE
-    f = np.random.default_rng(1).standard_normal((sources, *nodes))
+    f = np.random.default_rng(1).standard_normal((2 + _MORE, *nodes))
     found = _ours(a, f) if by == _OURS else _theirs(by, a, f[0])
     if found is None:
         return
     rows = _read()
-    row = rows.setdefault((str(cells), medium, by), {"decades": f"{np.ptp(np.log10(a)):.1f}"})
-    row |= {k: v for k, v in found.items() if (k == _MEMORY) == arguments.memory}
+    rows[str(cells), medium, by] = {"decades": f"{np.ptp(np.log10(a)):.1f}"} | found
     print(cells, medium, by, found, flush=True)
     with open(_ROWS, "w", newline="") as file:
         writer = csv.DictWriter(file, ("cells", "medium", "by", "decades", *_COLUMNS))
@@ -84,7 +75,7 @@ def _measured(arguments: argparse.Namespace) -> None:
 
 
 def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
-    """Solve for the first source; if there are more, for another, and for the rest at once."""
+    """Solve for the first source, for another, and for the rest at once."""
     settings = m.SolveSettings(rtol=_RTOL)
     side = (_WARM + 1,) * 2
     m.solve(m.Problem(m.Domain((_WARM,) * 2), "diffusion", {"a": np.ones(side), "f": 1.0}))
@@ -94,14 +85,14 @@ def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
         first = solver()
         seconds = [time.perf_counter() - start]
         peak = _peak()
-        for more in (f[1], f[2:]) if len(f) > 1 else ():
+        for more in (f[1], f[2:]):
             seconds.append(_timed(lambda more=more: solver(problem.with_fields(f=more))))
     system = MediumSystem(problem.operator, problem.domain.grid())
     b = system.right_hand_side(np.zeros(a.shape), f[0])
     return {
         "iterations": str(first.iterations),
-        **dict(zip(("seconds", "again", "16 more"), (f"{s:.2f}" for s in seconds), strict=False)),
-        _MEMORY: f"{(peak - before) / a.size:.0f}",
+        **dict(zip(("seconds", "again", "16 more"), (f"{s:.2f}" for s in seconds), strict=True)),
+        "bytes per node": f"{(peak - before) / a.size:.0f}",
         "residual": _residual(system, b, first.field[1:-1, 1:-1].ravel()),
     }
 
@@ -123,7 +114,7 @@ def _theirs(by: str, a: np.ndarray, f: np.ndarray) -> dict[str, str] | None:
         "iterations": "direct" if peer.iterations is None else str(peer.iterations),
         "seconds": f"{peer.seconds:.2f}",
         "again": f"{peer.solve:.2f}" if peer.iterations is None else "",
-        _MEMORY: f"{memory:.0f}",
+        "bytes per node": f"{memory:.0f}",
         "residual": _residual(system, b, peer.solution),
     }
 
@@ -182,6 +173,5 @@ if __name__ == "__main__":
     parser.add_argument("--spe10", type=Path)
     parser.add_argument("--media", default=",".join(_MEDIA))
     parser.add_argument("--by", default=",".join(_BY))
-    parser.add_argument("--memory", action="store_true", help="measure bytes per node alone")
     parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
     main(parser.parse_args())

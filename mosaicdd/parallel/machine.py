@@ -14,6 +14,9 @@ import torch
 from mosaicdd.parallel.ranks import Ranks
 
 
+_PLENTY = 0.04  # of a machine's memory that a process may hold as it likes
+
+
 @dataclass(frozen=True)
 class Place:
     """What one rank has.
@@ -44,8 +47,11 @@ class Place:
 def give_back_memory() -> None:
     """Give what was freed back to the system, where its C library keeps it for later (glibc).
 
-    Before what takes large blocks, which never fit into what is kept.
+    Before what takes large blocks, which never fit into what is kept. Not where there is plenty of memory,
+    as it takes time to get it again.
     """
+    if peak_bytes() <= _PLENTY * _installed():
+        return
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
