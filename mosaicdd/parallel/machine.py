@@ -13,7 +13,6 @@ import torch
 
 from mosaicdd.parallel.ranks import Ranks
 
-
 _PLENTY = 0.04  # of a machine's memory that a process may hold as it likes
 
 
