@@ -1,12 +1,14 @@
 """Media of high contrast: condensed elements beside CHOLMOD, hypre and pyAMG.
 
-Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..]. One thread, float64, a
-random source, zero sides; every row is a process of its own. Seconds are wall time from the problem to
-the field, set-up included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the same
-medium, for CHOLMOD a solve with its factor, and *16 more* are solved at once. Bytes per node are those
-that the process had at its peak of the first solve beyond what it had with the problem in memory. The
-ratio is to the fastest of the others. Rows are kept in ``benchmarks/fields.csv``, where those that are
-measured anew replace the old ones, and all are written to ``benchmarks/fields.md``.
+Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..] [--runs N]. One thread,
+float64, a random source, zero sides. Seconds are wall time from the problem to the field, set-up
+included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
+same medium, for CHOLMOD a solve with its factor, and *16 more* are solved at once. Before each, as much
+memory as any needs was in use. Bytes per node are those that the process had at its peak of the first
+solve beyond what it had with the problem in memory. The ratio is to the fastest of the others. Every
+run is a process of its own; of several the median of each number is taken. Rows are kept in
+``benchmarks/fields.csv``, where those that are measured anew replace the old ones, and all are written to
+``benchmarks/fields.md``.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from media import MEDIA, spe10
+from memory import ready
 from peers import by_petsc, by_pyamg, petsc_described
 from tables import BENCHMARKS, publish, table
 
@@ -30,6 +33,7 @@ from mosaicdd.problems.operators.medium import MediumSystem
 _RTOL = 1e-8
 _REACHED = 1e-7  # of a true residual, as rounding leaves more than 1e-8 at the largest contrasts
 _MORE = 16
+_READY = 900  # bytes per node that were in use a moment ago
 _WARM = 64  # cells of a first solve, which pays for what is loaded once per process
 _OURS = "mosaicdd"
 _BY = (_OURS, "CHOLMOD", "hypre", "pyAMG")
@@ -47,7 +51,12 @@ def main(arguments: argparse.Namespace) -> None:
     for medium in arguments.media.split(","):
         for by in arguments.by.split(","):
             row = [str(arguments.cells), "--media", medium, "--by", by, "--row", *path]
-            subprocess.run([sys.executable, __file__, *row], check=True)
+            found, key = [], (str(arguments.cells), medium, by)
+            for _ in range(arguments.runs):
+                subprocess.run([sys.executable, __file__, *row], check=True)
+                found.append(_read().get(key))
+            if found[-1] is not None:
+                _keep(key, {c: _median([one[c] for one in found]) for c in found[-1]})
     _publish()
 
 
@@ -64,14 +73,25 @@ def _measured(arguments: argparse.Namespace) -> None:
     found = _ours(a, f) if by == _OURS else _theirs(by, a, f[0])
     if found is None:
         return
-    rows = _read()
-    rows[str(cells), medium, by] = {"decades": f"{np.ptp(np.log10(a)):.1f}"} | found
     print(cells, medium, by, found, flush=True)
+    _keep((str(cells), medium, by), {"decades": f"{np.ptp(np.log10(a)):.1f}"} | found)
+
+
+def _median(values: list[str]) -> str:
+    """Return the one in the middle of numbers as they are printed; others are all the same."""
+    if not all(value.replace("e-", "").replace(".", "").isdigit() for value in values):
+        return values[-1]
+    return sorted(values, key=float)[len(values) // 2]
+
+
+def _keep(key: tuple[str, str, str], row: dict[str, str]) -> None:
+    """Put a row beside the others."""
+    rows = _read() | {key: row}
     with open(_ROWS, "w", newline="") as file:
         writer = csv.DictWriter(file, ("cells", "medium", "by", "decades", *_COLUMNS))
         writer.writeheader()
-        for key, row in rows.items():
-            writer.writerow(dict(zip(("cells", "medium", "by"), key, strict=True)) | row)
+        for which, values in rows.items():
+            writer.writerow(dict(zip(("cells", "medium", "by"), which, strict=True)) | values)
 
 
 def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
@@ -80,12 +100,14 @@ def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
     side = (_WARM + 1,) * 2
     m.solve(m.Problem(m.Domain((_WARM,) * 2), "diffusion", {"a": np.ones(side), "f": 1.0}))
     problem = m.Problem(m.Domain(tuple(n - 1 for n in a.shape)), "diffusion", {"a": a, "f": f[0]})
+    ready(_READY * a.size)
     before, start = _peak(), time.perf_counter()
     with m.Solver(problem, settings=settings) as solver:
         first = solver()
         seconds = [time.perf_counter() - start]
         peak = _peak()
         for more in (f[1], f[2:]):
+            ready(_READY * a.size)
             seconds.append(_timed(lambda more=more: solver(problem.with_fields(f=more))))
     system = MediumSystem(problem.operator, problem.domain.grid())
     b = system.right_hand_side(np.zeros(a.shape), f[0])
@@ -102,6 +124,7 @@ def _theirs(by: str, a: np.ndarray, f: np.ndarray) -> dict[str, str] | None:
     problem = m.Problem(m.Domain(tuple(n - 1 for n in a.shape)), "diffusion", {"a": a, "f": f})
     system = MediumSystem(problem.operator, problem.domain.grid())
     b, before = system.right_hand_side(np.zeros(a.shape), f), _peak()
+    ready(_READY * a.size)
     if by == "pyAMG":
         peer = by_pyamg(system.matrix, b, _RTOL)
         memory = (_peak() - before) / a.size
@@ -173,5 +196,6 @@ if __name__ == "__main__":
     parser.add_argument("--spe10", type=Path)
     parser.add_argument("--media", default=",".join(_MEDIA))
     parser.add_argument("--by", default=",".join(_BY))
+    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
     main(parser.parse_args())
