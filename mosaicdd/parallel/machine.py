@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import socket
@@ -14,6 +15,9 @@ import torch
 from mosaicdd.parallel.ranks import Ranks
 
 _PLENTY = 0.04  # of a machine's memory that a process may hold as it likes
+# glibc's parameters: blocks from how many bytes on are the system's own, the most that can be asked for;
+# and how many that are free may be kept.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 2**28), (-3, 2**25)
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,19 @@ def give_back_memory() -> None:
         return
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Keep what temporary arrays leave for the next ones, in this process from now on (glibc).
+
+    Else the system gets it back, and clears each page of it again when it is next asked for: of the set-up of
+    a medium that is a sixth of the time.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        library = ctypes.CDLL(None)
+        for parameter in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+            library.mallopt(*parameter)
 
 
 def beside(ranks: Ranks) -> list[int]:
