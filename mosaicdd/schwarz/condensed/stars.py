@@ -211,10 +211,10 @@ def _corners(
     list
         Of each of the four, ``(B, a + a + 1, ..)``.
     """
-    each, which = np.unique(schur.kinds.operator[quarters], return_inverse=True)
-    operators, places = (torch.from_numpy(one).to(schur.device) for one in (each, which))
-    parts = schur.among(operators, nodes, dtype).unbind(1)
-    return [every.index_select(0, at) for every, at in zip(parts, places.unbind(1), strict=True)]
+    operators = torch.from_numpy(schur.kinds.operator[quarters]).to(schur.device)
+    return [
+        schur.among(one, at, dtype) for one, at in zip(operators.unbind(1), nodes, strict=True)
+    ]
 
 
 def _factorised(
