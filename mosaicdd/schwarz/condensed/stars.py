@@ -212,9 +212,7 @@ def _corners(
         Of each of the four, ``(B, a + a + 1, ..)``.
     """
     operators = torch.from_numpy(schur.kinds.operator[quarters]).to(schur.device)
-    return [
-        schur.among(one, at, dtype) for one, at in zip(operators.unbind(1), nodes, strict=True)
-    ]
+    return [schur.among(one, at, dtype) for one, at in zip(operators.unbind(1), nodes, strict=True)]
 
 
 def _factorised(
