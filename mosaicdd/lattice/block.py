@@ -180,6 +180,15 @@ class Block:
         lines = slice(self.start[axis] - first, self.stop[axis] - first)
         return lines, slice(max(along.start * s, 1), along.stop * s)
 
+    def owned_lattice_nodes(self) -> Slices:
+        """Return the lattice nodes that this block owns on the lines constant in y."""
+        s = self.lattice.spacing
+        rows, columns = (
+            slice(a - first, b - first)
+            for a, b, first in zip(self.start, self.stop, self.first, strict=True)
+        )
+        return rows, slice(columns.start * s, (columns.stop - 1) * s + 1, s)
+
     def settled(self, axis: int) -> Slices:
         """Return the part of `owned` to which no other block's subdomains contribute."""
         lines, nodes = self.owned(axis)

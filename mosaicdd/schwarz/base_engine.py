@@ -239,14 +239,17 @@ class BaseEngine(abc.ABC, Generic[S]):
         if len(boundaries) != self.problems:
             raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
 
-    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
-        """Return this rank's part of the field that is wanted."""
+    def _new_fields(self) -> torch.Tensor:
+        """Return room for this rank's part of the field that is wanted, ``(n, rows, columns)``."""
         shape = self.problems, *(part.stop - part.start for part in self.place)
         fields = torch.empty(0, **self._tensors)
         if fields.is_cpu:  # numpy asks for large pages, which are there sooner
-            fields = torch.from_numpy(np.empty(shape, fields.numpy().dtype))
-        else:
-            fields = fields.new_empty(shape)
+            return torch.from_numpy(np.empty(shape, fields.numpy().dtype))
+        return fields.new_empty(shape)
+
+    def _kept(self, strips: Iterator[Strip], fields: torch.Tensor | None = None) -> torch.Tensor:
+        """Return this rank's part of the field that is wanted, in room for it that there may be."""
+        fields = self._new_fields() if fields is None else fields
         first = self.place[0].start
         for strip in strips:
             rows = strip.place[0]

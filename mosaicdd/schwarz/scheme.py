@@ -129,7 +129,7 @@ def measure_spectrum(
     owned = image.ownership().flat
     generator = torch.Generator().manual_seed(0)
     vector = torch.randn(len(owned), generator=generator, dtype=owned.dtype) * owned
-    _same_at_nodes(image.like(vector))
+    image.like(vector).match_copies()
     basis, hessenberg = [], np.zeros((steps + 1, steps))
     norm = _norm(vector, owned)
     for k in range(steps):
@@ -149,9 +149,3 @@ def measure_spectrum(
 
 def _norm(vector: torch.Tensor, owned: torch.Tensor) -> float:
     return float((vector * owned).norm())
-
-
-def _same_at_nodes(v: Interface) -> None:
-    """Give both copies of each lattice node the value that counts."""
-    s = v.block.lattice.spacing
-    v.lines[1][:, :, ::s] = v.lines[0][:, :, ::s].mT

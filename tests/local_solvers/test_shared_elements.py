@@ -98,7 +98,7 @@ def test_loads_and_fill_are_those_of_each_element(case, where, keep, monkeypatch
     source = None
     if where != "nowhere":
         source = NodeSource(torch.from_numpy(f), 0.3)
-        for one, other in zip(shared.loads(source), own.loads(source), strict=True):
+        for one, other in zip(*(loads(each, lines, source) for each in (shared, own)), strict=True):
             torch.testing.assert_close(one, other, atol=ROUNDING, rtol=ROUNDING)
     row = 0
     (_, expected), *_ = list(own.fill(lines, source))  # all in one strip
@@ -108,6 +108,13 @@ def test_loads_and_fill_are_those_of_each_element(case, where, keep, monkeypatch
         here = expected[:, 1 + strip.start * s : 1 + strip.stop * s + 1]
         torch.testing.assert_close(values[:, 1:], here, atol=ROUNDING * 10, rtol=0)
     assert row == SHAPE[0]
+
+
+def loads(elements, lines, source):
+    """Return what sources add on lattice lines of these shapes."""
+    added = [torch.zeros_like(one) for one in lines]
+    elements.add_loads(added, source)
+    return added
 
 
 def test_kinds_are_told_apart_by_all_numbers():

@@ -131,32 +131,24 @@ class CondensedElements:
             self._kept = roots.room(pair(p.stop - p.start for p in place), self.shape)
         self._kept.part(self.shape, place).copy_(roots)
 
-    def loads(self, source: NodeSource) -> list[torch.Tensor]:
-        """Return what sources inside the elements add on the lattice lines.
+    def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
+        """Add what sources inside the elements add on the lattice lines.
 
         Parameters
         ----------
+        lines
+            Constant in y, ``(n, K_y + 1, columns)``, and in x, ``(n, K_x + 1, rows)``.
         source
             At all nodes; those on lattice lines do not count.
-
-        Returns
-        -------
-        list of Tensor
-            Of the lines constant in y, ``(n, K_y + 1, columns)``, and in x, ``(n, K_x + 1, rows)``.
         """
-        s, (n, *nodes) = self._s, source.values.shape
-        total = [
-            torch.zeros(n, count + 1, along, **self._tensors)
-            for count, along in zip(self.shape, reversed(nodes), strict=True)
-        ]
-        for strip, parts in self._strips(n):
+        s = self._s
+        for strip, parts in self._strips(len(source.values)):
             for part in parts:
                 interior, (rows, columns) = self._interior(strip, part), self._nodes(strip, part)
                 f = source.part(rows, columns)
                 added = interior.driving(interior.solve(f, everywhere=False))
-                total[0][:, strip.start : strip.stop + 1, columns] += added[:, ::s]
-                total[1][:, part.start : part.stop + 1, rows] += added[:, :, ::s].mT
-        return total
+                lines[0][:, strip.start : strip.stop + 1, columns] += added[:, ::s]
+                lines[1][:, part.start : part.stop + 1, rows] += added[:, :, ::s].mT
 
     def fill(
         self, lines: Sequence[torch.Tensor], source: NodeSource | None
@@ -166,9 +158,9 @@ class CondensedElements:
         Parameters
         ----------
         lines
-            Values on the lattice lines, as `loads`.
+            Values on the lattice lines, as `add_loads`.
         source
-            As in `loads`; None for zero.
+            As in `add_loads`; None for zero.
 
         Yields
         ------

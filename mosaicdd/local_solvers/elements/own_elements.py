@@ -78,7 +78,7 @@ class OwnElements:
             del self._conductances
 
     def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
-        """Add what sources inside add on the lattice lines, as `CondensedElements.loads`."""
+        """Add what sources inside add on the lattice lines, as `CondensedElements.add_loads`."""
         for part in self._parts(len(source.values)):
             for those, inner, rim in self._groups(self._numbers[part]):
                 at = self._places(those)

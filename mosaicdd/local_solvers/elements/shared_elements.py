@@ -104,27 +104,18 @@ class SharedElements:
         self._shared = shared.reshape(self.shape)
         self._problems, self._strips = 0, list[Strip]()
 
-    def loads(self, source: NodeSource) -> list[torch.Tensor]:
-        """Return what sources inside the elements add on the lattice lines.
-
-        Parameters and result are those of `CondensedElements.loads`.
-        """
-        s, (n, *nodes) = self._s, source.values.shape
-        total = [
-            torch.zeros(n, count + 1, along, **self._tensors)
-            for count, along in zip(self.shape, reversed(nodes), strict=True)
-        ]
-        self._own.add_loads(total, source)
-        driven = source.elements(s)
+    def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
+        """Add what sources inside the elements add on the lattice lines, as `CondensedElements.add_loads`."""
+        self._own.add_loads(lines, source)
+        driven = source.elements(self._s)
         if source.nodes is not None:
-            self._add_few(total, source, driven)
-            return total
-        for strip in self._cut(n):
+            self._add_few(lines, source, driven)
+            return
+        for strip in self._cut(len(source.values)):
             elements, rows = strip.elements, strip.nodes
             if strip.groups and driven[elements].any():
-                beside = total[0][:, elements.start : elements.stop + 1], total[1][:, :, rows]
+                beside = lines[0][:, elements.start : elements.stop + 1], lines[1][:, :, rows]
                 self._add_shared(beside, strip, NodeSource(source.values[:, rows], source.scale))
-        return total
 
     def fill(
         self, lines: Sequence[torch.Tensor], source: NodeSource | None
@@ -157,7 +148,9 @@ class SharedElements:
             self._strips = cut(self._shared, self._s, problems, self.device)
         return self._strips
 
-    def _add_few(self, lines: list[torch.Tensor], source: NodeSource, driven: np.ndarray) -> None:
+    def _add_few(
+        self, lines: Sequence[torch.Tensor], source: NodeSource, driven: np.ndarray
+    ) -> None:
         """Add what sources inside those elements add that share operators, if these are few."""
         f = in_squares(source.values, self._s)[..., 1:-1, 1:-1]
         for number, places in enumerate(self.kinds.shared):

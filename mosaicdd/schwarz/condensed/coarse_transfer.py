@@ -2,7 +2,7 @@
 
 A node between lattice nodes sees the hats of the two that it lies between and the modes of its edge, a
 lattice node its own hat alone. With several problems the numbers of a row are read once for all of them,
-as these lie side by side in memory (`condensed.parts.by_node`). Where most edges have the same basis,
+as these lie side by side in memory (`condensed.vectors`). Where most edges have the same basis,
 the matrices are of the others alone (`CommonEdges`).
 """
 

@@ -27,6 +27,7 @@ from mosaicdd.schwarz.condensed.conjugate_gradients import ConjugateGradients
 from mosaicdd.schwarz.condensed.conjugate_residuals import ConjugateResiduals
 from mosaicdd.schwarz.condensed.embedded import Embedded
 from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
+from mosaicdd.schwarz.condensed.vectors import Vectors
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -95,41 +96,43 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             v.impose(boundaries)
             source = self._source()
         v = self._from_owners(v)
-        x = v.flat.view(self.problems, -1)
         less = None if equations is None else equations.less_weights()
         active = None if equations is None else equations.active
         where = self._ranks, v, self._system.conductances
         field_residual = FieldResidual(*where, source, less, active)
-        rule = self._rule
+        fields = None
+        if self._wanted and options.sink is None:
+            fields = self._new_fields()
+        room = None if fields is None else fields.view(-1)  # where there is nothing before the fill
+        vectors = Vectors(self.block, problems=self.problems, room=room, **self._tensors)
         solve = _METHODS[self.acceleration](
             self._ranks,
             self._system,
-            v,
+            vectors,
             self._exchange,
-            rule,
+            self._rule,
             progress=options.progress,
             watch=options.watch,
         )
         if options.history is not None:
             solve.histories[0] = options.history.followed_by(History())
         with self.clock.part("cg"):
-            b = self._right_hand_side(v, source)
-            r = solve(x, b, field_residual.norms)
-        v = self._from_owners(solve.interface(x))
+            b = self._right_hand_side(source, vectors.new())
+            x, r = solve(v, b, field_residual.norms)
+        v = self._from_owners(v)
         clock.append(time.perf_counter())
-        estimates = self._estimates(solve, x, r)
+        estimates = self._estimates(solve, vectors, x, r)
         clock.append(time.perf_counter())
         ends, sizes, histories = solve.ends, solve.sizes, solve.histories
-        del solve, x, b, r  # for the memory of the fill
+        del solve, vectors, room, x, b, r  # for the memory of the fill
         if not self._system.used:  # what the set-up has freed
             give_back_memory()
             self._system.used = True
         residuals = [one.residual[-1] for one in histories]
-        fields = None
         if self._wanted:
             strips = self._strips(v, source, field_residual, data)
             if options.sink is None:
-                fields = self._kept(strips)
+                fields = self._kept(strips, fields)
             else:
                 options.sink(strips)
             if self._window is None:
@@ -190,8 +193,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         if any(self.block.lattice.periodic):
             v.flat.mul_(v.ownership().flat)
             self._exchange.add(v.lines)
-            s = self.block.lattice.spacing
-            v.lines[1][:, :, ::s] = v.lines[0][:, :, ::s].mT
+            v.match_copies()
         return v
 
     def _embedded(self, equations: Equations) -> Embedded:
@@ -218,21 +220,21 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             f = self._ranks.agree(lambda: self._solver.source.on(self.block, **self._tensors))
         return NodeSource(f.expand(self.problems, -1, -1), self.block.lattice.grid.spacing**2)
 
-    def _right_hand_side(self, v: Interface, source: NodeSource | None) -> torch.Tensor:
+    def _right_hand_side(self, source: NodeSource | None, out: torch.Tensor) -> torch.Tensor:
         """Return the sources on the lines with what those inside add to them, ``(n, L)``."""
         if source is None:
-            return v.like().flat.view(self.problems, -1)
+            return out.zero_()
         with self.clock.part("loads"):
-            return self._system.right_hand_side(source)
+            return self._system.right_hand_side(source, out)
 
     def _estimates(
-        self, solve: InterfaceKrylov, x: torch.Tensor, r: torch.Tensor
+        self, solve: InterfaceKrylov, vectors: Vectors, x: torch.Tensor, r: torch.Tensor
     ) -> list[ErrorEstimate]:
         """Estimate the errors of results with residuals."""
         sizes, energies = solve.errors(x, r)
         squares = self._ranks.sum(solve.squares(sizes).double().cpu().numpy())
         rms = np.sqrt(squares / self._system.unknowns)
-        nodes = solve.interface(sizes).nodes()
+        nodes = vectors.at_nodes(sizes)
         place = pair(map(slice, self.block.start, self.block.stop))
         return [
             ErrorEstimate(

@@ -112,15 +112,15 @@ class CondensedSystem:
                 keep=keep,
             )
 
-    def right_hand_side(self, source: NodeSource) -> torch.Tensor:
+    def right_hand_side(self, source: NodeSource, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return sources on the lines with what those inside the elements add to them, ``(n, L)``."""
         values, scale, s = source.values, source.scale, self._block.lattice.spacing
         where, dtype = self.inside.device, self.inside.dtype
         b = Interface(self._block, problems=len(values), device=where, dtype=dtype)
-        rows, columns = self.elements.loads(source)
-        torch.add(rows, values[:, ::s], alpha=scale, out=b.lines[0])
-        torch.add(columns, values[:, :, ::s].mT, alpha=scale, out=b.lines[1])
-        return b.flat.view(len(values), -1).mul_(self.inside)
+        self.elements.add_loads(b.lines, source)
+        b.lines[0].add_(values[:, ::s], alpha=scale)
+        b.lines[1].add_(values[:, :, ::s].mT, alpha=scale)
+        return torch.mul(b.flat.view(len(values), -1), self.inside, out=out)
 
     @cached_property
     def leaks(self) -> torch.Tensor:

@@ -34,6 +34,7 @@ class ConjugateGradients(InterfaceKrylov):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self.least = np.ones(len(self.statuses))
+        self._work = [self._vectors.new() for _ in range(3)]
 
     def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
         """Bound the errors by one more correction ``z`` of the residual.
@@ -45,11 +46,11 @@ class ConjugateGradients(InterfaceKrylov):
         z = self.correction(r)
         (products,) = self.sums((r, z))
         energies = np.sqrt(_SAFETY / self.least * np.maximum(products, 0.0))
-        return z.abs().div_(torch.from_numpy(self.least).to(z)[:, None]), energies
+        return z.abs_().div_(torch.from_numpy(self.least).to(z)[:, None]), energies
 
     def _iterate(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> None:
         n = len(x)
-        p, swept, more = (torch.zeros_like(x) for _ in range(3))  # the result is x + more
+        p, swept, more = (one.zero_() for one in self._work)  # the result is x + more
         before, alpha = np.ones(n), np.zeros(n)
         steps: list[list[tuple[float, float]]] = [[] for _ in range(n)]  # alpha, beta
         near, ended = self._near_rounding(x, r), False

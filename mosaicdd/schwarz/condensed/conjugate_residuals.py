@@ -22,10 +22,9 @@ class ConjugateResiduals(InterfaceKrylov):
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        n = self._shapes.problems
-        shape = n, _KEPT, self._shapes.flat.numel() // n
-        self._count = 0
-        self._directions, self._images = (self._shapes.flat.new_empty(shape) for _ in range(2))
+        self._count, vectors = 0, self._vectors
+        shape = vectors.problems, _KEPT, vectors.size
+        self._directions, self._images = (torch.empty(shape, **vectors.tensors) for _ in range(2))
 
     def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, None]:
         """Estimate the errors by what two more iterations change.

@@ -23,7 +23,7 @@ from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
-from mosaicdd.schwarz.condensed.parts import by_node
+from mosaicdd.schwarz.condensed.vectors import Vectors
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 
@@ -47,8 +47,6 @@ class InterfaceKrylov(abc.ABC):
 
     Parameters
     ----------
-    v
-        An interface of the block, for shapes.
     exchange
         Adds up what neighbouring ranks contribute to each other's interface.
     rule
@@ -64,7 +62,7 @@ class InterfaceKrylov(abc.ABC):
         self,
         ranks: Ranks,
         system: CondensedSystem,
-        v: Interface,
+        vectors: Vectors,
         exchange: HaloExchange,
         rule: StoppingRule,
         *,
@@ -73,22 +71,21 @@ class InterfaceKrylov(abc.ABC):
     ):
         self._ranks, self._system, self._exchange, self._rule = ranks, system, exchange, rule
         self._progress, self._watch = progress, watch or Watch()
-        self._owned = v.ownership().flat.view(v.problems, -1)[0]
-        shape = len(self._owned), v.problems
-        self._z, self._swept = (torch.empty(shape, **v.tensors).T for _ in range(2))
-        self._parts = even(len(self._owned), _PART[v.flat.device.type] // v.problems)
+        self._vectors, problems = vectors, vectors.problems
+        self._owned = Interface(vectors.block, **vectors.tensors).ownership().flat
+        self._z, self._swept = vectors.new(), vectors.new()
+        self._parts = even(len(self._owned), _PART[self._owned.device.type] // problems)
         # The nodes of each part that other ranks own.
         others = (self._owned == 0) & (system.inside > 0)
         self._others = [part.start + others[part].nonzero()[:, 0] for part in self._parts]
         self._unknowns = system.unknowns
-        self._shapes = v
         self._begun = time.perf_counter()
-        self.histories = [History() for _ in range(v.problems)]
-        self.statuses: list[str | None] = [None] * v.problems
-        self.sizes = np.zeros(v.problems)
-        self._aims, self._patience = np.full(v.problems, rule.rtol), 0  # of the recurrences
+        self.histories = [History() for _ in range(problems)]
+        self.statuses: list[str | None] = [None] * problems
+        self.sizes = np.zeros(problems)
+        self._aims, self._patience = np.full(problems, rule.rtol), 0  # of the recurrences
         # Whose residual is computed anew by the way.
-        self._renewed = np.zeros(v.problems, dtype=bool)
+        self._renewed = np.zeros(problems, dtype=bool)
 
     @property
     def ends(self) -> list[str]:
@@ -100,18 +97,26 @@ class InterfaceKrylov(abc.ABC):
         """The relative residuals now, ``(n,)``."""
         return np.array([history.residual[-1] for history in self.histories])
 
-    def __call__(self, x: torch.Tensor, b: torch.Tensor, norms: np.ndarray) -> torch.Tensor:
-        """Solve, from ``x`` with its values on the edge of the domain; return ``b - S x``.
+    def __call__(
+        self, v: Interface, b: torch.Tensor, norms: np.ndarray
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Solve, from an interface with its values on the edge of the domain.
 
         Parameters
         ----------
+        v
+            Becomes the result, both copies of each lattice node alike.
         norms
             Of the right-hand sides of the whole grid, ``(n,)``.
+
+        Returns
+        -------
+        Tensor, Tensor
+            The result ``x`` as a vector; ``b - S x``.
         """
         self._norms = np.where(norms > 0, norms, 1.0)
-        coarse, given = self._system.coarse, x
-        x, b = by_node(x), by_node(b)
-        r, begun = torch.empty_like(x), None
+        coarse, x = self._system.coarse, self._vectors.of(v)
+        r, begun = self._vectors.new(), None
         for self._patience in _PATIENCE:
             self._residual(b, x, out=r)
             coarse.prolong(coarse.solve(r), out=x)
@@ -126,8 +131,9 @@ class InterfaceKrylov(abc.ABC):
                 break
             begun = x.clone(), r.clone(), left
         self.statuses = [status or "stagnated" for status in self.statuses]
-        given.copy_(x)
-        return r
+        v.flat.view(len(x), -1).copy_(x)
+        v.match_copies()
+        return x, r
 
     def _settled(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> bool:
         """Compare recurrences with residuals, when all problems have ended; say whether to leave.
@@ -175,14 +181,8 @@ class InterfaceKrylov(abc.ABC):
         """Return ``z`` alone."""
         coarse, z = self._system.coarse, self._z
         self._system.stars(r, out=z)
-        self._exchange.add(self._lines(z))
+        self._exchange.add(self._vectors.lines(z))
         return coarse.prolong(coarse.solve(r, z), out=z)
-
-    def _lines(self, v: torch.Tensor) -> list[torch.Tensor]:
-        """Return the lines of a vector, per axis ``(n, lines, nodes)``."""
-        shapes = [one.shape[1:] for one in self._shapes.lines]
-        parts = v.split([shape.numel() for shape in shapes], dim=1)
-        return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def sums(
         self, *pairs: tuple[torch.Tensor, torch.Tensor], also: Sequence[float] = ()
@@ -222,13 +222,6 @@ class InterfaceKrylov(abc.ABC):
         self.called = total[len(mine) :] > 0
         return total[: len(mine)].reshape(products.shape)
 
-    def interface(self, x: torch.Tensor) -> Interface:
-        """Return an interface with these values, both copies of each lattice node alike."""
-        v = self._shapes.like(x.reshape(-1).clone())
-        s = v.block.lattice.spacing
-        v.lines[1][:, :, ::s] = v.lines[0][:, :, ::s].mT
-        return v
-
     def errors(self, x: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray | None]:
         """Estimate the errors of results ``x`` from their residuals ``r``, and from rounding.
 
@@ -237,15 +230,16 @@ class InterfaceKrylov(abc.ABC):
         Returns
         -------
         Tensor, ndarray or None
-            The errors' absolute values on the lines, ``(n, L)``; bounds of their energy norms ``(n,)``,
-            where there are.
+            The errors' absolute values on the lines, ``(n, L)``, a work vector; bounds of their energy norms
+            ``(n,)``, where there are.
         """
         sizes, energies = self._errors_of(r)
         if self._matters(self._rounding(x), r, _UNLIKELY):
             lost = self._lost(x)
             if self._matters(lost, r, _NEGLIGIBLE):
-                more, others = self._errors_of(lost)
-                sizes += more
+                before = self._vectors.new().copy_(sizes)
+                sizes, others = self._errors_of(lost)
+                sizes += before
                 energies = None if energies is None or others is None else energies + others
         return sizes, energies
 
@@ -255,20 +249,21 @@ class InterfaceKrylov(abc.ABC):
         return bool((lost > least**2 * left).any())
 
     def _rounding(self, x: torch.Tensor) -> torch.Tensor:
-        """Return how large the residual's rounding may be, ``(n, L)``."""
-        return (self._system.diagonal * x).mul_(_ROUNDING * torch.finfo(x.dtype).eps)
+        """Return how large the residual's rounding may be, ``(n, L)``, a work vector."""
+        rounding = self._system.diagonal * (_ROUNDING * torch.finfo(x.dtype).eps)
+        return torch.mul(rounding, x, out=self._swept)
 
     def _lost(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the residual that rounding hides, ``(n, L)``.
+        """Return the residual that rounding hides, ``(n, L)``, a work vector.
 
         Most of it is not made by ``S x``, so no other way to compute that would show it: the elimination
         has rounded ``S``. Between nodes of large conductances values hardly differ, so what that does is what
         it does to a constant, which is measured: rows leak. The rest is at random: what the field's
         values lose as they are rounded.
         """
-        system, s = self._system, self._shapes.block.lattice.spacing
+        system, s = self._system, self._vectors.block.lattice.spacing
         random = _FIELD * math.sqrt(s) * torch.finfo(x.dtype).eps * system.diagonal * system.signs
-        return (_LEAKS * system.leaks + random) * x
+        return torch.mul(_LEAKS * system.leaks + random, x, out=self._swept)
 
     @abc.abstractmethod
     def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray | None]:
@@ -346,7 +341,8 @@ class InterfaceKrylov(abc.ABC):
         interrupted, due = self.called
         ended = OUT_OF_ITERATIONS in self.statuses
         if self._watch.save is not None and (interrupted or due or ended):
-            self._watch.save(self.interface(x if more is None else x + more), self.histories[0])
+            now = self._vectors.interface(x if more is None else x + more)
+            self._watch.save(now, self.histories[0])
             self._watch.saved()
         if interrupted:
             self.statuses = [status or "interrupted" for status in self.statuses]

@@ -1,7 +1,7 @@
 """Elements, or stars, that are handled piece by piece: what vectors have there, and sums of what they add.
 
-Vectors ``(n, L)`` lie best node after node in memory, with the values of all problems side by side
-(`by_node`): a place is then a row of numbers, and what operators read serves all problems. So lie the values
+Vectors ``(n, L)`` lie best node after node in memory, with the values of all problems side by side (see
+`vectors`): a place is then a row of numbers, and what operators read serves all problems. So lie the values
 of several problems at the places of members, ``(K, m, n, P)``; those of one are ``(K, m, P)``.
 
 Shape letters: ``K`` operators of a piece, ``m`` members that have each, ``P`` places of a member, ``n`` problems,
@@ -136,11 +136,6 @@ class Parts:
             order = every.argsort(stable=True)
             self._sums = sparse_rows(starts, order, ones, len(every))
         return self._sums
-
-
-def by_node(v: torch.Tensor) -> torch.Tensor:
-    """Return vectors ``(n, L)`` with the values of all problems at a node side by side in memory."""
-    return v.T.contiguous().T
 
 
 def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
