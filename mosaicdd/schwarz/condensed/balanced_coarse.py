@@ -29,7 +29,7 @@ from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.condensed.coarse_elements import CoarseElements, with_modes
+from mosaicdd.schwarz.condensed.coarse_elements import CoarseElements, rows_with_modes, with_modes
 from mosaicdd.schwarz.condensed.coarse_matrix import assembled, factorised
 from mosaicdd.schwarz.condensed.coarse_numbering import (
     Numbering,
@@ -57,6 +57,7 @@ _OFTEN = 0.1  # share of the edges that must have more of them for others to hav
 # With a velocity: at 256, 512, 1024 cells a side and a cell Peclet number of 20, 4 modes below 0.02 take 15,
 # 17, 20 iterations, 6 below 0.1 take 12, 12, 14; more help little.
 _IN_FLOW = 6
+_COMMON = 0.125  # operators per element, at most, for all rows of these to take little memory
 
 
 class BalancedCoarse:
@@ -119,8 +120,10 @@ class BalancedCoarse:
         beside = along[y, x], across[x + 1, y], along[y + 1, x], across[x, y]
         kinds = Kinds(combined(schur.kinds.keys, *beside))
         kinds.leave_out(lambda element: int(schur.kinds.operator[element]) in schur.kinds.idle)
-        # Where modes are chosen, more than one are unknowns on so few edges that these rows are kept sparse.
-        first = (1 if few else most) if keep else None
+        # Where modes are chosen, more than one are unknowns on so few edges that these rows are kept sparse,
+        # unless elements have them in common.
+        sparse = few and kinds.operators > _COMMON * len(kinds)
+        first = (1 if sparse else most) if keep else None
         elements = CoarseElements(schur, kinds, bases, beside)
         coarse, swept = elements.matrices(first)
         operators = kinds.operator.reshape(element_shape(block))
@@ -131,6 +134,7 @@ class BalancedCoarse:
             most = max(1, *(int(one.max()).bit_length() for one in far))
             modes = [one[..., None] & bits[:most] > 0 for one in far]
             coarse = with_modes(coarse, most)
+            swept = None if swept is None else rows_with_modes(swept, most)
         hats = None if nodes is None else _nodes_everywhere(ranks, blocks, nodes)
         numbering = Numbering(block.lattice, modes[0], modes[1], hats)
         self._places = [numbering.owned(one) for one in blocks]

@@ -106,6 +106,14 @@ def with_modes(coarse: torch.Tensor, count: int) -> torch.Tensor:
     return coarse[:, some[:, None], some]
 
 
+def rows_with_modes(swept: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the rows ``(K, 4 + 4 M, P)`` of the hats and so many modes of each edge, if there are more."""
+    modes = swept[:, 4:].unflatten(1, (4, -1))
+    if count >= modes.shape[2]:
+        return swept
+    return torch.cat([swept[:, :4], modes[:, :, :count].flatten(1, 2)], dim=1)
+
+
 def _around(basis: torch.Tensor, *, back: bool) -> torch.Tensor:
     """Return a basis counter-clockwise from a corner, ``(.., s, 2 + M)``: that corner's hat, the next's, the modes.
 

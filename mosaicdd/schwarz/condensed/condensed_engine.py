@@ -117,7 +117,8 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         if options.history is not None:
             solve.histories[0] = options.history.followed_by(History())
         with self.clock.part("cg"):
-            b = self._right_hand_side(source, vectors.new())
+            with self.clock.part("loads"):
+                b = solve.right_hand_side(source)
             x, r = solve(v, b, field_residual.norms)
         v = self._from_owners(v)
         clock.append(time.perf_counter())
@@ -219,13 +220,6 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         with self.clock.part("sample"):
             f = self._ranks.agree(lambda: self._solver.source.on(self.block, **self._tensors))
         return NodeSource(f.expand(self.problems, -1, -1), self.block.lattice.grid.spacing**2)
-
-    def _right_hand_side(self, source: NodeSource | None, out: torch.Tensor) -> torch.Tensor:
-        """Return the sources on the lines with what those inside add to them, ``(n, L)``."""
-        if source is None:
-            return out.zero_()
-        with self.clock.part("loads"):
-            return self._system.right_hand_side(source, out)
 
     def _estimates(
         self, solve: InterfaceKrylov, vectors: Vectors, x: torch.Tensor, r: torch.Tensor

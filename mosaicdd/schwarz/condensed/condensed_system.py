@@ -112,11 +112,17 @@ class CondensedSystem:
                 keep=keep,
             )
 
-    def right_hand_side(self, source: NodeSource, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Return sources on the lines with what those inside the elements add to them, ``(n, L)``."""
+    def right_hand_side(
+        self, source: NodeSource, b: Interface, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return sources on the lines with what those inside the elements add to them, ``(n, L)``.
+
+        Parameters
+        ----------
+        b
+            Of zeros, for work.
+        """
         values, scale, s = source.values, source.scale, self._block.lattice.spacing
-        where, dtype = self.inside.device, self.inside.dtype
-        b = Interface(self._block, problems=len(values), device=where, dtype=dtype)
         self.elements.add_loads(b.lines, source)
         b.lines[0].add_(values[:, ::s], alpha=scale)
         b.lines[1].add_(values[:, :, ::s].mT, alpha=scale)
@@ -134,7 +140,8 @@ class CondensedSystem:
             reaction = np.array(self.conductances.part(*nodes).reaction)
             if self.equations is not None:
                 reaction *= self.equations.active
-            sums -= self.right_hand_side(NodeSource(torch.from_numpy(reaction)[None].to(sums)))
+            b = Interface(self._block, device=sums.device, dtype=sums.dtype)
+            sums -= self.right_hand_side(NodeSource(torch.from_numpy(reaction)[None].to(sums)), b)
         return sums[0]
 
     def _condense(

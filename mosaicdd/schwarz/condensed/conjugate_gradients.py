@@ -34,7 +34,7 @@ class ConjugateGradients(InterfaceKrylov):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self.least = np.ones(len(self.statuses))
-        self._work = [self._vectors.new() for _ in range(3)]
+        self._work = [self._spare, self._vectors.new(), self._vectors.new()]
 
     def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
         """Bound the errors by one more correction ``z`` of the residual.

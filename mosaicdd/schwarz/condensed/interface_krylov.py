@@ -19,6 +19,7 @@ import torch
 
 from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
@@ -73,7 +74,7 @@ class InterfaceKrylov(abc.ABC):
         self._progress, self._watch = progress, watch or Watch()
         self._vectors, problems = vectors, vectors.problems
         self._owned = Interface(vectors.block, **vectors.tensors).ownership().flat
-        self._z, self._swept = vectors.new(), vectors.new()
+        self._z, self._swept, self._spare = (vectors.new() for _ in range(3))
         self._parts = even(len(self._owned), _PART[self._owned.device.type] // problems)
         # The nodes of each part that other ranks own.
         others = (self._owned == 0) & (system.inside > 0)
@@ -135,6 +136,13 @@ class InterfaceKrylov(abc.ABC):
         v.match_copies()
         return x, r
 
+    def right_hand_side(self, source: NodeSource | None) -> torch.Tensor:
+        """Return sources on the lines with what those inside the elements add to them, a vector."""
+        b = self._vectors.new()
+        if source is None:
+            return b.zero_()
+        return self._system.right_hand_side(source, self._vectors.room_of(self._z), out=b)
+
     def _settled(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> bool:
         """Compare recurrences with residuals, when all problems have ended; say whether to leave.
 
@@ -180,7 +188,7 @@ class InterfaceKrylov(abc.ABC):
     def correction(self, r: torch.Tensor) -> torch.Tensor:
         """Return ``z`` alone."""
         coarse, z = self._system.coarse, self._z
-        self._system.stars(r, out=z)
+        self._system.stars(r, out=z, room=self._swept)
         self._exchange.add(self._vectors.lines(z))
         return coarse.prolong(coarse.solve(r, z), out=z)
 
@@ -223,7 +231,7 @@ class InterfaceKrylov(abc.ABC):
         return total[: len(mine)].reshape(products.shape)
 
     def errors(self, x: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray | None]:
-        """Estimate the errors of results ``x`` from their residuals ``r``, and from rounding.
+        """Estimate the errors of results ``x`` from their residuals ``r``, and from rounding; ``r`` is lost.
 
         A result is never better than the numbers of ``S`` and its own, see `_lost`: that counts as ``r`` does.
 
@@ -237,8 +245,8 @@ class InterfaceKrylov(abc.ABC):
         if self._matters(self._rounding(x), r, _UNLIKELY):
             lost = self._lost(x)
             if self._matters(lost, r, _NEGLIGIBLE):
-                before = self._vectors.new().copy_(sizes)
-                sizes, others = self._errors_of(lost)
+                before = self._spare.copy_(sizes)
+                sizes, others = self._errors_of(r.copy_(lost))
                 sizes += before
                 energies = None if energies is None or others is None else energies + others
         return sizes, energies

@@ -76,7 +76,6 @@ class Stars:
         places = torch.from_numpy(star_places(block)).to(device, torch.int32)
         shape = star_shape(block)
         self._parts = Parts(kinds, places, size, shape, step=2)
-        self._given = self._sums = torch.empty(0, device=device, dtype=_PRECISION)
         new = torch.empty(kinds.operators, 2 * s - 1, 4 * s - 3, device=device, dtype=_PRECISION)
         # P, and Q unless it is the same.
         self._factors = [new] if schur.symmetric else [new, torch.empty_like(new)]
@@ -85,14 +84,20 @@ class Stars:
                 kept[numbers] = factor.to(_PRECISION)
         self._loose = _LooseEdges(block, schur, quarters, turned, places)
 
-    def __call__(self, r: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Return their contributions to ``(n, L)`` for residuals; neighbours' are to be added."""
-        if self._given.shape != r.shape:
-            self._given, self._sums = (torch.empty_like(r, dtype=_PRECISION) for _ in range(2))
-        given = self._given.copy_(r)
-        z = self._parts.add(self._sums, given, self._corrections, self._shared)
+    def __call__(self, r: torch.Tensor, out: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
+        """Write their contributions to ``(n, L)`` for residuals; neighbours' are to be added.
+
+        Parameters
+        ----------
+        room
+            As large, for work.
+        """
+        given, sums = (
+            half.view(r.shape[::-1]).T for half in room.T.reshape(-1).view(_PRECISION).view(2, -1)
+        )
+        z = self._parts.add(sums, given.copy_(r), self._corrections, self._shared)
         self._loose.add(z, given)
-        return z.to(r.dtype) if out is None else out.copy_(z)
+        return out.copy_(z)
 
     def _shared(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self._factors[0][number].mT, self._factors[-1][number]

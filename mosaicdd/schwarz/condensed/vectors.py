@@ -58,6 +58,11 @@ class Vectors:
         v.match_copies()
         return v
 
+    def room_of(self, x: torch.Tensor) -> Interface:
+        """Return an interface of zeros in the memory of a vector, which is lost."""
+        flat = x.T.reshape(-1).zero_()
+        return Interface(self.block, problems=self.problems, flat=flat, **self.tensors)
+
     def at_nodes(self, x: torch.Tensor) -> torch.Tensor:
         """Return a copy of the values at the owned lattice nodes, ``(n, *block.subdomains)``."""
         return self.lines(x)[0][:, *self.block.owned_lattice_nodes()].contiguous()
