@@ -6,6 +6,8 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.tensors import Tensors
 
+_ALIGNED = 64  # bytes, as other tensors are: so sums are the same to the bit wherever vectors lie
+
 
 class Vectors:
     """Makes vectors, and interfaces of them.
@@ -34,11 +36,12 @@ class Vectors:
 
     def new(self) -> torch.Tensor:
         """Return a vector with values of no meaning."""
-        count = self.size * self.problems
-        if len(self._room) < count:
+        count, room = self.size * self.problems, self._room
+        room = room[-room.data_ptr() % _ALIGNED // room.itemsize :]
+        if len(room) < count:
             flat = torch.empty(count, **self.tensors)
         else:
-            flat, self._room = self._room[:count], self._room[count:]
+            flat, self._room = room[:count], room[count:]
         return flat.view(self.size, self.problems).T
 
     def of(self, v: Interface) -> torch.Tensor:
