@@ -226,8 +226,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
     ) -> list[ErrorEstimate]:
         """Estimate the errors of results with residuals."""
         sizes, energies = solve.errors(x, r)
-        squares = self._ranks.sum(solve.squares(sizes).double().cpu().numpy())
-        rms = np.sqrt(squares / self._system.unknowns)
+        rms = solve.rms(sizes)
         nodes = vectors.at_nodes(sizes)
         place = pair(map(slice, self.block.start, self.block.stop))
         return [

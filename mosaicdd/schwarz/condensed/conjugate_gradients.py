@@ -44,7 +44,7 @@ class ConjugateGradients(InterfaceKrylov):
         most where it has the shape of slow errors.
         """
         z = self.correction(r)
-        (products,) = self.sums((r, z))
+        (products,) = self._inner((r, z))
         energies = np.sqrt(_SAFETY / self.least * np.maximum(products, 0.0))
         return z.abs_().div_(torch.from_numpy(self.least).to(z)[:, None]), energies
 
@@ -57,7 +57,7 @@ class ConjugateGradients(InterfaceKrylov):
         while not ended:
             running = self._running
             z, swept_z = self.correct(r)
-            gamma, delta = self.sums((r, z), (z, swept_z))
+            gamma, delta = self._inner((r, z), (z, swept_z))
             begins = alpha == 0
             beta = np.where(begins, 0.0, gamma / np.where(before == 0, 1.0, before))
             energy = delta - beta * gamma / np.where(begins, 1.0, alpha)  # p S p
@@ -65,13 +65,13 @@ class ConjugateGradients(InterfaceKrylov):
             before = gamma
             back, far = (torch.from_numpy(one).to(x)[:, None] for one in (beta, alpha))
             products = x.new_zeros(2, n)
-            for number, part in enumerate(self._parts):
+            for number, part in enumerate(self._inner.parts):
                 along, image = p[:, part], swept[:, part]
                 torch.addcmul(z[:, part], along, back, out=along)
                 torch.addcmul(swept_z[:, part], image, back, out=image)
                 more[:, part].addcmul_(along, far)
                 r[:, part].addcmul_(image, far, value=-1.0)
-                products += self.products(number, (p, p), (r, r))
+                products += self._inner.of_part(number, (p, p), (r, r))
             for i in np.flatnonzero(running).tolist():
                 steps[i].append((float(alpha[i]), float(beta[i])))
             ended = self._judge(x, products, alpha, more)
@@ -92,9 +92,9 @@ class ConjugateGradients(InterfaceKrylov):
         """Return from what relative residual on each problem's is to be computed anew; zero for never."""
         rounding = self._rounding(x)
         products = torch.cat(
-            [self.all_products((r, r), (rounding, rounding)), self.squares(x)[None]]
+            [self._inner.here((r, r), (rounding, rounding)), self._inner.squares(x)]
         )
-        *squares, values = self._over_ranks(products)
+        (*squares, values), _ = self._inner.over_ranks(products)
         left, lost = np.sqrt(squares) / self._norms
         self.sizes = np.sqrt(values / self._unknowns)  # while steps are apart from the values
         pays = (lost >= _MATTERS * self._rule.rtol) & (left > _NEAR * lost)

@@ -32,12 +32,12 @@ class ConjugateResiduals(InterfaceKrylov):
         That is made up for what they leave of the residual. It is an estimate, no bound: without
         symmetry there is none that would not cost as much as the solve.
         """
-        (before,) = self.sums((r, r))
+        (before,) = self._inner((r, r))
         left, z = r.clone(), torch.zeros_like(r)
         for _ in range(2):
             p, alpha = self._step(left)
             z.addcmul_(p, torch.from_numpy(alpha).to(z)[:, None])
-        (after,) = self.sums((left, left))
+        (after,) = self._inner((left, left))
         share = np.sqrt(after / np.where(before > 0, before, 1.0))
         factors = _SAFETY / (1 - np.minimum(share, _SLOWEST))
         return z.abs_().mul_(torch.from_numpy(factors).to(z)[:, None]), None
@@ -52,7 +52,7 @@ class ConjugateResiduals(InterfaceKrylov):
             p, alpha = self._step(r)
             alpha = np.where(self._running, alpha, 0.0)
             x.addcmul_(p, torch.from_numpy(alpha).to(x)[:, None])
-            products = torch.cat([self.all_products((p, p), (r, r)), self.squares(x)[None]])
+            products = torch.cat([self._inner.here((p, p), (r, r)), self._inner.squares(x)])
             ended = self._judge(x, products, alpha) and self._settled(x, b, r)
 
     def _step(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
@@ -75,7 +75,7 @@ class ConjugateResiduals(InterfaceKrylov):
         total = np.zeros((k, len(r)))
         for _ in range(2):
             pairs = [(before[:, j], image) for j in range(k)]
-            *products, squares, product = self.sums(*pairs, (image, image), (r, image))
+            *products, squares, product = self._inner(*pairs, (image, image), (r, image))
             coefficients = np.reshape(products, (k, len(r)))
             factors = torch.from_numpy(coefficients.T.copy()).to(r)[:, None]
             image -= (factors @ before)[:, 0]

@@ -1,4 +1,4 @@
-"""What the Krylov iterations on the interface operator share: preconditioner, sums, rounds, judgement.
+"""What the Krylov iterations on the interface operator share: preconditioner, rounds, judgement.
 
 With ``M`` the stars and ``Q`` the coarse solve, the start is ``x + Q (b - S x)`` and the preconditioner
 ``z = M r + Q (r - S M r)`` (A-DEF2: Tang, Nabben, Vuik, Erlangga, 2009). ``P^T S`` is
@@ -12,18 +12,17 @@ Vectors are ``(n, L)``, one row per problem; ranks hold them complete in their r
 import abc
 import math
 import time
-from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
+from mosaicdd.schwarz.condensed.inner_products import InnerProducts
 from mosaicdd.schwarz.condensed.vectors import Vectors
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
@@ -35,7 +34,6 @@ _PATIENCE = (50, 10, 10)
 _BLOW_UP = 1e6
 # Of a row of S times x, that elements lose: measured in media of contrast 1e6, where they lose most.
 _ROUNDING = 12
-_PART = {"cpu": 2**16, "cuda": 2**30}  # numbers of vectors that are handled at once, for the cache
 # Rounding beside a residual: of rows, for how wrong they are to be measured, which is up to the contrast
 # times as much; and what was measured, of which as much as 200 times is left of the energy.
 _UNLIKELY, _NEGLIGIBLE = 1e-7, 1e-3
@@ -70,15 +68,11 @@ class InterfaceKrylov(abc.ABC):
         progress: Progress | None = None,
         watch: Watch | None = None,
     ):
-        self._ranks, self._system, self._exchange, self._rule = ranks, system, exchange, rule
+        self._system, self._exchange, self._rule = system, exchange, rule
         self._progress, self._watch = progress, watch or Watch()
         self._vectors, problems = vectors, vectors.problems
-        self._owned = Interface(vectors.block, **vectors.tensors).ownership().flat
+        self._inner = InnerProducts(ranks, vectors, system.inside)
         self._z, self._swept, self._spare = (vectors.new() for _ in range(3))
-        self._parts = even(len(self._owned), _PART[self._owned.device.type] // problems)
-        # The nodes of each part that other ranks own.
-        others = (self._owned == 0) & (system.inside > 0)
-        self._others = [part.start + others[part].nonzero()[:, 0] for part in self._parts]
         self._unknowns = system.unknowns
         self._begun = time.perf_counter()
         self.histories = [History() for _ in range(problems)]
@@ -153,8 +147,8 @@ class InterfaceKrylov(abc.ABC):
         true, rtol, drifted = self._z, self._rule.rtol, False
         self._residual(b, x, out=true)
         r -= true
-        products = torch.cat([self.all_products((true, true), (r, r)), self.squares(x)[None]])
-        totals = self._over_ranks(products)
+        products = torch.cat([self._inner.here((true, true), (r, r)), self._inner.squares(x)])
+        totals, _ = self._inner.over_ranks(products)
         residuals, drifts = np.sqrt(totals[:2]) / self._norms
         self.sizes = np.sqrt(totals[2] / self._unknowns)
         for i, (residual, drift) in enumerate(zip(residuals, drifts, strict=True)):
@@ -192,43 +186,10 @@ class InterfaceKrylov(abc.ABC):
         self._exchange.add(self._vectors.lines(z))
         return coarse.prolong(coarse.solve(r, z), out=z)
 
-    def sums(
-        self, *pairs: tuple[torch.Tensor, torch.Tensor], also: Sequence[float] = ()
-    ) -> np.ndarray:
-        """Add up products over the nodes of all ranks, ``(len(pairs), n)``.
-
-        Parameters
-        ----------
-        pairs
-            One of each is zero where no unknown is: on edges, and at copies of lattice nodes.
-        also
-            Numbers that are added up by the way; whether they are positive is noted in ``called``.
-        """
-        return self._over_ranks(self.all_products(*pairs), also)
-
-    def all_products(self, *pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return products over all owned nodes, ``(len(pairs), n)``."""
-        return torch.stack([self.products(k, *pairs) for k in range(len(self._parts))]).sum(0)
-
-    def products(self, number: int, *pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return products over the owned nodes of a part, ``(len(pairs), n)``."""
-        part, others = self._parts[number], self._others[number]
-        every = torch.stack([_inner(a[:, part], b[:, part]) for a, b in pairs])
-        if len(others):
-            every -= torch.stack([_inner(a[:, others], b[:, others]) for a, b in pairs])
-        return every
-
-    def squares(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the squares of any vector over the owned nodes, ``(n,)``."""
-        return x.new_zeros(len(x)) + sum(
-            _inner(x[:, part] * self._owned[part], x[:, part]) for part in self._parts
-        )
-
-    def _over_ranks(self, products: torch.Tensor, also: Sequence[float] = ()) -> np.ndarray:
-        mine = products.flatten().double().cpu().numpy()
-        total = self._ranks.sum(np.concatenate([mine, also]))
-        self.called = total[len(mine) :] > 0
-        return total[: len(mine)].reshape(products.shape)
+    def rms(self, x: torch.Tensor) -> np.ndarray:
+        """Return the root mean squares of vectors over the unknowns of all ranks, ``(n,)``."""
+        (squares,), _ = self._inner.over_ranks(self._inner.squares(x))
+        return np.sqrt(squares / self._unknowns)
 
     def errors(self, x: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray | None]:
         """Estimate the errors of results ``x`` from their residuals ``r``, and from rounding; ``r`` is lost.
@@ -253,7 +214,7 @@ class InterfaceKrylov(abc.ABC):
 
     def _matters(self, rounding: torch.Tensor, r: torch.Tensor, least: float) -> bool:
         """Say whether the rounding of any problem is more than a share of its residual."""
-        left, lost = self.sums((r, r), (rounding, rounding))
+        left, lost = self._inner((r, r), (rounding, rounding))
         return bool((lost > least**2 * left).any())
 
     def _rounding(self, x: torch.Tensor) -> torch.Tensor:
@@ -304,7 +265,7 @@ class InterfaceKrylov(abc.ABC):
             What is still to be added to ``x``.
         """
         running = np.flatnonzero(self._running)
-        totals = self._over_ranks(products, self._watch.calls())
+        totals, calls = self._inner.over_ranks(products, self._watch.calls())
         updates = np.abs(alpha) * np.sqrt(totals[0] / self._unknowns)
         residuals = np.sqrt(totals[1]) / self._norms
         if len(totals) > 2:
@@ -312,7 +273,7 @@ class InterfaceKrylov(abc.ABC):
         for i in running.tolist():
             self._enter(i, float(updates[i]), float(residuals[i]))
         self._report(running, updates)
-        self._answer(x, more)
+        self._answer(calls > 0, x, more)
         return all(self.statuses)
 
     def _enter(self, i: int, update: float, residual: float) -> None:
@@ -344,9 +305,9 @@ class InterfaceKrylov(abc.ABC):
             count = len(self.histories[i].update)
             self._progress(count, float(updates[i]), float(self.sizes[i]), math.nan)
 
-    def _answer(self, x: torch.Tensor, more: torch.Tensor | None) -> None:
+    def _answer(self, called: np.ndarray, x: torch.Tensor, more: torch.Tensor | None) -> None:
         """Keep a checkpoint, and stop, if any rank was called to; or there are no iterations left."""
-        interrupted, due = self.called
+        interrupted, due = called
         ended = OUT_OF_ITERATIONS in self.statuses
         if self._watch.save is not None and (interrupted or due or ended):
             now = self._vectors.interface(x if more is None else x + more)
@@ -354,10 +315,3 @@ class InterfaceKrylov(abc.ABC):
             self._watch.saved()
         if interrupted:
             self.statuses = [status or "interrupted" for status in self.statuses]
-
-
-def _inner(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return the products of the rows of ``(n, L)``, ``(n,)``."""
-    if len(a) == 1:
-        return torch.dot(a[0], b[0])[None]
-    return (a * b).sum(1)
