@@ -45,6 +45,17 @@ def test_interfaces_and_vectors_have_the_same_values(make_lattice, cpu, problems
     assert not room.flat.any()
 
 
+@pytest.mark.parametrize("problems", [1, 3])
+@pytest.mark.parametrize("cells", [(2, 2), (4, 5)])
+def test_values_at_nodes_are_copies(make_lattice, cpu, cells, problems):
+    vectors = Vectors(Block.whole(make_lattice(cells)), problems=problems, **cpu)
+    x = vectors.new().fill_(1.0)
+    nodes = vectors.at_nodes(x)
+    assert nodes.shape == (problems, cells[0] - 1, cells[1] - 1)
+    x.fill_(2.0)
+    assert (nodes == 1.0).all()
+
+
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("problems", [1, 2])
 def test_inner_products_count_each_node_once(

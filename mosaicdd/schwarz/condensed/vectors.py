@@ -68,4 +68,5 @@ class Vectors:
 
     def at_nodes(self, x: torch.Tensor) -> torch.Tensor:
         """Return a copy of the values at the owned lattice nodes, ``(n, *block.subdomains)``."""
-        return self.lines(x)[0][:, *self.block.owned_lattice_nodes()].contiguous()
+        nodes = self.lines(x)[0][:, *self.block.owned_lattice_nodes()]
+        return nodes.clone(memory_format=torch.contiguous_format)
