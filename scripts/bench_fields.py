@@ -4,15 +4,18 @@ Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..]
 float64, a random source, zero sides. Seconds are wall time from the problem to the field, set-up
 included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
 same medium, for CHOLMOD a solve with its factor, and *16 more* are solved at once. Before each, as much
-memory as any needs was in use. Bytes per node are those that the process had at its peak of the first
-solve beyond what it had with the problem in memory. The ratio is to the fastest of the others. Every
-run is a process of its own; of several the median of each number is taken. Rows are kept in
+memory as any needs was in use; where there is a pool of huge pages, see `memory`, all are from there. Bytes
+per node are those that the process had at its peak of the first solve beyond what it had with the problem
+in memory; then in a run of its own, as those of a pool are not counted. The ratio is to the fastest of the
+others. Every run is a process of its own, by turns of each solver; of several the median of each
+number is taken. Rows are kept in
 ``benchmarks/fields.csv``, where those that are measured anew replace the old ones, and all are written to
 ``benchmarks/fields.md``.
 """
 
 import argparse
 import csv
+import itertools
 import resource
 import subprocess
 import sys
@@ -23,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from media import MEDIA, spe10
-from memory import ready
+from memory import pooled, ready
 from peers import by_petsc, by_pyamg, petsc_described
 from tables import BENCHMARKS, publish, table
 
@@ -39,7 +42,8 @@ _OURS = "mosaicdd"
 _BY = (_OURS, "CHOLMOD", "hypre", "pyAMG")
 _MEDIA = (*MEDIA, "spe10")
 _ROWS = BENCHMARKS / "fields.csv"
-_COLUMNS = ("iterations", "seconds", "again", "16 more", "bytes per node", "residual")
+_BYTES = "bytes per node"
+_COLUMNS = ("iterations", "seconds", "again", "16 more", _BYTES, "residual")
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -49,14 +53,20 @@ def main(arguments: argparse.Namespace) -> None:
         return
     path = [] if arguments.spe10 is None else ["--spe10", str(arguments.spe10)]
     for medium in arguments.media.split(","):
-        for by in arguments.by.split(","):
-            row = [str(arguments.cells), "--media", medium, "--by", by, "--row", *path]
-            found, key = [], (str(arguments.cells), medium, by)
-            for _ in range(arguments.runs):
-                subprocess.run([sys.executable, __file__, *row], check=True)
-                found.append(_read().get(key))
-            if found[-1] is not None:
-                _keep(key, {c: _median([one[c] for one in found]) for c in found[-1]})
+        keys = [(str(arguments.cells), medium, by) for by in arguments.by.split(",")]
+        pool = pooled(_READY * (arguments.cells + 1) ** 2)
+        found: dict[tuple[str, str, str], list[dict[str, str]]] = {key: [] for key in keys}
+        alone = int(pool is not None)  # runs for memory
+        for run, key in itertools.product(range(alone + arguments.runs), keys):
+            row = [str(arguments.cells), "--media", medium, "--by", key[2], "--row", *path]
+            environment = pool if run >= alone else None
+            subprocess.run([sys.executable, __file__, *row], check=True, env=environment)
+            found[key] += [rows[key]] if key in (rows := _read()) else []
+        for key, several in found.items():
+            if several:
+                timed = several[alone:]
+                median = {c: _median([one[c] for one in timed]) for c in timed[-1]}
+                _keep(key, median | {_BYTES: several[0][_BYTES]})
     _publish()
 
 
@@ -114,7 +124,7 @@ def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
     return {
         "iterations": str(first.iterations),
         **dict(zip(("seconds", "again", "16 more"), (f"{s:.2f}" for s in seconds), strict=True)),
-        "bytes per node": f"{(peak - before) / a.size:.0f}",
+        _BYTES: f"{(peak - before) / a.size:.0f}",
         "residual": _residual(system, b, first.field[1:-1, 1:-1].ravel()),
     }
 
@@ -137,7 +147,7 @@ def _theirs(by: str, a: np.ndarray, f: np.ndarray) -> dict[str, str] | None:
         "iterations": "direct" if peer.iterations is None else str(peer.iterations),
         "seconds": f"{peer.seconds:.2f}",
         "again": f"{peer.solve:.2f}" if peer.iterations is None else "",
-        "bytes per node": f"{memory:.0f}",
+        _BYTES: f"{memory:.0f}",
         "residual": _residual(system, b, peer.solution),
     }
 
