@@ -22,9 +22,11 @@ from mosaicdd.local_solvers.elements.rim import Rim
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
-# Elements that are eliminated at once: on a CPU few, for the cache; and solved inside of.
+# Elements that are eliminated at once: on a CPU few, for the cache; and solved inside of, for one problem and for
+# several.
 _PIECE = {"cpu": 256, "cuda": 8192}
 _SOLVED = {"cpu": 2048, "cuda": 8192}
+_LEAST = 512
 
 Places = tuple[torch.Tensor, torch.Tensor]
 """Rows and columns of some elements."""
@@ -82,19 +84,20 @@ class OwnElements:
         for part in self._parts(len(source.values)):
             for those, inner, rim in self._groups(self._numbers[part]):
                 at = self._places(those)
-                f = self._sources(source, at)
-                if f[..., 1:, 1:].any():
-                    u = inner.solve(Planes.of_each(f, inner.side), everywhere=False)
-                    add_on_sides(lines, at, rim.driving(u.each(len(those))).flatten(2))
+                f = self._sources(source, at, inner.side)
+                if f.values.any():
+                    beside = inner.solve(f, everywhere=False).beside()
+                    driving = torch.stack([one.flatten(2) for one in beside], dim=2)
+                    add_on_sides(lines, at, rim.driving(driving).flatten(2))
 
     def inside(
         self, lines: Sequence[torch.Tensor], source: NodeSource | None
-    ) -> Callable[[int], Iterator[tuple[Places, torch.Tensor]]]:
-        """Return what yields, up to a number, some of the elements and their inner values."""
+    ) -> Callable[[int], Iterator[tuple[Places, Planes]]]:
+        """Return what yields, up to a number, some of the elements and their inner values; zeros on sides."""
         parts = iter(self._parts(len(lines[0])))
-        left: list[tuple[np.ndarray, torch.Tensor]] = []
+        left: list[tuple[np.ndarray, Planes]] = []
 
-        def before(last: int) -> Iterator[tuple[Places, torch.Tensor]]:
+        def before(last: int) -> Iterator[tuple[Places, Planes]]:
             nonlocal left
             while True:
                 if not left:
@@ -105,9 +108,10 @@ class OwnElements:
                 rest = []
                 for numbers, values in left:
                     count = int(np.searchsorted(numbers, last))
-                    yield self._places(numbers[:count]), values[:, :count]
+                    here, others = values.first(count)
+                    yield self._places(numbers[:count]), here
                     if count < len(numbers):
-                        rest.append((numbers[count:], values[:, count:]))
+                        rest.append((numbers[count:], others))
                 left = rest
                 if left:
                     return
@@ -116,18 +120,18 @@ class OwnElements:
 
     def _filled(
         self, numbers: np.ndarray, lines: Sequence[torch.Tensor], source: NodeSource | None
-    ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
-        """Yield some of the elements, and their inner values ``(n, .., s - 1, s - 1)``."""
-        s, n = self._s, len(lines[0])
+    ) -> Iterator[tuple[np.ndarray, Planes]]:
+        """Yield some of the elements, and their inner values."""
         for those, inner, rim in self._groups(numbers):
             at = self._places(those)
             if source is None:
-                f = lines[0].new_zeros(n, len(those), s, s)
+                f = Planes.zeros(lines[0], len(those), inner.side, self._s)
             else:
-                f = self._sources(source, at)
-            rim.drive(f, self._sides(lines, at))
-            u = inner.solve(Planes.of_each(f, inner.side))
-            yield those, u.each(len(those))[..., 1:, 1:]
+                f = self._sources(source, at, inner.side)
+            driven = rim.drive(self._sides(lines, at)).unbind(2)
+            for beside, added in zip(f.beside(), driven, strict=True):
+                beside += added.view(beside.shape)
+            yield those, inner.solve(f)
 
     def _groups(self, numbers: np.ndarray) -> Iterator[tuple[np.ndarray, InnerNodes, Rim]]:
         """Yield those of some elements that are alone with their operators, which follow each other; the others."""
@@ -155,7 +159,8 @@ class OwnElements:
 
     def _parts(self, problems: int) -> list[slice]:
         """Cut the elements with an operator each into those that are solved inside of at once."""
-        return even(len(self._numbers), max(self._solved // problems, _PIECE[self._device.type]))
+        most = min(self._solved, max(self._solved // problems, _LEAST))
+        return even(len(self._numbers), most)
 
     def _some(self, operators: slice | np.ndarray) -> Conductances:
         """Return the conductances of some of the operators."""
@@ -164,10 +169,11 @@ class OwnElements:
     def _places(self, numbers: np.ndarray) -> Places:
         return places_of(numbers, self._shape[1], self._device)
 
-    def _sources(self, source: NodeSource, at: Places) -> torch.Tensor:
-        """Return copies of a source at the lower left nodes of elements, ``(n, .., s, s)``."""
-        s = self._s
-        return in_squares(source.values, s)[:, *at][..., :s, :s].mul_(source.scale)
+    def _sources(self, source: NodeSource, at: Places, side: int) -> Planes:
+        """Return copies of a source at the lower left nodes of elements."""
+        f = Planes.taken(source.values, at, side, self._s)
+        f.values.mul_(source.scale)
+        return f
 
     def _sides(self, lines: Sequence[torch.Tensor], at: Places) -> torch.Tensor:
         """Return the values on the sides of elements, ``(n, .., 4, s + 1)``."""

@@ -92,21 +92,62 @@ class Planes:
         return cls(_cut(values, side, shape).permute(2, 4, 0, 1, 3).contiguous())
 
     @classmethod
-    def of_each(cls, values: torch.Tensor, side: int) -> "Planes":
-        """Cut values of squares one by one, ``(n, E, s, s)``; their planes lie side by side, as in a row."""
-        cut = values.unflatten(3, (-1, side)).unflatten(2, (-1, side))
-        return cls(cut.permute(3, 5, 0, 2, 1, 4).contiguous().flatten(4))
+    def taken(
+        cls, values: torch.Tensor, at: tuple[torch.Tensor, torch.Tensor], side: int, spacing: int
+    ) -> "Planes":
+        """Take values at the lower left nodes of elements one by one; their planes lie side by side, as in a row.
+
+        Parameters
+        ----------
+        values
+            ``(n, rows, columns)``.
+        at
+            Rows and columns of the ``E`` elements.
+        side, spacing
+            ``q`` and ``s``, cells along a smallest square and an element.
+        """
+        places = _places(values, at, side, spacing)
+        found = _flat(values).gather(1, places.flatten().expand(len(values), -1))
+        return cls(found.unflatten(1, places.shape).permute(1, 2, 0, 3, 4))
+
+    @classmethod
+    def zeros(cls, like: torch.Tensor, elements: int, side: int, spacing: int) -> "Planes":
+        """Return zeros for some elements, as `taken` from ``like``."""
+        count = spacing // side
+        made = like.new_zeros(len(like), side, side, count, count * elements)
+        return cls(made.permute(1, 2, 0, 3, 4))
+
+    def put_at(self, values: torch.Tensor, at: tuple[torch.Tensor, torch.Tensor]) -> None:
+        """Write to where `taken` would take them."""
+        _, q, _, count, _ = self._shape
+        mine = self.values.permute(2, 0, 1, 3, 4).flatten(1)
+        places = _places(values, at, q, q * count).flatten()
+        _flat(values).scatter_(1, places.expand(len(values), -1), mine)
+
+    def first(self, elements: int) -> tuple["Planes", "Planes"]:
+        """Return views of the first of the elements that were `taken`, and of the others."""
+        last = elements * self._shape[3]
+        return Planes(self.values[..., :last]), Planes(self.values[..., last:])
+
+    def beside(self) -> list[torch.Tensor]:
+        """Return views of what stands beside the sides of elements that were `taken`, each ``(n, E, s / q, q)``.
+
+        Below, above, to the left and to the right, from the lower left nodes on.
+        """
+        last, end = self._shape[0] - 1, self._shape[3] - 1
+        each = self.values.unflatten(4, (-1, end + 1))  # (q, q, n, s / q, E, s / q)
+        along = each[1, :, :, 0], each[last, :, :, end]
+        up = each[:, 1, ..., 0], each[:, last, ..., end]
+        return [
+            *(one.permute(1, 2, 3, 0) for one in along),
+            *(one.permute(1, 3, 2, 0) for one in up),
+        ]
 
     def put(self, values: torch.Tensor) -> None:
         """Write to those that `of` has cut."""
         _cut(values, self._shape[0], pair(self._shape[3:])).copy_(
             self.values.permute(2, 3, 0, 4, 1)
         )
-
-    def each(self, count: int) -> torch.Tensor:
-        """Return a copy of the values of ``count`` squares, as `of_each` has cut them."""
-        apart = self.values.unflatten(4, (count, -1)).permute(2, 4, 3, 0, 5, 1)
-        return apart.flatten(4).flatten(2, 3)
 
     def __call__(self, run: Run, count: int) -> torch.Tensor:
         """Return what stands at nodes of squares of ``count`` smallest squares a side, ``(length, n, ..)``."""
@@ -121,6 +162,27 @@ class Planes:
                 self._first + y * planes[0] + x * planes[1] + row * down + column * across,
             )
         return known
+
+
+def _flat(values: torch.Tensor) -> torch.Tensor:
+    """Return a view ``(n, ..)`` of values ``(n, rows, columns)``, also where these are parts of rows."""
+    _, rows, columns = values.shape
+    apart, down, across = values.stride()
+    size = (rows - 1) * down + (columns - 1) * across + 1
+    return values.as_strided((len(values), size), (apart, 1))
+
+
+def _places(
+    values: torch.Tensor, at: tuple[torch.Tensor, torch.Tensor], side: int, spacing: int
+) -> torch.Tensor:
+    """Return where `_flat` has the nodes of elements, ``(q, q, s / q, E s / q)``."""
+    (y, x), (_, down, across) = at, values.stride()
+    place = torch.arange(side, device=values.device)
+    square = torch.arange(0, spacing, side, device=values.device)
+    rows = (place[:, None] + square)[:, None, :, None, None] * down
+    columns = (place[:, None] + square)[:, None, None, :] * across
+    corners = (y * (spacing * down) + x * (spacing * across))[:, None]
+    return (rows + (corners + columns)).flatten(3)
 
 
 def _cut(values: torch.Tensor, side: int, shape: tuple[int, int]) -> torch.Tensor:

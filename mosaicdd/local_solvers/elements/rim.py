@@ -1,8 +1,8 @@
 """What passes between the sides of elements one by one and the nodes beside them.
 
 Of an element of ``s`` cells a side the nodes on its four sides are ``(4, s + 1)``: below, above, to the
-left and to the right, corners twice. Its lower left nodes are ``(s, s)``: all inner ones, and some on sides,
-which are not touched. ``E`` counts the elements, ``n`` problems.
+left and to the right, corners twice. Those beside a side are ``s``, from the lower or left end on: inner
+ones, but for the first. ``E`` counts the elements, ``n`` problems.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class _Part(NamedTuple):
 
     side: int
     nodes: slice  # on the side
-    inner: tuple[slice | int, slice | int]
+    inner: slice  # beside it
     ties: torch.Tensor  # (E, edges)
 
 
@@ -61,16 +61,18 @@ class Rim:
         )
         return Rim(self._spacing, inwards, outwards)
 
-    def drive(self, f: torch.Tensor, sides: torch.Tensor) -> None:
-        """Add to ``f``, ``(n, E, s, s)``, what values on the sides ``(n, E, 4, s + 1)`` drive inner nodes by."""
+    def drive(self, sides: torch.Tensor) -> torch.Tensor:
+        """Return what values on the sides ``(n, E, 4, s + 1)`` drive the nodes beside them by, ``(n, E, 4, s)``."""
+        total = sides.new_zeros(*sides.shape[:3], self._spacing)
         for side, nodes, inner, ties in self._inwards:
-            f[:, :, *inner].addcmul_(ties, sides[:, :, side, nodes])
+            total[:, :, side, inner].addcmul_(ties, sides[:, :, side, nodes])
+        return total
 
-    def driving(self, u: torch.Tensor) -> torch.Tensor:
-        """Return what inner values ``(n, E, s, s)`` drive the nodes on the sides by, ``(n, E, 4, s + 1)``."""
-        total = u.new_zeros(*u.shape[:2], 4, self._spacing + 1)
+    def driving(self, beside: torch.Tensor) -> torch.Tensor:
+        """Return what values beside the sides ``(n, E, 4, s)`` drive the nodes on them by, ``(n, E, 4, s + 1)``."""
+        total = beside.new_zeros(*beside.shape[:3], self._spacing + 1)
         for side, nodes, inner, ties in self._outwards:
-            total[:, :, side, nodes].addcmul_(ties, u[:, :, *inner])
+            total[:, :, side, nodes].addcmul_(ties, beside[:, :, side, inner])
         return total
 
 
@@ -104,9 +106,7 @@ def _part(
     across, first = (beside, low) if inwards else (on, nodes.start)
     first += origin[1 - axis]
     place: list[slice | int] = [across + origin[axis], slice(first, first + high - low)]
-    inner: list[slice | int] = [beside, slice(low, high)]
     if axis == 1:
         place.reverse()
-        inner.reverse()
     chosen = torch.from_numpy(np.ascontiguousarray(values[:, *place]))
-    return _Part(side, nodes, (inner[0], inner[1]), chosen.to(like))
+    return _Part(side, nodes, slice(low, high), chosen.to(like))

@@ -136,9 +136,9 @@ class SharedElements:
                 torch.mul(source.values[:, rows], source.scale, out=nodes)
             put_lines(nodes, lines, elements, s)
             self._fill_shared(nodes, strip, driven=driving)
-            inner = in_squares(nodes, s)[..., 1:-1, 1:-1]
             for (y, x), values in own(elements.stop * self.shape[1]):
-                inner[:, y - elements.start, x] = values
+                values.put_at(nodes, (y - elements.start, x))
+            put_lines(nodes, lines, elements, s)  # where there may be zeros now
             yield elements, room
 
     def _cut(self, problems: int) -> list[Strip]:
