@@ -196,6 +196,7 @@ def _publish() -> None:
         parts.append(f"## {cells} x {cells}\n\n{table(header, lines)}")
     note = (
         f"By `python scripts/bench_fields.py`; its head says what is measured. {petsc_described()}"
+        f"{' All had their memory from a pool of huge pages.' * (pooled(1) is not None)}"
     )
     publish("fields", "Media", "\n\n".join([note, *parts]))
 
