@@ -4,7 +4,7 @@ Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..]
 float64, a random source, zero sides. Seconds are wall time from the problem to the field, set-up
 included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
 same medium, for CHOLMOD a solve with its factor, and *16 more* are solved at once. Before each, as much
-memory as any needs was in use; where there is a pool of huge pages, see `memory`, all are from there. Bytes
+memory as any needs was in use; where there is a pool of huge pages, see `memory`, it is from there. Bytes
 per node are those that the process had at its peak of the first solve beyond what it had with the problem
 in memory; then in a run of its own, as those of a pool are not counted. The ratio is to the fastest of the
 others. Every run is a process of its own, by turns of each solver; of several the median of each
@@ -43,7 +43,7 @@ _BY = (_OURS, "CHOLMOD", "hypre", "pyAMG")
 _MEDIA = (*MEDIA, "spe10")
 _ROWS = BENCHMARKS / "fields.csv"
 _BYTES = "bytes per node"
-_COLUMNS = ("iterations", "seconds", "again", "16 more", _BYTES, "residual")
+_COLUMNS = ("iterations", "seconds", "again", "16 more", _BYTES, "residual", "pages")
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -66,7 +66,8 @@ def main(arguments: argparse.Namespace) -> None:
             if several:
                 timed = several[alone:]
                 median = {c: _median([one[c] for one in timed]) for c in timed[-1]}
-                _keep(key, median | {_BYTES: several[0][_BYTES]})
+                pages = "2 MB" if alone else "4 kB"
+                _keep(key, median | {_BYTES: several[0][_BYTES], "pages": pages})
     _publish()
 
 
@@ -196,7 +197,6 @@ def _publish() -> None:
         parts.append(f"## {cells} x {cells}\n\n{table(header, lines)}")
     note = (
         f"By `python scripts/bench_fields.py`; its head says what is measured. {petsc_described()}"
-        f"{' All had their memory from a pool of huge pages.' * (pooled(1) is not None)}"
     )
     publish("fields", "Media", "\n\n".join([note, *parts]))
 
