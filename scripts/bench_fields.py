@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from media import MEDIA, spe10
-from memory import pooled, ready
+from memory import page, pooled, ready
 from peers import by_petsc, by_pyamg, petsc_described
 from tables import BENCHMARKS, publish, table
 
@@ -66,8 +66,7 @@ def main(arguments: argparse.Namespace) -> None:
             if several:
                 timed = several[alone:]
                 median = {c: _median([one[c] for one in timed]) for c in timed[-1]}
-                pages = "2 MB" if alone else "4 kB"
-                _keep(key, median | {_BYTES: several[0][_BYTES], "pages": pages})
+                _keep(key, median | {_BYTES: several[0][_BYTES]})
     _publish()
 
 
@@ -85,7 +84,8 @@ def _measured(arguments: argparse.Namespace) -> None:
     if found is None:
         return
     print(cells, medium, by, found, flush=True)
-    _keep((str(cells), medium, by), {"decades": f"{np.ptp(np.log10(a)):.1f}"} | found)
+    decades = f"{np.ptp(np.log10(a)):.1f}"
+    _keep((str(cells), medium, by), {"decades": decades, **found, "pages": page()})
 
 
 def _median(values: list[str]) -> str:
