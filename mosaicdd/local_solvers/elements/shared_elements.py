@@ -6,6 +6,7 @@ perimeter and from the source. All others, as those that an outline cuts, are `O
 Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes, ``I = (s - 1)^2`` inner ones, ``n`` problems.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Unpack
 
@@ -31,7 +32,7 @@ from mosaicdd.local_solvers.elements.own_elements import (
 )
 from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.local_solvers.elements.shared_interior import SharedInterior
-from mosaicdd.local_solvers.elements.shared_strips import GROUP, Strip, cut, one_by_one
+from mosaicdd.local_solvers.elements.shared_strips import GROUP, Strip, cut
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.tensors import Tensors
@@ -169,17 +170,16 @@ class SharedElements:
         lines, source
             At the nodes of these rows.
         """
-        s = self._s
-        inner = in_squares(source.values, s)[..., 1:-1, 1:-1]
-        f = one_by_one(inner)
-        added = f.new_zeros(len(f), 4 * (s + 1))
+        s, f = self._s, source.values
+        shape = len(f), strip.elements.stop - strip.elements.start, self.shape[1]
+        added = f.new_zeros(math.prod(shape), 4 * (s + 1))
         for group in strip.groups:
-            driving = group(f)
+            driving = group.squares(f[:, 1:-1, 1:-1], s - 1)
             driven = driving.new_empty(len(driving), added.shape[1])
             for number, part in group.kinds:
                 products(driving[part], self._interior.loads[number], out=driven[part])
             group.put(added, driven)
-        added = added.mul_(source.scale).unflatten(0, inner.shape[:3])
+        added = added.mul_(source.scale).unflatten(0, shape)
         bottom, top, left, right = added.unflatten(3, (4, s + 1)).unbind(3)
         beside = (bottom, top), (left.transpose(1, 2), right.transpose(1, 2))
         for total, sides in zip(lines, beside, strict=True):
@@ -199,24 +199,20 @@ class SharedElements:
         driven
             Whether there is one.
         """
-        squares, inner = in_squares(nodes, self._s), (self._s - 1) ** 2
+        s, inside = self._s, nodes[:, 1:-1, 1:-1]
         if not strip.groups:
-            squares[..., 1:-1, 1:-1] = 0.0
+            in_squares(nodes, s)[..., 1:-1, 1:-1] = 0.0
             return
-        if driven:
-            solve, known = self._interior.solve, self._interior.known(squares)
-            values = known[:, :inner]  # of a group, in place of what was known
-        else:
-            solve, known = self._interior.solve_sides, one_by_one(on_sides(squares))
-            values = known.new_empty(len(known), inner)
         for group in strip.groups:
-            given = group(known)
-            solved = given.new_empty(len(given), inner)
+            given, solve = group.squares(nodes, s + 1), self._interior.solve
+            if not driven:
+                given, solve = on_sides(given.unflatten(1, (s + 1, -1))), self._interior.solve_sides
+            solved = given.new_empty(len(given), (s - 1) ** 2)
             for number, part in group.kinds:
                 solve(number, given[part], solved[part])
-            group.put(values, solved)
-        values.index_fill_(0, strip.idle, 0.0)
-        self._interior.put(values, squares)
+            group.put_squares(inside, s - 1, solved)
+        if strip.idle is not None:
+            strip.idle.put_squares(inside, s - 1, solved.new_zeros(len(strip.idle), (s - 1) ** 2))
 
 
 def _is_empty(conductances: Conductances) -> bool:

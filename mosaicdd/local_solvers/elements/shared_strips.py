@@ -1,6 +1,7 @@
 """Rows of elements that are handled at once, and which of them have which shared operator.
 
-Shape letters: ``E`` elements of the rows, times problems, these first; ``s`` cells along the side of one.
+Shape letters: ``n`` problems, ``E`` elements of the rows, times these, which count first, ``M`` of a group;
+``s`` cells along the side of one.
 """
 
 import numpy as np
@@ -24,26 +25,54 @@ class Group:
         Theirs.
     kinds
         Their shared operators, and which of the group have them.
+    shape
+        Problems, and rows and columns of elements, of the strip.
+    spacing
+        ``s``.
     """
 
-    def __init__(self, numbers: np.ndarray, kinds: list[tuple[int, slice]], device: torch.device):
+    def __init__(
+        self,
+        numbers: np.ndarray,
+        kinds: list[tuple[int, slice]],
+        shape: tuple[int, int, int],
+        spacing: int,
+        device: torch.device,
+    ):
         self.kinds = kinds
-        if (np.diff(numbers) == 1).all():
-            self._at: slice | torch.Tensor = slice(int(numbers[0]), int(numbers[-1]) + 1)
-        else:
-            self._at = torch.from_numpy(numbers).to(device)
+        problem, y, x = np.unravel_index(numbers, shape)
+        places = np.stack([problem, spacing * y, spacing * x], axis=1)
+        self._numbers, self._places = (
+            torch.from_numpy(one).to(device) for one in (numbers, places)
+        )
 
-    def __call__(self, values: torch.Tensor) -> torch.Tensor:
-        """Return their part of ``(E, ..)``."""
-        at = self._at
-        return values[at] if isinstance(at, slice) else values.index_select(0, at)
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def squares(self, nodes: torch.Tensor, side: int) -> torch.Tensor:
+        """Return the values at the lower left ``side`` by ``side`` nodes of each, ``(M, side^2)``.
+
+        Parameters
+        ----------
+        nodes
+            Values at the nodes of the strip, ``(n, rows, columns)``.
+        """
+        return _squares(nodes, side).index_select(0, self._starts(nodes)).flatten(1)
+
+    def put_squares(self, nodes: torch.Tensor, side: int, given: torch.Tensor) -> None:
+        """Write those values."""
+        given = given.unflatten(1, (side, side))
+        _squares(nodes, side).index_copy_(0, self._starts(nodes), given)
 
     def put(self, values: torch.Tensor, given: torch.Tensor) -> None:
         """Write their part of ``(E, ..)``."""
-        if isinstance(self._at, slice):
-            values[self._at] = given
-        else:
-            values.index_copy_(0, self._at, given)
+        values.index_copy_(0, self._numbers, given)
+
+    def _starts(self, nodes: torch.Tensor) -> torch.Tensor:
+        """Return where in memory their lower left nodes are, ``(M,)``, from the strip's on."""
+        problem, y, x = self._places.unbind(1)
+        steps = nodes.stride()
+        return problem * steps[0] + y * steps[1] + x * steps[2]
 
 
 class Strip:
@@ -54,7 +83,7 @@ class Strip:
     elements
         The rows.
     kinds
-        ``(E,)``, the shared operator of each; of those with an operator each -1, of the idle -2.
+        ``(n, rows, columns)``, the shared operator of each; of those with an operator each -1, of the idle -2.
     spacing
         ``s``.
 
@@ -63,7 +92,7 @@ class Strip:
     nodes
         The rows of nodes.
     idle
-        The numbers of the idle.
+        Those of the idle, if any.
     groups
         All that have shared operators, so many at a time as the cache holds.
     """
@@ -71,7 +100,13 @@ class Strip:
     def __init__(self, elements: slice, kinds: np.ndarray, spacing: int, device: torch.device):
         self.elements = elements
         self.nodes = slice(elements.start * spacing, elements.stop * spacing + 1)
-        self.idle = torch.from_numpy(np.flatnonzero(kinds == -2)).to(device)
+        shape, kinds = kinds.shape, kinds.ravel()
+
+        def group(numbers: np.ndarray, found: list[tuple[int, slice]]) -> Group:
+            return Group(numbers, found, shape, spacing, device)
+
+        idle = np.flatnonzero(kinds == -2)
+        self.idle = group(idle, []) if len(idle) else None
         order = np.argsort(kinds, kind="stable")[np.count_nonzero(kinds < 0) :]
         numbers, starts, counts = np.unique(kinds[order], return_index=True, return_counts=True)
         self.groups: list[Group] = []
@@ -83,11 +118,11 @@ class Strip:
             for part in even(count, most):
                 here, stop = start + part.start, start + part.stop
                 if found and stop - first > most:
-                    self.groups.append(Group(order[first:here], found, device))
+                    self.groups.append(group(order[first:here], found))
                     first, found = here, []
                 found.append((number, slice(here - first, stop - first)))
         if found:
-            self.groups.append(Group(order[first:], found, device))
+            self.groups.append(group(order[first:], found))
 
 
 def cut(kinds: np.ndarray, spacing: int, problems: int, device: torch.device) -> list[Strip]:
@@ -95,9 +130,12 @@ def cut(kinds: np.ndarray, spacing: int, problems: int, device: torch.device) ->
     most = _EACH * len(np.unique(kinds[kinds >= 0]))
     most = max(_STRIP[device.type], min(_MOST, most)) // (kinds.shape[1] * problems)
     parts = even(len(kinds), max(1, most))
-    return [Strip(part, np.tile(kinds[part].ravel(), problems), spacing, device) for part in parts]
+    return [Strip(part, np.stack([kinds[part]] * problems), spacing, device) for part in parts]
 
 
-def one_by_one(values: torch.Tensor) -> torch.Tensor:
-    """Return a copy of values ``(n, rows, columns, ..)`` element by element, ``(E, ..)``, the rest flat."""
-    return values.contiguous().flatten(0, 2).flatten(1)
+def _squares(nodes: torch.Tensor, side: int) -> torch.Tensor:
+    """Return the squares of nodes from each place in memory on, ``(.., side, side)``, which overlap."""
+    _, up, right = nodes.stride()
+    last = sum((size - 1) * step for size, step in zip(nodes.shape, nodes.stride(), strict=True))
+    places = 1 + last - (side - 1) * (up + right)
+    return nodes.as_strided((places, side, side), (1, up, right))
