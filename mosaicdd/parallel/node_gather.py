@@ -41,11 +41,10 @@ class NodeGather:
         device: torch.device | None = None,
     ):
         self._ranks = ranks
-        alone = ranks.size == 1
-        where = device if alone else None
-        self.nodes = torch.empty(problems, size, dtype=torch.float64, device=where)
-        if alone:
+        self._device = device or torch.device("cpu")
+        if ranks.size == 1:
             return
+        self._nodes = torch.empty(problems, size, dtype=torch.float64)
         lengths = [problems * len(one) + sums for one in places]
         starts = np.cumsum([0, *lengths[:-1]])
         own = lengths[ranks.rank] - sums
@@ -72,7 +71,7 @@ class NodeGather:
         self._sums = np.stack([np.arange(end - sums, end) for end in ends])  # (ranks, sums)
 
     def __call__(self, mine: torch.Tensor, sums: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
-        """Return all nodes, ``(n, size)`` in a buffer of this object, and the sums over the ranks.
+        """Return all nodes, ``(n, size)``, overwritten by the next call, and the sums over the ranks.
 
         Parameters
         ----------
@@ -82,16 +81,15 @@ class NodeGather:
             Numbers to add up; added in the order of the ranks, so they are the same on all.
         """
         if self._ranks.size == 1:
-            self.nodes.copy_(mine)
-            return self.nodes, sums
+            return mine.to(self._device, torch.float64, copy=True), sums
         count = len(sums)
         self._my_nodes.copy_(mine)
         self._my_sums[:count] = sums
         self._ranks.comm.Allgatherv(*self._request)
-        nodes = self.nodes.view(-1)
+        nodes = self._nodes.view(-1)
         if self._targets is None:
             torch.index_select(self._everything, 0, self._sources, out=nodes)
         else:
             arrived = self._everything.index_select(0, self._sources)
             nodes.zero_().index_add_(0, self._targets, arrived)
-        return self.nodes, self._everything.numpy()[self._sums[:, :count]].sum(axis=0)
+        return self._nodes, self._everything.numpy()[self._sums[:, :count]].sum(axis=0)

@@ -7,6 +7,7 @@ others wait no longer than if they all computed the same.
 from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from mosaicdd.parallel.ranks import Ranks
 
@@ -25,8 +26,8 @@ class OncePerMachine:
         self.leads = self._machine.is_root
 
     def __call__(
-        self, compute: Callable[[np.ndarray], np.ndarray] | None, given: np.ndarray
-    ) -> np.ndarray:
+        self, compute: Callable[[torch.Tensor], torch.Tensor] | None, given: torch.Tensor
+    ) -> torch.Tensor:
         """Return ``compute(given)``, float64 of the shape of ``given``, on all ranks of the machine.
 
         Parameters
@@ -36,8 +37,10 @@ class OncePerMachine:
         given
             The same on all.
         """
-        result = np.empty(given.shape) if compute is None else compute(given)
-        if self._machine.size > 1:
-            result = np.ascontiguousarray(result)
-            self._machine.comm.Bcast(result)
-        return result
+        if self._machine.size == 1 and compute is not None:
+            return compute(given)
+        result = np.empty(given.shape)
+        if compute is not None:
+            result[:] = compute(given).cpu()
+        self._machine.comm.Bcast(result)
+        return torch.from_numpy(result)

@@ -19,7 +19,7 @@ _DIMS_TRIED = 4  # the most compact ones
 _DOUBLE = 8
 _COARSE = 3  # unknowns per lattice node: a hat, and a mode for each of its two edges
 _SUMS = 5  # numbers that the two reductions of an iteration add up, for one problem
-_ASSEMBLED = 50 * 40  # bytes of the coarse matrix, per lattice node, while it is put together
+_ASSEMBLED = 3000  # bytes of the coarse matrix, per lattice node, and of what is left of it while it is factorised
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ def _on_dims(job: Job, rates: CompleteRates, known: MediumRates, dims: Dims) -> 
 def coarse_bytes(nodes: int) -> int:
     """Return the memory of the coarse problem over so many lattice nodes, on every rank.
 
-    The entries of its two factors rise by 26 a node where the nodes double: counted from 256 x 256 to 1024
-    x 1024 cells, where they are 75, 123 and 177.
+    The numbers of its factors rise by 14 a node where the nodes double: counted from 256 x 256 to 2048 x 2048
+    cells, where they are 187, 209, 237 and 268.
     """
-    entries = max(26 * math.log2(nodes) - 128, 3) if nodes > 1 else 3
-    return int(nodes * (2 * _DOUBLE * entries + _ASSEMBLED))
+    numbers = 14 * math.log2(nodes) + 76 if nodes > 1 else 3
+    return int(nodes * (_DOUBLE * numbers + _ASSEMBLED))
 
 
 def _gather_seconds(size: int, job: Job, rates: CompleteRates) -> float:

@@ -137,9 +137,12 @@ class SharedElements:
                 torch.mul(source.values[:, rows], source.scale, out=nodes)
             put_lines(nodes, lines, elements, s)
             self._fill_shared(nodes, strip, driven=driving)
+            others = False
             for (y, x), values in own(elements.stop * self.shape[1]):
                 values.put_at(nodes, (y - elements.start, x))
-            put_lines(nodes, lines, elements, s)  # where there may be zeros now
+                others = True
+            if others:
+                put_lines(nodes, lines, elements, s)  # where there are zeros now
             yield elements, room
 
     def _cut(self, problems: int) -> list[Strip]:

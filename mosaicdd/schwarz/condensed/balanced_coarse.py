@@ -30,7 +30,8 @@ from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.once_per_machine import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.condensed.coarse_elements import CoarseElements, rows_with_modes, with_modes
-from mosaicdd.schwarz.condensed.coarse_matrix import assembled, factorised
+from mosaicdd.schwarz.condensed.coarse_factors import CoarseFactors
+from mosaicdd.schwarz.condensed.coarse_matrix import assembled
 from mosaicdd.schwarz.condensed.coarse_numbering import (
     Numbering,
     of_elements,
@@ -165,7 +166,11 @@ class BalancedCoarse:
         matrix = assembled(ranks, blocks, coarse, operators, numbering, here=self._once.leads)
         del coarse
         give_back_memory()
-        self._solve = factorised(matrix)
+        self._solve: CoarseFactors | None = None
+        if matrix is not None:
+            self._solve = CoarseFactors(
+                matrix, numbering.fronts, numbering.levels, symmetric=schur.symmetric, device=device
+            )
         self._unknowns = torch.from_numpy(numbering.unknowns).to(device)
         self._size = numbering.size
         self._own = torch.from_numpy(own).to(device)
@@ -190,11 +195,9 @@ class BalancedCoarse:
         if z is not None:
             own -= self._swept_sums(z)
         everywhere, _ = self._gathers[n](own, np.empty(0))
-        given = everywhere.cpu().numpy()
-        solved = self._once(self._solve, given)
-        c = residual.new_zeros(self._size, n).T
-        c[:, self._unknowns] = torch.from_numpy(solved).to(c)
-        return c
+        solved = self._once(self._solve, everywhere)
+        c = residual.new_zeros(self._size, n)
+        return c.index_copy_(0, self._unknowns, solved.T.to(c)).T
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``, by default zeros, and return it."""

@@ -1,11 +1,10 @@
-"""The coarse matrix ``A_c = P^T S P`` of the whole lattice: from what elements add to it to its factors."""
+"""The coarse matrix ``A_c = P^T S P`` of the whole lattice, from what elements add to it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
-import scipy.sparse.linalg
 import torch
 
 from mosaicdd.lattice.axes import pair
@@ -13,9 +12,6 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.parallel.node_gather import NodeGather
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.condensed.coarse_numbering import Numbering, of_elements
-
-# Columns that SuperLU takes together: a fifth faster than by default, with few numbers a column as here.
-_PANEL, _RELAXED = 1, 8
 
 
 def assembled(
@@ -67,20 +63,3 @@ def assembled(
         first = some.stop
     triplets = entries, (places_of[0], places_of[1])
     return scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()
-
-
-def factorised(
-    matrix: scipy.sparse.csc_array | None,
-) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Factorise a matrix in the order of `Numbering`, its diagonal as pivots; right-hand sides are ``(n, size)``."""
-    if matrix is None:
-        return None
-    factors = scipy.sparse.linalg.splu(
-        matrix,
-        permc_spec="NATURAL",
-        diag_pivot_thresh=0.0,
-        panel_size=_PANEL,
-        relax=_RELAXED,
-        options={"SymmetricMode": True},
-    )
-    return lambda given: factors.solve(given.T).T

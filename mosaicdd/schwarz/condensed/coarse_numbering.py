@@ -13,6 +13,8 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 
+_WHOLE = 6  # digits of places in rectangles that are not halved any more, of 2 by 4 lattice cells
+
 
 class Numbering:
     """Numbers of coarse values over the whole lattice.
@@ -33,6 +35,10 @@ class Numbering:
         The numbers of the values, as the parts are.
     unknowns
         The numbers of the unknowns, as they are eliminated.
+    fronts
+        Which front each unknown belongs to, ascending from 0: a line, or a small rectangle.
+    levels
+        Of each front, how often the domain was halved before.
     """
 
     def __init__(
@@ -53,7 +59,8 @@ class Numbering:
         for part, lines, modes in zip(self.parts[1:], inside, chosen, strict=True):
             inner.append(part[lines][modes])
         unknowns = np.concatenate(inner)
-        self.unknowns = unknowns[_dissected(*(one[unknowns] for one in self._halves()))]
+        order, self.fronts, self.levels = _dissected(*(one[unknowns] for one in self._halves()))
+        self.unknowns = unknowns[order]
         self.order = np.full(self.size, -1)  # which unknown a value is
         self.order[self.unknowns] = np.arange(len(self.unknowns))
 
@@ -96,23 +103,34 @@ class Numbering:
         ]
 
 
-def _dissected(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _dissected(y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Order places by nested dissection: halves of a square before the line between them, again and again.
 
     On its two sides and on the line are digits 0, 1 and 2 of a number, by which they are sorted; first is a
     digit for the lines 0, which have unknowns where the lattice comes round.
+
+    Returns
+    -------
+    ndarray, ndarray, ndarray
+        The order; `Numbering.fronts`; `Numbering.levels`.
     """
-    half = 1 << max(int(max(y.max(initial=1), x.max(initial=1)) - 1).bit_length() - 1, 0)
+    half = 1 << int(max(y.max(initial=1), x.max(initial=1))).bit_length() - 1
     placed = (y == 0) | (x == 0)
-    keys = 2 * placed.astype(np.int64)
+    keys, count = 2 * placed.astype(np.int64), 0
+    levels = np.where(placed, 0, np.iinfo(int).max)  # how many digits say which line a place is on
     while half:
         for at in (y, x):
             inside = at & (2 * half - 1)
             digits = np.where(placed, 0, (inside > half) + 2 * (inside == half))
-            keys = 4 * keys + digits
+            keys, count = 4 * keys + digits, count + 1
+            levels[~placed & (digits == 2)] = count
             placed |= digits == 2
         half //= 2
-    return np.argsort(keys, kind="stable")
+    order, most = np.argsort(keys, kind="stable"), max(count - _WHOLE, 0)
+    rest = 2 * (count - np.minimum(levels, most))  # bits that do not count
+    begins = np.diff((keys >> rest << rest)[order], prepend=-1) != 0
+    levels = np.minimum(levels, most + 1)
+    return order, np.cumsum(begins) - 1, levels[order[begins]]
 
 
 def of_elements(parts: Sequence[np.ndarray]) -> np.ndarray:
