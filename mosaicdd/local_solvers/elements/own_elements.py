@@ -79,16 +79,24 @@ class OwnElements:
             self._kept = self._inside(self._conductances, kept)
             del self._conductances
 
-    def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
-        """Add what sources inside add on the lattice lines, as `CondensedElements.add_loads`."""
+    def add_loads(
+        self, lines: Sequence[torch.Tensor], source: NodeSource, driven: np.ndarray
+    ) -> None:
+        """Add what sources inside add on the lattice lines, as `CondensedElements.add_loads`.
+
+        Parameters
+        ----------
+        driven
+            Which of all elements have any, ``(rows, columns)``.
+        """
         for part in self._parts(len(source.values)):
             for those, inner, rim in self._groups(self._numbers[part]):
+                if not driven.ravel()[those].any():
+                    continue
                 at = self._places(those)
-                f = self._sources(source, at, inner.side)
-                if f.values.any():
-                    beside = inner.solve(f, everywhere=False).beside()
-                    driving = torch.stack([one.flatten(2) for one in beside], dim=2)
-                    add_on_sides(lines, at, rim.driving(driving).flatten(2))
+                beside = inner.solve(self._sources(source, at, inner.side), everywhere=False)
+                driving = torch.stack([one.flatten(2) for one in beside.beside()], dim=2)
+                add_on_sides(lines, at, rim.driving(driving).flatten(2))
 
     def inside(
         self, lines: Sequence[torch.Tensor], source: NodeSource | None

@@ -107,8 +107,8 @@ class SharedElements:
 
     def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
         """Add what sources inside the elements add on the lattice lines, as `CondensedElements.add_loads`."""
-        self._own.add_loads(lines, source)
         driven = source.elements(self._s)
+        self._own.add_loads(lines, source, driven)
         if source.nodes is not None:
             self._add_few(lines, source, driven)
             return

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse
@@ -167,12 +168,10 @@ class Conductances:
 
     def apply(self, u: np.ndarray) -> np.ndarray:
         """Return ``h^2 A u`` at the nodes inside: ``(.., rows, columns)`` less one all around."""
-        total = u[..., 1:-1, 1:-1] * self.reaction[1:-1, 1:-1]
         rise = u[..., 1:, 1:-1] - u[..., :-1, 1:-1]
         up = rise * self.up[:, 1:-1]
         down = up if self.symmetric else rise * self.down[:, 1:-1]
-        total += down[..., :-1, :]
-        total -= up[..., 1:, :]
+        total = down[..., :-1, :] - up[..., 1:, :]
         rise = u[..., 1:-1, 1:] - u[..., 1:-1, :-1]
         right = rise * self.right[1:-1]
         left = right if self.symmetric else rise * self.left[1:-1]
@@ -183,7 +182,13 @@ class Conductances:
             falling = self.across[1] * (u[..., :-1, 1:] - u[..., 1:, :-1])
             total += rising[..., :-1, :-1] - rising[..., 1:, 1:]
             total += falling[..., 1:, :-1] - falling[..., :-1, 1:]
+        if self._reacts:
+            total += u[..., 1:-1, 1:-1] * self.reaction[1:-1, 1:-1]
         return total
+
+    @cached_property
+    def _reacts(self) -> bool:
+        return bool(self.reaction.any())
 
     def matrix(self, periodic: tuple[bool, bool] = (False, False)) -> scipy.sparse.csr_array:
         """Return ``h^2 A`` of the nodes inside, row by row from the bottom.

@@ -2,11 +2,12 @@
 
 A node between lattice nodes sees the hats of the two that it lies between and the modes of its edge, a
 lattice node its own hat alone. With several problems the numbers of a row are read once for all of them,
-as these lie side by side in memory (`condensed.vectors`). Where most edges have the same basis,
-the matrices are of the others alone (`CommonEdges`).
+as these lie side by side in memory (`condensed.vectors`). For one problem, where almost all edges have the
+same basis, the matrices are of the others alone (`CommonEdges`).
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse
@@ -43,20 +44,60 @@ class CoarseTransfer:
         size: int,
         keys: Sequence[np.ndarray],
     ):
+        self._given, self._own = (bases, region, size, keys), torch.from_numpy(own)
+        self._own = self._own.to(bases[0].device)
+        self._for_one = _Transfer(*self._given, common=True)
+
+    @cached_property
+    def _for_several(self) -> "_Transfer":
+        """The same for several problems, which one matrix serves best."""
+        return _Transfer(*self._given) if self._for_one.common else self._for_one
+
+    def restrict(self, residual: torch.Tensor) -> torch.Tensor:
+        """Return what the block owns of ``P^T r``, ``(n, own)``, for ``(n, L)``."""
+        return taken(self._of(residual).restrict(residual), self._own)
+
+    def prolong(self, c: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """Add ``P c`` in the region to ``(n, L)``; ``c`` is ``(n, size)``."""
+        return self._of(c).prolong(c, out)
+
+    def _of(self, values: torch.Tensor) -> "_Transfer":
+        return self._for_one if len(values) == 1 else self._for_several
+
+
+class _Transfer:
+    """The same of all that the region has, for one problem or for several.
+
+    Parameters
+    ----------
+    common
+        Whether edges that most have in common are apart.
+    """
+
+    def __init__(
+        self,
+        bases: Sequence[torch.Tensor],
+        region: Sequence[np.ndarray],
+        size: int,
+        keys: Sequence[np.ndarray],
+        *,
+        common: bool = False,
+    ):
         device = bases[0].device
         numbers = np.concatenate([part.ravel() for part in region])
         parts = placed_parts(region)
-        self._common, along, first = [], [], 0
+        self.common: list[CommonEdges] = []
+        along, first = [], 0
         for axis, (basis, alike) in enumerate(zip(bases, keys, strict=True)):
             (lines, cells), inner = alike.shape, basis.shape[1]
             nodes = parts[0] if axis == 0 else parts[0].T
             ends = np.stack([nodes[:, :-1], nodes[:, 1:]], axis=-1)
             columns = np.concatenate([ends, parts[1 + axis]], axis=-1)
             hats = nodes if axis == 0 else None
-            there = common_edges(alike)
+            there = common_edges(alike) if common else np.zeros(alike.shape, bool)
             if there.any():
-                common = basis[int(alike[there][0])]
-                self._common.append(CommonEdges(common, there, columns, hats, first))
+                shared = basis[int(alike[there][0])]
+                self.common.append(CommonEdges(shared, there, columns, hats, first))
                 others = basis.cpu().numpy()[alike[~there]]
                 *few, counts = _rows_of(others, columns[~there])
                 seen = counts > 0  # not where there is no domain
@@ -80,30 +121,32 @@ class CoarseTransfer:
             local = scipy.sparse.csr_array((values, columns, starts), (len(counts), len(numbers)))
             self._down = _tensor(local.tocsc().T, device)
         # The nodes that these matrices have a row of; None for all.
-        self._nodes = torch.from_numpy(rows).to(device) if self._common else None
-        self._own, self._numbers = (torch.from_numpy(one).to(device) for one in (own, numbers))
+        self._nodes = torch.from_numpy(rows).to(device) if self.common else None
+        self._numbers = torch.from_numpy(numbers).to(device)
 
     def restrict(self, residual: torch.Tensor) -> torch.Tensor:
-        """Return what the block owns of ``P^T r``, ``(n, own)``, for ``(n, L)``."""
+        """Return ``P^T r`` at all places of the region, ``(n, columns)``, right where they are owned."""
         given = (residual if self._nodes is None else taken(residual, self._nodes)).T
         if self._both is None:
             total = self._down @ given
         else:
             everywhere = torch.from_numpy(self._both.T @ given.numpy())
             total = taken(everywhere.T, self._numbers).T
-        for edges in self._common:
-            edges.add_restricted(residual, total.T)
-        return taken(total.T, self._own)
+        for edges in self.common:
+            edges.add_restricted(residual[0], total[:, 0])
+        return total.T
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Add ``P c`` in the region to ``(n, L)``; ``c`` is ``(n, size)``."""
         if self._nodes is None:
+            if len(c) == 1 and self._both is not None:  # half of torch's time
+                return out.add_(torch.from_numpy(self._both @ c[0].numpy()))
             return torch.addmm(out.T, self._up, c.T, out=out.T).T
         up = self._up @ c.T if self._both is None else torch.from_numpy(self._both @ c.T.numpy())
         add_to(out, self._nodes, up.T)
-        here = taken(c, self._numbers)
-        for edges in self._common:
-            edges.prolong(here, out)
+        here = taken(c, self._numbers)[0]
+        for edges in self.common:
+            edges.prolong(here, out[0])
         return out
 
 

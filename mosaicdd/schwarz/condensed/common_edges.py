@@ -1,23 +1,19 @@
-"""Lattice edges that have the same basis: their part of a coarse space by one small matrix.
+"""Lattice edges that have the same basis: for one problem, their part of a coarse space by one small matrix.
 
 With constant coefficients these are almost all of an axis. Between the lattice nodes of such an edge
 ``P c`` is a product of the basis with few coarse values; that of all of them is one small matrix on
-slices of the lines, with nothing looked up.
+slices of the lines, with nothing looked up. For several problems side by side a sparse matrix is faster.
 
-Shape letters: ``s`` cells along an edge, ``F`` functions of its basis that are not zero, ``n`` problems.
+Shape letters: ``s`` cells along an edge, ``F`` functions of its basis that are not zero, ``L`` nodes in all.
 """
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import even
-from mosaicdd.schwarz.condensed.parts import add_to, taken
 
-_VALUES = {
-    "cpu": 2**17,
-    "cuda": 2**30,
-}  # on lines, of all problems, that are handled at once: few, for the cache
-_LEAST = 0.5  # share of the edges of an axis from which on that pays
+_VALUES = {"cpu": 2**17, "cuda": 2**30}  # on lines, that are handled at once: few, for the cache
+_LEAST = 0.9  # share of the edges of an axis from which on that pays
 
 
 class CommonEdges:
@@ -57,55 +53,36 @@ class CommonEdges:
         self._there = torch.from_numpy(each).to(basis)
         self._columns = torch.from_numpy(columns).to(device)[..., some]
         self._hats = None if hats is None else torch.from_numpy(hats.ravel()).to(device)
+        self._parts = even(lines, max(1, _VALUES[device.type] // (cells * self._s)))
 
     def add_restricted(self, residual: torch.Tensor, total: torch.Tensor) -> None:
-        """Add their part of ``P^T r`` for ``(n, L)`` to ``(n, columns)``."""
-        n, lines = len(residual), self._of(residual)
-        cells, basis, there = self._cells(lines), self._basis, self._there
-        for part in self._parts(n):
-            some = cells[part]
-            if n == 1:
-                every = basis.expand(len(some), -1, -1)
-                products = (torch.bmm(some[..., 0], every) * there[part])[..., None]
-            else:
-                # All of them by one product: node by node, then (F, lines, cells, n).
-                given = some.permute(2, 0, 1, 3)
-                products = (basis.T @ given.flatten(1)).unflatten(1, given.shape[1:])
-                products = products.permute(1, 2, 0, 3) * there[part, ..., None]
-            add_to(total, self._columns[part].flatten(), products.flatten(0, 2).T)
+        """Add their part of ``P^T r`` for ``(L,)`` to ``(columns,)``."""
+        lines = self._of(residual)
+        cells = self._cells(lines)
+        for part in self._parts:
+            every = self._basis.expand(part.stop - part.start, -1, -1)
+            products = torch.bmm(cells[part], every) * self._there[part]
+            total.index_add_(0, self._columns[part].flatten(), products.flatten())
         if self._hats is not None:
-            add_to(total, self._hats, lines[:, :: self._s].flatten(0, 1).T)
+            total.index_add_(0, self._hats, lines[:, :: self._s].flatten())
 
     def prolong(self, c: torch.Tensor, out: torch.Tensor) -> None:
-        """Add their part of ``P c`` for ``(n, columns)`` to ``(n, L)``."""
-        n, lines = len(out), self._of(out)
-        cells, basis, there = self._cells(lines), self._basis, self._there
-        for part in self._parts(n):
+        """Add their part of ``P c`` for ``(columns,)`` to ``(L,)``."""
+        lines = self._of(out)
+        for part in self._parts:
             columns = self._columns[part]
-            seen = taken(c, columns.flatten()).T.view(*columns.shape, n) * there[part, ..., None]
-            if n == 1:
-                # Line by line: without a stop at each lattice node.
-                lines[part, :-1, 0] += (seen[..., 0].flatten(0, 1) @ basis.T).view(len(columns), -1)
-            else:
-                given = seen.permute(2, 0, 1, 3)
-                products = (basis @ given.flatten(1)).unflatten(1, given.shape[1:])
-                cells[part] += products.permute(1, 2, 0, 3)
+            seen = c.index_select(0, columns.flatten()).view(columns.shape) * self._there[part]
+            # Line by line: without a stop at each lattice node.
+            lines[part, :-1] += (seen.flatten(0, 1) @ self._basis.T).view(len(columns), -1)
         if self._hats is not None:
-            lines[:, :: self._s] += taken(c, self._hats).T.view(len(lines), -1, n)
-
-    def _parts(self, problems: int) -> list[slice]:
-        """Cut the lines into parts that the cache holds for so many problems."""
-        count, cells = self._shape
-        return even(
-            count, max(1, _VALUES[self._columns.device.type] // (cells * self._s * problems))
-        )
+            lines[:, :: self._s] += c.index_select(0, self._hats).view(len(lines), -1)
 
     def _of(self, v: torch.Tensor) -> torch.Tensor:
-        """Return a view of the lines, ``(lines, nodes, n)``."""
-        return v.T[self._part].unflatten(0, (self._shape[0], -1))
+        """Return a view of the lines, ``(lines, nodes)``."""
+        return v[self._part].unflatten(0, (self._shape[0], -1))
 
     def _cells(self, lines: torch.Tensor) -> torch.Tensor:
-        """Return a view of the nodes from each lattice node to the next, ``(lines, cells, s, n)``."""
+        """Return a view of the nodes from each lattice node to the next, ``(lines, cells, s)``."""
         return lines[:, :-1].unflatten(1, (self._shape[1], self._s))
 
 

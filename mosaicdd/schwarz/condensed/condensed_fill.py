@@ -181,29 +181,33 @@ class FieldResidual:
                 )
             )
         )
-        applied, first = self._applied(here), here[0].start
+        operator_at, first = self._operators(here), here[0].start
         for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
             place = slice(first + some.start, first + some.stop), here[1]
+            apply = operator_at(place)
             for i in range(len(values)):
-                u = values[i, some.start : some.stop + 2].double().cpu().numpy()
-                residual = applied(u, place)
+                residual = apply(values[i, some.start : some.stop + 2].double().cpu().numpy())
                 if self._source is not None:
                     self._subtract(self._source[i], residual, place)
                 self._squares[i] += np.vdot(residual, residual)
 
-    def _applied(self, here: Slices) -> Callable[[np.ndarray, Slices], np.ndarray]:
-        """Return what applies the operator at places within one of the region."""
+    def _operators(self, here: Slices) -> Callable[[Slices], Callable[[np.ndarray], np.ndarray]]:
+        """Return what returns, by a place within one of the region, what applies the operator there."""
         if self._common is not None:
-            return self._common.apply
+            common = self._common
+            return lambda place: lambda u: common.apply(u, place)
         conductances = self._conductances.part(
             *(slice(part.start - 1, part.stop + 1) for part in here)
         ).each(np.asarray)
 
-        def apply(u: np.ndarray, place: Slices) -> np.ndarray:
-            low = place[0].start - here[0].start
-            return conductances.part(slice(low, low + len(u)), slice(0, u.shape[1])).apply(u)
+        def operator_at(place: Slices) -> Callable[[np.ndarray], np.ndarray]:
+            rows, columns = (
+                slice(some.start - part.start, some.stop - part.start + 2)
+                for some, part in zip(place, here, strict=True)
+            )
+            return conductances.part(rows, columns).apply
 
-        return apply
+        return operator_at
 
     def _subtract(self, source: np.ndarray, residual: np.ndarray, here: Slices) -> None:
         """Take a problem's source off at some nodes of the region."""

@@ -113,7 +113,10 @@ class InterfaceKrylov(abc.ABC):
         coarse, x = self._system.coarse, self._vectors.of(v)
         r, begun = self._vectors.new(), None
         for self._patience in _PATIENCE:
-            self._residual(b, x, out=r)
+            if begun is None and not x.any():  # as most solves begin
+                r.copy_(b)
+            else:
+                self._residual(b, x, out=r)
             coarse.prolong(coarse.solve(r), out=x)
             self._residual(b, x, out=r)
             self._iterate(x, b, r)
@@ -166,10 +169,8 @@ class InterfaceKrylov(abc.ABC):
         return True
 
     def _residual(self, b: torch.Tensor, x: torch.Tensor, out: torch.Tensor) -> None:
-        """Write ``b - S x``; a solve mostly begins at zero."""
-        out.copy_(b)
-        if x.any():
-            out -= self._system.operator(x, out=self._swept)
+        """Write ``b - S x``."""
+        torch.sub(b, self._system.operator(x, out=self._swept), out=out)
 
     def correct(self, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ``z = M r + Q (r - S M r)`` and ``S z``; one exchange and one collective.
