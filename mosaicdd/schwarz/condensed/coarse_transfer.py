@@ -2,7 +2,7 @@
 
 A node between lattice nodes sees the hats of the two that it lies between and the modes of its edge, a
 lattice node its own hat alone. With several problems the numbers of a row are read once for all of them,
-as these lie side by side in memory (`condensed.vectors`). For one problem, where almost all edges have the
+as these lie side by side in memory (`condensed.vectors`). For one problem, where most edges have the
 same basis, the matrices are of the others alone (`CommonEdges`).
 """
 

@@ -13,7 +13,7 @@ import torch
 from mosaicdd.lattice.axes import even
 
 _VALUES = {"cpu": 2**17, "cuda": 2**30}  # on lines, that are handled at once: few, for the cache
-_LEAST = 0.9  # share of the edges of an axis from which on that pays
+_LEAST = 0.5  # share of the edges of an axis from which on that pays
 
 
 class CommonEdges:
