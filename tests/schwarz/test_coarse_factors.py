@@ -59,7 +59,7 @@ def matrix_of(numbering, cells, rng, *, symmetric):
 def test_solutions_are_those_of_a_general_solver(
     cells, periodic, modes, symmetric, problems, monkeypatch
 ):
-    monkeypatch.setitem(coarse_factors._BATCH, "cpu", 5)
+    monkeypatch.setitem(coarse_factors._BATCH, "cpu", (5, 2**20))
     rng = np.random.default_rng(0)
     numbering = numbering_of(cells, periodic, modes, rng)
     matrix = matrix_of(numbering, cells, rng, symmetric=symmetric)

@@ -163,14 +163,19 @@ class BalancedCoarse:
         # For the memory of the factorisation.
         del bases, elements, edges, counts, conductances, diagonals
         self._once = OncePerMachine(ranks)
-        matrix = assembled(ranks, blocks, coarse, operators, numbering, here=self._once.leads)
+        symmetric, leads = schur.symmetric, self._once.leads
+        matrix = assembled(
+            ranks, blocks, coarse, operators, numbering, here=leads, symmetric=symmetric
+        )
         del coarse
         give_back_memory()
         self._solve: CoarseFactors | None = None
         if matrix is not None:
             self._solve = CoarseFactors(
-                matrix, numbering.fronts, numbering.levels, symmetric=schur.symmetric, device=device
+                matrix, numbering.fronts, numbering.levels, symmetric=symmetric, device=device
             )
+            del matrix
+            give_back_memory()
         self._unknowns = torch.from_numpy(numbering.unknowns).to(device)
         self._size = numbering.size
         self._own = torch.from_numpy(own).to(device)

@@ -19,11 +19,14 @@ import numpy as np
 import scipy.sparse
 import torch
 
+from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.schwarz.condensed.coarse_fronts import Batch, Fronts
 from mosaicdd.schwarz.condensed.parts import add_to, taken
 
-_BATCH = {"cpu": 128, "cuda": 2**20}  # fronts at once: few, for the cache, and to fill up little
+# Fronts at once, and entries of their matrices: few, for the cache, for memory, and to fill up little.
+_BATCH = {"cpu": (128, 2**19), "cuda": (2**20, 2**26)}
+_ADDED = {"cpu": 2**16, "cuda": 2**26}  # entries at once, whose places are numbers as large
 
 _Added = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Fronts of a batch ``(F,)``, places there ``(F, b)``, and what is added among these ``(F, b, b)``."""
@@ -55,7 +58,8 @@ class CoarseFactors:
     Parameters
     ----------
     matrix
-        With entries where those of the transposed matrix are.
+        With entries where those of the transposed matrix are; of a symmetric one they may be left out in rows
+        of earlier fronts.
     fronts
         Which front each unknown belongs to, ``(N,)``, ascending from 0.
     levels
@@ -84,10 +88,13 @@ class CoarseFactors:
             for one in added.pop(number, []):
                 _add(front, *one)
             step, left = self._eliminated(batch, front)
+            del front
             self._steps.append(step)
             for other, *where in every.above(number):
                 which, slots, places = (torch.from_numpy(one).to(device) for one in where)
-                added[other].append((slots, places, left[which]))
+                some = left if len(which) == len(left) else left[which]
+                added[other].append((slots, places, some))
+            del left
 
     def __call__(self, given: torch.Tensor) -> torch.Tensor:
         """Return the solutions for right-hand sides ``(n, N)``, those of all problems side by side."""
@@ -146,10 +153,11 @@ def _add(
     total: torch.Tensor, fronts: torch.Tensor, places: torch.Tensor, values: torch.Tensor
 ) -> None:
     """Add to fronts ``(.., p, p)`` values among some places in some of them."""
-    size = total.shape[-1]
+    size, width = total.shape[-1], values.shape[1]
     rows = (fronts[:, None] * size + places) * size
-    at = rows[:, :, None] + places[:, None]
-    total.view(-1).index_add_(0, at.flatten(), values.flatten())
+    for part in even(len(fronts), max(1, _ADDED[total.device.type] // width**2)):
+        at = rows[part, :, None] + places[part, None]
+        total.view(-1).index_add_(0, at.flatten(), values[part].flatten())
 
 
 def _times(matrices: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,8 @@ import scipy.sparse
 
 from mosaicdd.lattice.axes import even
 
+_COLUMNS = 2**13  # of the matrix that are looked at at once, for memory
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -46,7 +48,7 @@ class Fronts:
     levels
         Of each front; what it is tied to later is of lower levels.
     most
-        Fronts of a batch.
+        Fronts of a batch, and entries of their matrices; a front may have more.
 
     Attributes
     ----------
@@ -55,7 +57,11 @@ class Fronts:
     """
 
     def __init__(
-        self, matrix: scipy.sparse.csc_array, fronts: np.ndarray, levels: np.ndarray, most: int
+        self,
+        matrix: scipy.sparse.csc_array,
+        fronts: np.ndarray,
+        levels: np.ndarray,
+        most: tuple[int, int],
     ):
         self._size, self._of = len(fronts), fronts
         self._first = np.searchsorted(fronts, np.arange(len(levels) + 1))
@@ -67,7 +73,9 @@ class Fronts:
         for level in np.unique(levels)[::-1]:
             those = np.flatnonzero(levels == level)
             those = those[np.lexsort((beside[those], count[those]))]
-            for part in even(len(those), most):
+            entries = int(np.square(count[those] + beside[those]).sum())
+            parts = max(-(-len(those) // most[0]), -(-entries // most[1]))
+            for part in even(len(those), -(-len(those) // parts)):
                 some = np.sort(those[part])
                 self._batch[some], self._slot[some] = len(self.batches), np.arange(len(some))
                 own = _filled(self._first[some], count[some], self._size)
@@ -137,11 +145,12 @@ def _boundaries(
     Boundaries are numbers ``front N + unknown``, ascending.
     """
     size = len(fronts)
-    columns = np.repeat(np.arange(size), np.diff(matrix.indptr))
-    beyond = fronts[matrix.indices] > fronts[columns]
-    keys = _different(fronts[columns[beyond]] * size + matrix.indices[beyond])
     found: dict[int, list[np.ndarray]] = defaultdict(list)
-    _distribute(keys, levels, size, found)
+    for part in even(size, _COLUMNS):
+        columns = np.repeat(fronts[part], np.diff(matrix.indptr[part.start : part.stop + 1]))
+        rows = matrix.indices[matrix.indptr[part.start] : matrix.indptr[part.stop]]
+        beyond = fronts[rows] > columns
+        _distribute(_different(columns[beyond] * size + rows[beyond]), levels, size, found)
     parents, every = np.full(len(levels), -1), [np.empty(0, int)]
     for level in range(int(levels.max(initial=0)), -1, -1):
         if level not in found:

@@ -22,8 +22,11 @@ def assembled(
     numbering: Numbering,
     *,
     here: bool,
+    symmetric: bool,
 ) -> scipy.sparse.csc_array | None:
     """Assemble ``A_c`` of the whole lattice from the products of all ranks' elements, if wanted here.
+
+    Of a symmetric one what each front has with itself and those after it, see `CoarseFactors`.
 
     Parameters
     ----------
@@ -50,16 +53,15 @@ def assembled(
             pass
         return None
     order = numbering.order[of_elements(numbering.between((0, 0), cells))].astype(np.int32)
-    known = order >= 0
-    count, first = int(np.square(known.sum(axis=1)).sum()), 0
-    entries, places_of = np.empty(count), np.empty((2, count), np.int32)
+    fronts = np.append(numbering.fronts.astype(np.int32), -1)[order]  # -1 where there is no unknown
+    parts = []
     for row, values in enumerate(rows):
-        elements = np.flatnonzero(known[:, row])
-        which, columns = np.nonzero(known[elements])
-        which, some = elements[which], slice(first, first + len(which))
-        entries[some] = values.numpy()[columns, which]
-        places_of[0, some] = order[which, row]
-        places_of[1, some] = order[which, columns]
-        first = some.stop
-    triplets = entries, (places_of[0], places_of[1])
+        wanted = (fronts >= 0) & (fronts[:, row] >= 0)[:, None]
+        if symmetric:
+            wanted &= fronts <= fronts[:, row, None]
+        which, columns = np.nonzero(wanted)
+        parts.append((values.numpy()[columns, which], order[which, row], order[which, columns]))
+    entries, *places_of = (np.concatenate(one) for one in zip(*parts, strict=True))
+    del parts
+    triplets = entries, tuple(places_of)
     return scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()
