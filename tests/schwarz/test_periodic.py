@@ -165,7 +165,9 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, axes, cells):
     alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
     assert abs(together.field - alone.field).max() < 1e-10 * abs(alone.field).max()
-    assert together.error_estimate == pytest.approx(alone.error_estimate, rel=0.1, abs=0)
+    # Estimates at a tolerance whose errors are above those of rounding, which differ between ranks.
+    alone_early, early = alone_and_together(solve, problem, settings=SolveSettings(rtol=1e-6))
+    assert early.error_estimate == pytest.approx(alone_early.error_estimate, rel=1e-3, abs=0)
     assert "x" not in axes or np.array_equal(together.field[:, 0], together.field[:, -1])
     assert "y" not in axes or np.array_equal(together.field[0], together.field[-1])
 
