@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 Part = tuple[int, tuple[slice, slice]]
 """Which of the arrays, and which part of its last two axes."""
 
-BUFFERS = ("host", "cuda")
-
 
 class HaloExchange:
     """A planned exchange for arrays of fixed shapes.

@@ -23,9 +23,6 @@ SIZES = (2, 4, 8, 16, 32)
 _MEDIUM = {"a": "lognormal:seed=0,length=0.1,contrast=1e4", "f": 1.0}
 _RUNS = 2
 _STEPS = ("setup", "factorise", "sweep", "coarse", "fill")
-_COARSE_BYTES = (
-    3 * 12 * 8 * 30
-)  # per lattice node: some 30 entries a row of the factors, index included
 
 
 def measure_medium(ranks: Ranks, machine: str) -> MediumRates:

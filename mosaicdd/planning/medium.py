@@ -2,8 +2,9 @@
 
 A rank condenses the elements of its own block and, in each iteration, multiplies with them and with the
 inverses of its stars. The coarse problem, three unknowns per lattice node, is put together, factorised
-and solved by every rank, so its seconds and bytes do not fall with more ranks. An iteration exchanges
-halos as one of constant coefficients does, and hides nothing of it.
+and solved by one rank of every machine, while the others wait: its seconds do not fall with more ranks, nor its
+bytes with more machines. An iteration exchanges halos as one of constant coefficients does, and hides
+nothing of it.
 """
 
 import math
@@ -149,10 +150,11 @@ def _on_dims(job: Job, rates: CompleteRates, known: MediumRates, dims: Dims) -> 
 
 
 def coarse_bytes(nodes: int) -> int:
-    """Return the memory of the coarse problem over so many lattice nodes, on every rank.
+    """Return the memory of the coarse problem over so many lattice nodes, on the rank that solves it.
 
-    The numbers of its factors rise by 14 a node where the nodes double: counted from 256 x 256 to 2048 x 2048
-    cells, where they are 187, 209, 237 and 268.
+    The numbers of its factors rise by 14 a node where the nodes double: counted in a smooth medium from
+    256 x 256 to 2048 x 2048 cells, where they are 187, 209, 237 and 260. Where most edges have a second
+    mode they are up to three times as many.
     """
     numbers = 14 * math.log2(nodes) + 76 if nodes > 1 else 3
     return int(nodes * (_DOUBLE * numbers + _ASSEMBLED))

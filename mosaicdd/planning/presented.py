@@ -91,7 +91,7 @@ def medium_text(report: dict) -> str:
         _memory(report["memory_bytes_per_rank"]),
         (
             f"per iteration: {counts['messages']} messages, {counts['bytes']} bytes; coarse problem of "
-            f"{report['coarse_unknowns']} unknowns on every rank, {counts['gathered_bytes']} bytes gathered"
+            f"{report['coarse_unknowns']} unknowns on one rank of every machine, {counts['gathered_bytes']} bytes gathered"
         ),
         f"iteration, ms: {parts}",
         (
