@@ -137,3 +137,14 @@ def test_combined_keys_are_the_same_where_all_are():
     keys = combined(*rows)
     same = (rows[:, :, None] == rows[:, None]).all(axis=0)
     np.testing.assert_array_equal(keys[:, None] == keys, same)
+
+
+@pytest.mark.parametrize("shape", [(200,), (20, 10)])
+def test_keys_that_are_large_are_combined_without_overflow(shape):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 3, (4, *shape)) * (2**60 - 1)
+    keys = combined(*rows)
+    assert keys.shape == shape
+    rows = rows.reshape(4, -1)
+    same = (rows[:, :, None] == rows[:, None]).all(axis=0)
+    np.testing.assert_array_equal(keys.reshape(-1, 1) == keys.ravel(), same)

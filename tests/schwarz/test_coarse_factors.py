@@ -14,7 +14,7 @@ from mosaicdd.schwarz.condensed.coarse_factors import CoarseFactors
 from mosaicdd.schwarz.condensed.coarse_numbering import Numbering, of_elements
 
 CPU = torch.device("cpu")
-ROUNDING = 1e-11  # eps times the condition of these matrices
+ROUNDING = 2e-14  # three times eps times the condition of these matrices
 
 
 def numbering_of(cells, periodic, modes, rng):
@@ -42,8 +42,16 @@ def matrix_of(numbering, cells, rng, *, symmetric):
     return matrix + 0.1 * scipy.sparse.eye_array(size, format="csc")
 
 
+def later_rows(matrix, fronts):
+    """Return what columns have in rows of their own front and those after it."""
+    entries = matrix.tocoo()
+    y, x = entries.coords
+    kept = fronts[y] >= fronts[x]
+    return scipy.sparse.coo_array((entries.data[kept], (y[kept], x[kept])), matrix.shape).tocsc()
+
+
 @pytest.mark.parametrize("problems", [1, 3])
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("kind", ["symmetric", "half of a symmetric", "any"])
 @pytest.mark.parametrize("modes", [0, 1, 3])
 @pytest.mark.parametrize(
     ("cells", "periodic"),
@@ -57,14 +65,16 @@ def matrix_of(numbering, cells, rng, *, symmetric):
     ],
 )
 def test_solutions_are_those_of_a_general_solver(
-    cells, periodic, modes, symmetric, problems, monkeypatch
+    cells, periodic, modes, kind, problems, monkeypatch
 ):
     monkeypatch.setitem(coarse_factors._BATCH, "cpu", (5, 2**20))
     rng = np.random.default_rng(0)
     numbering = numbering_of(cells, periodic, modes, rng)
+    symmetric = kind != "any"
     matrix = matrix_of(numbering, cells, rng, symmetric=symmetric)
+    given = matrix if kind != "half of a symmetric" else later_rows(matrix, numbering.fronts)
     solve = CoarseFactors(
-        matrix, numbering.fronts, numbering.levels, symmetric=symmetric, device=CPU
+        given, numbering.fronts, numbering.levels, symmetric=symmetric, device=CPU
     )
     given = rng.standard_normal((problems, matrix.shape[0]))
     expected = scipy.sparse.linalg.splu(matrix).solve(given.T).T
@@ -79,7 +89,6 @@ def test_fronts_are_lines_and_small_rectangles():
     assert (
         len(sizes) == len(numbering.levels) == 2 * 64 - 1
     )  # rectangles of 4 by 4, and what halves them
-    assert sizes[-1] == numbering.fronts.size - np.searchsorted(numbering.fronts, 126)
     assert numbering.levels[-1] == numbering.levels.min() == 1  # the line that halves all
 
 
@@ -90,7 +99,9 @@ def test_fronts_may_be_indefinite():
     matrix -= 5 * scipy.sparse.eye_array(matrix.shape[0], format="csc")
     solve = CoarseFactors(matrix, numbering.fronts, numbering.levels, symmetric=True, device=CPU)
     given = rng.standard_normal((1, matrix.shape[0]))
-    assert abs(matrix @ solve(torch.from_numpy(given)).numpy()[0] - given[0]).max() < 1e-9
+    found = solve(torch.from_numpy(given)).numpy()[0]
+    rounding = np.finfo(float).eps * abs(matrix).sum(axis=1).max() * abs(found).max()
+    assert abs(matrix @ found - given[0]).max() < rounding
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan])

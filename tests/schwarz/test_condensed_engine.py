@@ -63,6 +63,41 @@ def test_sources_are_solved_in_at_most_10_iterations_whatever_the_contrast(kind)
     assert solution.iterations <= 10
 
 
+@pytest.mark.parametrize("flow", [0.0, 20.0])
+@pytest.mark.parametrize(
+    ("coefficients", "sources"), [(0, -113), (0, 143), (-134, -134), (134, 0), (-300, -300)]
+)
+def test_units_that_are_powers_of_four_do_not_change_a_bit(coefficients, sources, flow):
+    nodes, rng = (129, 129), np.random.default_rng(0)
+    a, f = MEDIA["inclusions"](nodes, rng), rng.standard_normal(nodes)
+    (status, count, u), (_, others, expected) = (
+        solved({"a": a * 2.0**k, "f": f * 2.0**q}, flow=flow * 2.0**k)
+        for k, q in ((coefficients, sources), (0, 0))
+    )
+    assert (status, count) == ("converged_rtol", others)
+    np.testing.assert_array_equal(u * 2.0 ** (coefficients - sources), expected)
+
+
+def solved(fields, *, flow):
+    """Return how a problem ends, after how many iterations, and its field."""
+    pde = "advection-diffusion" if flow else "diffusion"
+    more = {"bx": flow, "by": -flow} if flow else {}
+    problem = Problem(Domain((128, 128)), pde, fields | more, Dirichlet(0.0))
+    solution = solve(problem, settings=SolveSettings(rtol=1e-9))
+    return solution.status, solution.iterations, solution.field
+
+
+def test_problems_side_by_side_may_be_of_any_size():
+    sizes = 2.0 ** np.array([0, -113, 113])
+    problem = random_problem("noise").with_sides(Dirichlet(0.0))
+    sources = problem.fields["f"] * sizes[:, None, None]
+    alone = solve(problem, settings=TIGHT)
+    together = solve(problem.with_fields(f=sources), settings=TIGHT)
+    assert {one.report["iterations"] for one in together.results} == {alone.iterations}
+    for field, size in zip(together.field, sizes, strict=True):
+        assert distance(field / size, alone.field) < 1e-9
+
+
 def test_a_solve_that_asks_for_more_than_float64_holds_ends_soon_and_is_no_worse():
     a = MEDIA["inclusions"]((257, 257), np.random.default_rng(0)) ** 1.66  # contrast 1e10
     problem = random_problem("inclusions", cells=(256, 256), a=a).with_sides(Dirichlet(0.0))

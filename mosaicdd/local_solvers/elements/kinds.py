@@ -87,7 +87,7 @@ class Kinds:
         self.operator = number[kind]
         self.order = np.argsort(self.operator, kind="stable")
         self.examples = first[kinds]
-        ends = np.cumsum([0, *counts[common]]).tolist()
+        ends = _ends(counts[common]).tolist()
         self.shared = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self.own = slice(ends[-1], len(keys))
         self.idle: frozenset[int] = frozenset()
@@ -107,7 +107,7 @@ class Kinds:
         """
         found, numbers = [], np.arange(self.operators)
         counts = np.bincount(self.operator)
-        starts = np.cumsum([0, *counts]).tolist()
+        starts = _ends(counts).tolist()
         many, idle = numbers < len(self.shared), np.isin(numbers, [*self.idle])
         alike = np.stack([counts, many, idle])
         ends = np.flatnonzero((alike[:, 1:] != alike[:, :-1]).any(0)) + 1
@@ -137,6 +137,11 @@ class Kinds:
     def all_own(self) -> bool:
         """Whether nothing is shared, so that the order is that of the members."""
         return not self.shared
+
+
+def _ends(counts: np.ndarray) -> np.ndarray:
+    """Return where runs of so many begin, and where the last ends."""
+    return np.append(0, np.cumsum(counts))
 
 
 def alike(arrays: Sequence[np.ndarray], axes: int = 1) -> np.ndarray:
@@ -182,7 +187,15 @@ def combined(*keys: np.ndarray) -> np.ndarray:
     for one in keys[1:]:
         values = int(one.max(initial=0)) + 1
         if (most + 1) * values > _LARGEST:
-            _, total = np.unique(total, return_inverse=True)
-            most = len(total)
-        total, most = total * values + one, (most + 1) * values
+            total, one = (_numbered(keys) for keys in (total, one))
+            most, values = (
+                int(keys.max(initial=0)) + more for keys, more in ((total, 0), (one, 1))
+            )
+        total, most = total * values + one, (most + 1) * values - 1
     return total
+
+
+def _numbered(keys: np.ndarray) -> np.ndarray:
+    """Return keys as small as there are different ones."""
+    _, numbers = np.unique(keys, return_inverse=True)
+    return numbers.reshape(keys.shape)

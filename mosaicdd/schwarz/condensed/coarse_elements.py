@@ -74,7 +74,7 @@ class CoarseElements:
         found = self._new(len(operators), self._perimeter)
         order, counts = np.argsort(operators, kind="stable"), np.bincount(operators)
         each = np.flatnonzero(counts)
-        ends = np.cumsum([0, *counts[each]])
+        ends = np.append(0, np.cumsum(counts[each]))
         for part in even(len(each), _ELEMENTS[found.device.type]):
             _, every = _restricted(*self._of(each[part]))
             here = order[ends[part.start] : ends[part.stop]]

@@ -132,8 +132,8 @@ class CoarseFactors:
         own = batch.own.shape[1]
         a, b, c = front[:, :own, :own], front[:, own:, :own], front[:, :own, own:]
         left, down = front[:, own:, own:], front.new_empty(*front.shape[:2], own)
-        root, failed = torch.linalg.cholesky_ex(a)
-        if self._symmetric and not failed.any():
+        root = _cholesky(a) if self._symmetric else None
+        if root is not None:
             unit = torch.eye(own).to(a)
             factor = torch.linalg.solve_triangular(root, unit, upper=False)  # A^-1 = F^T F
             half = products(b, factor.mT)
@@ -147,6 +147,12 @@ class CoarseFactors:
         at = (batch.own, batch.boundary)
         own_places, beside = (torch.from_numpy(one.ravel()).to(a.device) for one in at)
         return _Step(own_places, beside, down, up), left
+
+
+def _cholesky(matrices: torch.Tensor) -> torch.Tensor | None:
+    """Return the factors ``L`` of ``L L^T``; None if any is not positive definite."""
+    root, failed = torch.linalg.cholesky_ex(matrices)
+    return None if failed.any() else root
 
 
 def _add(

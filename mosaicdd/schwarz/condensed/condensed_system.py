@@ -191,7 +191,7 @@ class CondensedSystem:
             self.operator = InterfaceOperator(block, self.elements, self.inside)
             self.diagonal = self.operator.diagonal()
             with clock.part("stars"):
-                self.stars = Stars(block, self.elements)
+                self.stars = Stars(block, self.elements, float(self.diagonal.max()))
         except torch.linalg.LinAlgError as error:
             every = wide.up, wide.right
             raise ValueError(

@@ -33,7 +33,7 @@ class InnerProducts:
     def __init__(self, ranks: Ranks, vectors: Vectors, inside: torch.Tensor):
         self._ranks = ranks
         self._owned = Interface(vectors.block, **vectors.tensors).ownership().flat
-        self.parts = even(vectors.size, _PART[inside.device.type] // vectors.problems)
+        self.parts = even(vectors.size, max(1, _PART[inside.device.type] // vectors.problems))
         # The nodes of each part that other ranks own.
         others = (self._owned == 0) & (inside > 0)
         self._others = [part.start + others[part].nonzero()[:, 0] for part in self.parts]

@@ -183,7 +183,7 @@ class InterfaceKrylov(abc.ABC):
     def correction(self, r: torch.Tensor) -> torch.Tensor:
         """Return ``z`` alone."""
         coarse, z = self._system.coarse, self._z
-        self._system.stars(r, out=z, room=self._swept)
+        self._system.stars(r, out=z, room=self._swept, norms=self._norms)
         self._exchange.add(self._vectors.lines(z))
         return coarse.prolong(coarse.solve(r, z), out=z)
 

@@ -20,7 +20,8 @@ so each edge is an arm of one of its stars: ``M`` is the sum of ``Q^T P``, in wh
 more, and positive definite. What is left are edges of one star, that are arms there (`_LooseEdges`).
 
 Without a velocity ``f`` is the inverse of a Cholesky factor, and ``Q = P``. All are kept in float32, which is
-enough whatever the contrast: the error of a factor is relative to the energy of the correction.
+enough whatever the contrast: the error of a factor is relative to the energy of the correction. Its range is
+not enough for all units of coefficients and sources, so both are scaled by powers of four, where need be.
 
 Shape letters: ``B`` stars, ``a = s - 1`` nodes of an arm, ``2 a + 1`` of the line, ``n`` problems.
 """
@@ -55,10 +56,17 @@ _STARS = {"cpu": 256, "cuda": 8192}  # that are factorised at once: few, for the
 # The most that a diagonal of an inverse times that of the block may be for float32 to factorise in: the error
 # is that times some 4e-6 of the identity, where both are scaled by the diagonals.
 _CONTRAST = 1e3
+# Powers of two that numbers may be about as large as without a scale: float32 has as much again six times.
+_UNSCALED = 20
 
 
 class Stars:
     """The preconditioner's part of the owned subdomains.
+
+    Parameters
+    ----------
+    largest
+        Of the numbers of ``S`` on the block.
 
     Raises
     ------
@@ -66,7 +74,8 @@ class Stars:
         If a block is not positive definite to rounding.
     """
 
-    def __init__(self, block: Block, elements: CondensedElements | SharedElements):
+    def __init__(self, block: Block, elements: CondensedElements | SharedElements, largest: float):
+        self._scale = float(_scales(np.array(largest)))
         schur, device, s = elements.schur, elements.device, block.lattice.spacing
         quarters, turned = quarter_numbers(block), turned_stars(block)
         kinds = Kinds(combined(turned.astype(int), *schur.kinds.keys[quarters].T))
@@ -79,25 +88,31 @@ class Stars:
         new = torch.empty(kinds.operators, 2 * s - 1, 4 * s - 3, device=device, dtype=_PRECISION)
         # P, and Q unless it is the same.
         self._factors = [new] if schur.symmetric else [new, torch.empty_like(new)]
-        for numbers, made in _made(kinds, schur, quarters, turned, s):
+        blocks = _Blocks(schur, self._scale)
+        for numbers, made in _made(kinds, blocks, quarters, turned, s):
             for kept, factor in zip(self._factors, made, strict=True):
                 kept[numbers] = factor.to(_PRECISION)
-        self._loose = _LooseEdges(block, schur, quarters, turned, places)
+        self._loose = _LooseEdges(block, blocks, quarters, turned, places)
 
-    def __call__(self, r: torch.Tensor, out: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
+    def __call__(
+        self, r: torch.Tensor, out: torch.Tensor, room: torch.Tensor, norms: np.ndarray
+    ) -> torch.Tensor:
         """Write their contributions to ``(n, L)`` for residuals; neighbours' are to be added.
 
         Parameters
         ----------
         room
             As large, for work.
+        norms
+            What residuals are smaller than, but not by more than some 15 digits, ``(n,)``.
         """
+        scales = _scales(norms)
         given, sums = (
             half.view(r.shape[::-1]).T for half in room.T.reshape(-1).view(_PRECISION).view(2, -1)
         )
-        z = self._parts.add(sums, given.copy_(r), self._corrections, self._shared)
+        z = self._parts.add(sums, _over(given, r, scales), self._corrections, self._shared)
         self._loose.add(z, given)
-        return out.copy_(z)
+        return _over(out, z, self._scale / scales)
 
     def _shared(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self._factors[0][number].mT, self._factors[-1][number]
@@ -125,11 +140,12 @@ class _LooseEdges:
     def __init__(
         self,
         block: Block,
-        schur: Complements,
+        blocks: "_Blocks",
         quarters: np.ndarray,
         turned: np.ndarray,
         places: torch.Tensor,
     ):
+        schur = blocks.schur
         stars, edges, times = loose_edges(block)
         arm, device = block.lattice.spacing - 1, schur.device
         # Of arms and halves of lines: the nodes among those of a star, and of its parts; the two quarters.
@@ -149,7 +165,7 @@ class _LooseEdges:
                 continue
             self._places[those, 0] = places[stars[those]][:, among[edge]]
             parts = star_parts(arm + 1, turned=bool(way))
-            blocks = torch.zeros(len(those), arm, arm, dtype=schur.dtype, device=device)
+            found = torch.zeros(len(those), arm, arm, dtype=schur.dtype, device=device)
             for q in beside[edge]:
                 each, which = np.unique(
                     schur.kinds.operator[quarters[stars[those], q]], return_inverse=True
@@ -158,9 +174,9 @@ class _LooseEdges:
                     torch.from_numpy(one).to(device)
                     for one in (each, which, parts[q][within[edge]])
                 )
-                blocks += schur.among(operators, nodes, schur.dtype)[at]
-            roots = _roots(blocks, symmetric=schur.symmetric)
-            signs = torch.from_numpy(times[those]).to(blocks)[:, None, None]
+                found += blocks(operators, nodes, schur.dtype)[at]
+            roots = _roots(found, symmetric=schur.symmetric)
+            signs = torch.from_numpy(times[those]).to(found)[:, None, None]
             self._down[those] = (roots[0] * signs).to(_PRECISION)
             self._up[those] = roots[-1].to(_PRECISION)
 
@@ -171,8 +187,23 @@ class _LooseEdges:
             add_at(total, self._places, rows_times(found, self._up))
 
 
+class _Blocks:
+    """Parts of the elements' complements over a scale."""
+
+    def __init__(self, schur: Complements, scale: float):
+        self.schur, self._scale = schur, scale
+
+    def __call__(
+        self, operators: torch.Tensor, nodes: torch.Tensor, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """Return the entries of some operators between nodes, see `Complements.among`."""
+        if self._scale == 1.0:
+            return self.schur.among(operators, nodes, dtype)
+        return self.schur.among(operators, nodes, self.schur.dtype).div_(self._scale).to(dtype)
+
+
 def _made(
-    kinds: Kinds, schur: Complements, quarters: np.ndarray, turned: np.ndarray, spacing: int
+    kinds: Kinds, blocks: _Blocks, quarters: np.ndarray, turned: np.ndarray, spacing: int
 ) -> Iterator[tuple[torch.Tensor, list[torch.Tensor]]]:
     """Factorise the blocks of all stars that differ: in float32 up to the first for which that is too little.
 
@@ -181,13 +212,13 @@ def _made(
     Tensor, list
         The numbers of some operators, their factors.
     """
-    enough = True
+    enough, schur = True, blocks.schur
     for way in (False, True):
         nodes = torch.from_numpy(np.stack(star_parts(spacing, turned=way))).to(schur.device)
         operators = np.flatnonzero(turned[kinds.examples] == way)
         for some in even(len(operators), _STARS[schur.device.type]) if len(operators) else ():
             numbers = operators[some]
-            corners = functools.partial(_corners, schur, quarters[kinds.examples[numbers]], nodes)
+            corners = functools.partial(_corners, blocks, quarters[kinds.examples[numbers]], nodes)
             if enough:
                 try:
                     factors, contrast = _factorised(corners(_PRECISION), schur.symmetric)
@@ -200,7 +231,7 @@ def _made(
 
 
 def _corners(
-    schur: Complements, quarters: np.ndarray, nodes: torch.Tensor, dtype: torch.dtype
+    blocks: _Blocks, quarters: np.ndarray, nodes: torch.Tensor, dtype: torch.dtype
 ) -> list[torch.Tensor]:
     """Return what each of the four elements around some stars has among the nodes of these.
 
@@ -216,8 +247,9 @@ def _corners(
     list
         Of each of the four, ``(B, a + a + 1, ..)``.
     """
+    schur = blocks.schur
     operators = torch.from_numpy(schur.kinds.operator[quarters]).to(schur.device)
-    return [schur.among(one, at, dtype) for one, at in zip(operators.unbind(1), nodes, strict=True)]
+    return [blocks(one, at, dtype) for one, at in zip(operators.unbind(1), nodes, strict=True)]
 
 
 def _factorised(
@@ -271,3 +303,20 @@ def _roots(blocks: torch.Tensor, *, symmetric: bool) -> list[torch.Tensor]:
         return [torch.linalg.inv(blocks), unit]
     factor = torch.linalg.cholesky(blocks)
     return [torch.linalg.solve_triangular(factor, unit, upper=False)]
+
+
+def _scales(sizes: np.ndarray) -> np.ndarray:
+    """Return powers of four about as large as numbers are; 1 where these need no scale, or are none.
+
+    Their roots are exact, too, so that a factor's numbers are the same whatever the units.
+    """
+    _, exponents = np.frexp(sizes)
+    far = (abs(exponents) > _UNSCALED) & np.isfinite(sizes)
+    return np.ldexp(1.0, np.where(far, exponents // 2 * 2, 0))
+
+
+def _over(out: torch.Tensor, values: torch.Tensor, scales: np.ndarray) -> torch.Tensor:
+    """Write values ``(n, L)`` over scales ``(n,)``, as ``out`` keeps numbers."""
+    if (scales == 1.0).all():
+        return out.copy_(values)
+    return out.copy_(values.double() / torch.from_numpy(scales).to(values.device)[:, None])

@@ -54,7 +54,7 @@ class SweptBasis:
             rows = modes[element, side, first + mode]
             order = np.argsort(rows, kind="stable")
             element, side, mode = element[order], side[order], first + mode[order]
-            starts = np.cumsum([0, *np.bincount(rows, minlength=size)]) * places.shape[1]
+            starts = np.append(0, np.cumsum(np.bincount(rows, minlength=size))) * places.shape[1]
             self._others = sparse_rows(
                 torch.from_numpy(starts).to(device),
                 places[torch.from_numpy(element).to(device)].flatten(),
