@@ -135,15 +135,17 @@ def require_memory(ranks: Ranks, needed: int, instead: str = "fewer cells") -> N
     ranks.agree(check)
 
 
-def memory_share(ranks: Ranks, needed: int) -> float:
-    """Return the share of a machine's memory that its ranks need together, the largest of all.
+def memory_share(ranks: Ranks, needed: int, device: torch.device) -> float:
+    """Return the share of a machine's memory that its ranks need together, or of a GPU's, the largest of all.
 
     Parameters
     ----------
     needed
         Bytes that this rank needs.
+    device
+        Where it needs them.
     """
-    return float(ranks.largest(len(beside(ranks)) * needed / _installed()))
+    return float(ranks.largest(needed / device_memory(device, len(beside(ranks)))))
 
 
 def _installed() -> int:
@@ -185,4 +187,4 @@ def device_memory(device: torch.device, ranks: int) -> int:
     """Return the bytes of a GPU, or a rank's part of the machine's memory."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // ranks
+    return _installed() // ranks

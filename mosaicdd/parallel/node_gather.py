@@ -4,12 +4,23 @@ Every rank solves the whole coarse problem, so each needs all of its right-hand 
 that are added up over the ranks in every iteration travel with it.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.ranks import Ranks
+
+
+def gather_of_parts(
+    ranks: Ranks, shape: tuple[int, int], parts: Sequence[Slices], *, problems: int = 1
+) -> "NodeGather":
+    """Return what puts an array together from the parts of it that ranks have, flat and for each problem."""
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    places = [numbers[part].ravel() for part in parts]
+    return NodeGather(ranks, places, numbers.size, problems=problems)
 
 
 class NodeGather:

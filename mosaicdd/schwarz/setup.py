@@ -40,6 +40,9 @@ _CONDENSED = 260  # bytes per node at least: elements, inverses of the stars, co
 _OPERATORS = 140  # bytes per node: matrices of subdomains, for data around and for sources
 _NONLINEAR = 40  # bytes per node at least: field, residual, responses
 _PER_PROBLEM = 40  # and for each of several problems: source, field, and what passes between
+DIRECTIONS = (
+    60  # vectors of each problem, with a velocity, that the iteration keeps: directions and images
+)
 
 
 class Setup:
@@ -187,6 +190,12 @@ class Setup:
         interface = 2 * math.prod(self.grid.nodes) // self.lattice.spacing
         return 4 * interface * np.dtype(self.settings.dtype).itemsize // self.ranks.size
 
+    @property
+    def _directions(self) -> int:
+        bound = self.bound
+        flow = isinstance(bound, CondensedSolver) and not bound.operator.self_adjoint
+        return DIRECTIONS if flow else 0
+
     def rounds(self, problems: int) -> Rounds:
         """Share problems out to the groups, in batches that fit the memory.
 
@@ -202,7 +211,8 @@ class Setup:
                 needed = rounds.batch * self._bytes_of_rank
                 if own:
                     nodes = math.prod(self.grid.nodes) // self.ranks.size
-                    needed = self._bytes_of_rank + rounds.batch * _PER_PROBLEM * nodes
+                    each = _PER_PROBLEM + 8 * self._directions * 2 / self.lattice.spacing
+                    needed = self._bytes_of_rank + int(rounds.batch * each * nodes)
                 require_memory(self._world, needed, "a smaller batch")
         return rounds
 

@@ -9,7 +9,8 @@ from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.condensed import condensed_system
+from mosaicdd.schwarz import setup
+from mosaicdd.schwarz.condensed import condensed_system, conjugate_residuals
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 
@@ -225,6 +226,15 @@ def test_where_memory_is_short_elements_are_eliminated_again(monkeypatch):
         assert abs(found.iterations - expected.iterations) <= 1
         assert distance(found.field, expected.field) < 1e-9
         assert solver(problem, start=found).iterations <= 2
+
+
+def test_a_batch_counts_the_directions_that_an_iteration_in_a_flow_keeps(monkeypatch):
+    assert setup.DIRECTIONS == 2 * conjugate_residuals._KEPT
+    machine = {"SC_PHYS_PAGES": 3300, "SC_PAGE_SIZE": 4096}  # 6.5 MB, and 1.0 or 2.5 per problem
+    monkeypatch.setattr("mosaicdd.parallel.machine.os.sysconf", machine.__getitem__)
+    assert solve(random_problem("smooth", several=(4,))).status == "converged_rtol"
+    with pytest.raises(ValueError, match=r"batch=4: needs at least .* a smaller batch"):
+        solve(flowing_problem(1.0, several=(4,)))
 
 
 def test_a_solution_is_the_start_of_the_next():

@@ -33,7 +33,7 @@ class CoarseTransfer:
     size
         How many coarse values the lattice has.
     keys
-        Which of these each of the region's edges has, per axis ``(lines, cells)``.
+        Which basis each of the region's edges has, per axis ``(lines, cells)``.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class CoarseTransfer:
         size: int,
         keys: Sequence[np.ndarray],
     ):
-        self._given, self._own = (bases, region, size, keys), torch.from_numpy(own)
-        self._own = self._own.to(bases[0].device)
-        self._for_one = _Transfer(*self._given, common=True)
+        self._own = torch.from_numpy(own).to(bases[0].device)
+        self._for_one = _Transfer(bases, region, size, keys, common=True)
+        self._given = (bases, region, size, keys) if self._for_one.common else None
 
     @cached_property
     def _for_several(self) -> "_Transfer":
         """The same for several problems, which one matrix serves best."""
-        return _Transfer(*self._given) if self._for_one.common else self._for_one
+        return self._for_one if self._given is None else _Transfer(*self._given)
 
     def restrict(self, residual: torch.Tensor) -> torch.Tensor:
         """Return what the block owns of ``P^T r``, ``(n, own)``, for ``(n, L)``."""

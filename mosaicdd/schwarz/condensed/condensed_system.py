@@ -28,7 +28,7 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _WITH_FACTORS = 250  # bytes per node, where elements keep what is left of their inner nodes
 _LEAST = 1e-3  # of the conductances of a lattice edge, by the largest, where cells are crossed
-_MOST = 0.5  # of a machine's memory for that; beyond, they do not keep it
+_MOST = 0.5  # of the memory there for that; beyond, they do not keep it
 
 
 class CondensedSystem:
@@ -81,7 +81,7 @@ class CondensedSystem:
         self.equations: Equations | None = None
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
         self.signs = torch.from_numpy(_signs(block)).to(device)
-        keep = memory_share(ranks, _WITH_FACTORS * math.prod(block.cells)) <= _MOST
+        keep = memory_share(ranks, _WITH_FACTORS * math.prod(block.cells), device) <= _MOST
         lines = [
             *ranks.agree(lambda: self._condense(block, medium, discretisation, clock, keep=keep))
         ]
