@@ -16,6 +16,7 @@ number is taken. Rows are kept in
 import argparse
 import csv
 import itertools
+import json
 import resource
 import subprocess
 import sys
@@ -60,8 +61,11 @@ def main(arguments: argparse.Namespace) -> None:
         for run, key in itertools.product(range(alone + arguments.runs), keys):
             row = [str(arguments.cells), "--media", medium, "--by", key[2], "--row", *path]
             environment = pool if run >= alone else None
-            subprocess.run([sys.executable, __file__, *row], check=True, env=environment)
-            found[key] += [rows[key]] if key in (rows := _read()) else []
+            command = [sys.executable, __file__, *row]
+            done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE)
+            if done.stdout:  # else the peer is not here
+                print(*key, done.stdout.decode(), flush=True)
+                found[key].append(json.loads(done.stdout))
         for key, several in found.items():
             if several:
                 timed = several[alone:]
@@ -71,7 +75,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def _measured(arguments: argparse.Namespace) -> None:
-    """Measure one row, and put it beside the others."""
+    """Measure one row, and print it; nothing if the peer is not here."""
     torch.set_num_threads(1)
     cells, medium, by = arguments.cells, arguments.media, arguments.by
     nodes = (cells + 1, cells + 1)
@@ -81,18 +85,17 @@ def _measured(arguments: argparse.Namespace) -> None:
         a = MEDIA[medium](nodes, np.random.default_rng(0))
     f = np.random.default_rng(1).standard_normal((2 + _MORE, *nodes))
     found = _ours(a, f) if by == _OURS else _theirs(by, a, f[0])
-    if found is None:
-        return
-    print(cells, medium, by, found, flush=True)
-    decades = f"{np.ptp(np.log10(a)):.1f}"
-    _keep((str(cells), medium, by), {"decades": decades, **found, "pages": page()})
+    if found is not None:
+        print(json.dumps({"decades": f"{np.ptp(np.log10(a)):.1f}", **found, "pages": page()}))
 
 
 def _median(values: list[str]) -> str:
     """Return the one in the middle of numbers as they are printed; others are all the same."""
-    if not all(value.replace("e-", "").replace(".", "").isdigit() for value in values):
+    try:
+        ascending = sorted(values, key=float)
+    except ValueError:
         return values[-1]
-    return sorted(values, key=float)[len(values) // 2]
+    return ascending[len(values) // 2]
 
 
 def _keep(key: tuple[str, str, str], row: dict[str, str]) -> None:
