@@ -142,6 +142,15 @@ def test_a_tensor_of_any_ratio_is_solved_in_at_most_7_iterations(ratio):
     assert solve(problem, settings=SolveSettings(rtol=1e-8)).iterations <= 7
 
 
+@pytest.mark.parametrize("ratio", [200.0, 1e4, 1e-6])
+def test_so_it_is_where_it_is_the_same_everywhere(ratio):
+    f = np.random.default_rng(0).standard_normal(NODES)
+    problem = Problem(Domain(CELLS), "diffusion", {"axx": 1.0, "ayy": ratio, "f": f}, SIDES)
+    solution = solve(problem, settings=SolveSettings(rtol=1e-8))
+    assert solution.iterations <= 7
+    assert distance(solution.field, solve_directly(problem)) < 1e-8
+
+
 def test_a_tensor_is_that_of_a_direct_solver():
     rng = np.random.default_rng(0)
     fields = {"axx": MEDIA["smooth"](NODES, rng), "ayy": np.exp(rng.standard_normal(CELLS))}

@@ -280,6 +280,7 @@ def require_method(settings: SolveSettings) -> None:
     for name, is_given in unlike.items():
         if is_given:
             raise TypeError(
-                f"{name} is not for coefficients that are fields, natural or periodic sides, shapes and "
-                "nonlinear equations, which condensed elements solve on two levels in float64: leave it out"
+                f"{name} is not for coefficients that are fields, natural or periodic sides, shapes, "
+                "nonlinear equations and anisotropies above 100, which condensed elements solve on two "
+                "levels in float64: leave it out"
             )
