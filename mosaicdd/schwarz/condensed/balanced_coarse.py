@@ -3,10 +3,10 @@
 Every lattice node inside the domain has a hat; along each of the four lattice edges there it solves the
 one-dimensional equation with the conductances of that line. Every lattice edge inside has a mode: the
 lowest eigenvector of the one-dimensional stiffness along it, ends fixed, against the diagonal of the
-grid operator, zero on all other lines; and the next two where a channel takes them far (`mode_choice`).
-As many as have small eigenvalues, where these are on many edges: along the weak direction of a
-tensor, or in a fast flow. With these as ``P``, the coarse operator is ``A_c = P^T S P``, put together
-from small products per element, factorised and solved by one rank of every machine.
+grid operator, zero on all other lines. It has the next two as well where a channel takes them far
+(`mode_choice`), and where small eigenvalues are on many edges, all of these (`coarse_basis`). With these as
+``P``, the coarse operator is ``A_c = P^T S P``, put together from small products per element, factorised and
+solved by one rank of every machine.
 
 Coarse values ``c`` have three parts: at lattice nodes ``(K_y + 1, K_x + 1)``, on lattice edges of the
 lines constant in y ``(K_y + 1, K_x, M)``, and of those constant in x ``(K_x + 1, K_y, M)``, ``M`` the most

@@ -142,7 +142,7 @@ def _boundaries(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the boundaries of all fronts, and the first front on each, -1 for none.
 
-    Boundaries are numbers ``front N + unknown``, ascending.
+    A boundary is given by a number ``front N + unknown`` for each of its unknowns; all are ascending.
     """
     size = len(fronts)
     found: dict[int, list[np.ndarray]] = defaultdict(list)

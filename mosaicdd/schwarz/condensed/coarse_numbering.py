@@ -13,7 +13,7 @@ from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 
-_WHOLE = 6  # digits of places in rectangles that are not halved any more, of 2 by 4 lattice cells
+_WHOLE = 6  # digits of places in squares that are not halved any more, of 4 by 4 lattice cells
 
 
 class Numbering:
@@ -31,8 +31,12 @@ class Numbering:
     ----------
     modes
         ``M``.
+    size
+        How many values there are.
+    order
+        ``(size,)``, which unknown a value is, -1 for none.
     parts
-        The numbers of the values, as the parts are.
+        The numbers of the values: at lattice nodes, on edges of lines constant in y, and in x.
     unknowns
         The numbers of the unknowns, as they are eliminated.
     fronts
@@ -61,7 +65,7 @@ class Numbering:
         unknowns = np.concatenate(inner)
         order, self.fronts, self.levels = _dissected(*(one[unknowns] for one in self._halves()))
         self.unknowns = unknowns[order]
-        self.order = np.full(self.size, -1)  # which unknown a value is
+        self.order = np.full(self.size, -1)
         self.order[self.unknowns] = np.arange(len(self.unknowns))
 
     def _halves(self) -> tuple[np.ndarray, np.ndarray]:

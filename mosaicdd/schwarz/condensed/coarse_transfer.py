@@ -33,7 +33,7 @@ class CoarseTransfer:
     size
         How many coarse values the lattice has.
     keys
-        Which basis each of the region's edges has, per axis ``(lines, cells)``.
+        Which of the bases each of the region's edges has, per axis ``(lines, cells)``.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         )
         if options.history is not None:
             solve.histories[0] = options.history.followed_by(History())
-        with self.clock.part("cg"):
+        with self.clock.part(self.acceleration):
             with self.clock.part("loads"):
                 b = solve.right_hand_side(source)
             x, r = solve(v, b, field_residual.norms)

@@ -13,7 +13,7 @@ import torch
 from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
 
 _SAFETY = 1.5  # of estimates
-_SLOWEST = 0.9  # share of the residual that is left, of estimates
+_SLOWEST = 0.9  # share of the residual that two steps leave, at most, for an estimate by a geometric series
 _KEPT = 30  # directions; then the iteration begins again
 
 

@@ -171,9 +171,11 @@ def _lowest(
 ) -> torch.Tensor:
     """Return nearly the lowest eigenvectors ``(most, s - 1, edges)``, of largest value 1.
 
-    By inverse iterations with all of them, from polynomials ``there``, where nodes are active. ``T + more`` is factorised without a subtraction,
-    so to rounding whatever the contrast: to the left of a node there is a conductance in series. Between two
-    cuts that nothing is tied to it is singular, and the first mode the same everywhere.
+    Inverse iterations with all of them side by side begin with polynomials at the nodes that are active,
+    ``there``. The factors of ``T + more`` are made without a subtraction, so they are right to rounding whatever
+    the contrast: instead of a pivot the conductance is carried on that all to the left of a node has in
+    series. Nodes between two cuts may be tied to nothing: their part is singular, and constant in the first
+    mode.
     """
     series, pivots = k[0], []
     for j in range(len(d)):

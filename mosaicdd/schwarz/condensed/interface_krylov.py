@@ -34,8 +34,9 @@ _PATIENCE = (50, 10, 10)
 _BLOW_UP = 1e6
 # Of a row of S times x, that elements lose: measured in media of contrast 1e6, where they lose most.
 _ROUNDING = 12
-# Rounding beside a residual: of rows, for how wrong they are to be measured, which is up to the contrast
-# times as much; and what was measured, of which as much as 200 times is left of the energy.
+# Rounding beside a residual. Below the first share rows are not even measured: they may be wrong by the
+# contrast times as much. Below the second what was measured does not count: up to 200 times its share of the
+# residual is its share of the energy.
 _UNLIKELY, _NEGLIGIBLE = 1e-7, 1e-3
 _LEAKS = 2  # of elements, and what as much of them does to the values inside
 _FIELD = 0.75  # of the rounding of the field's values, of which there are ``s / 2`` times as many

@@ -7,7 +7,7 @@ inside the elements there is none.
 A rank condenses the elements of its region, those around its own subdomains. So from values that are
 complete in the region it computes ``S v`` at all nodes of its subdomains' stars, which is where their
 blocks of ``S`` act, without any message. One exchange follows these: ranks then add up what their stars
-contributed. Vectors are flat interfaces ``(n, L)``, see `parts`; of lattice nodes the copy in the lines
+contributed. Vectors are flat interfaces ``(n, L)``, see `vectors`; of lattice nodes the copy in the lines
 constant in y counts, the other is anything.
 """
 
