@@ -207,7 +207,11 @@ class CondensedSystem:
             return (None, None), None
         active, reaction = self.equations.active, self.equations.conductances.reaction
         nodes = torch.from_numpy(active[::s, ::s].copy()).to(self.inside.device)
-        parts = zip(conductances, _between(reaction, s), _between(active, s), strict=True)
+        reactions, actives = (
+            [_between(lines, s) for lines in (one[::s], one[:, ::s].T)]
+            for one in (reaction, active)
+        )
+        parts = zip(conductances, reactions, actives, strict=True)
         return pair(
             cut_lines(
                 k, torch.from_numpy(c).to(self.inside), torch.from_numpy(there).to(nodes.device)
@@ -226,8 +230,8 @@ def _diagonals_along_lines(wide: Conductances, own: Slices, s: int) -> list[np.n
     """Return the diagonal between the lattice nodes of a region, per axis ``(lines, cells, s - 1)``."""
     found = []
     for one, (across, along) in ((wide, own), (wide.transposed(), own[::-1])):
-        values = one.diagonal_of_rows(np.arange(across.start, across.stop, s))[:, along]
-        found.append(np.ascontiguousarray(values[:, :-1].reshape(len(values), -1, s)[..., 1:]))
+        values = one.diagonal_of_rows(np.arange(across.start, across.stop, s))
+        found.append(_between(values[:, along], s))
     return found
 
 
@@ -272,10 +276,7 @@ def _signs(block: Block) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _between(nodes: np.ndarray, s: int) -> list[np.ndarray]:
-    """Return values at the nodes of a region between lattice nodes, per axis ``(lines, cells, s - 1)``."""
-    parts = nodes[::s, :-1], nodes[:-1, ::s].T
-    return [
-        np.ascontiguousarray(np.ascontiguousarray(one).reshape(len(one), -1, s)[..., 1:])
-        for one in parts
-    ]
+def _between(lines: np.ndarray, s: int) -> np.ndarray:
+    """Return what is between lattice nodes of values at the nodes of lines, ``(lines, cells, s - 1)``."""
+    cells = np.ascontiguousarray(lines[:, :-1]).reshape(len(lines), -1, s)
+    return np.ascontiguousarray(cells[..., 1:])
