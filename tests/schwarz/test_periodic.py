@@ -321,6 +321,15 @@ def test_a_flow_comes_round_on_all_ranks(comm):
     assert abs(solution.field - solve_directly(problem)).max() < 1e-11
 
 
+@pytest.mark.parametrize("speed", [1e3, 1e5])  # cell Peclet numbers of 16 and 1600
+@pytest.mark.parametrize("axes", AXES)
+def test_a_fast_flow_is_that_of_the_grid_where_the_lattice_is_longer(axes, speed):
+    fields = {"bx": f"{speed}*(1 + y)", "by": -speed, "c": 1.0, "f": "1 + sin(5*x)"}
+    problem = Problem(Domain((58, 79), 1 / 64), "advection-diffusion", fields, periodic(axes))
+    expected = solve_directly(problem)
+    assert abs(solve(problem, settings=TIGHT).field - expected).max() < 1e-8 * abs(expected).max()
+
+
 @pytest.mark.parametrize("axes", ["x", "xy"])
 def test_several_problems_share_periodic_sides(axes):
     f = np.random.default_rng(0).standard_normal((3, 65, 51))

@@ -33,8 +33,6 @@ class _Axis:
         How far each node is along the edge that begins there or that it lies on, from 0 to 1.
     factors
         By which their conductances are larger than that edge's.
-    middle
-        Which edges do not end at a node of the grid.
     """
 
     part: slice
@@ -43,7 +41,6 @@ class _Axis:
     edges: np.ndarray
     ways: np.ndarray
     factors: np.ndarray
-    middle: np.ndarray
 
     @classmethod
     def of(cls, part: slice, cells: int | None, period: int | None) -> "_Axis":
@@ -51,8 +48,8 @@ class _Axis:
         at = np.arange(part.start, part.stop)
         if cells is None or period is None:
             nodes, edges = at - part.start, at[:-1] - part.start
-            one, no = np.ones(len(edges)), np.zeros(len(edges), bool)
-            return cls(part, nodes, np.ones(len(nodes), bool), edges, np.zeros(len(at)), one, no)
+            ways, factors = np.zeros(len(at)), np.ones(len(edges))
+            return cls(part, nodes, np.ones(len(nodes), bool), edges, ways, factors)
         first, place = at // period * cells, at % period
         edges, high = first + np.minimum(place, cells - 1), first + np.minimum(place, cells)
         source = slice(int(edges[0]), int(high[-1]) + 1)
@@ -64,7 +61,6 @@ class _Axis:
             edges[:-1] - source.start,
             (place - (cells - 1)).clip(min=0) / more,
             np.where(on_last, more, 1.0),
-            on_last & (place[:-1] < period - 1),
         )
 
     @cached_property
@@ -137,8 +133,13 @@ class Stretch:
             return Conductances(up, right, reaction)
         down = y.factors[:, None] * x.there * one.down[rows]
         left = x.factors * y.there[:, None] * one.left[columns]
-        # Between nodes of the grid there is no velocity.
-        down, left = np.where(y.middle[:, None], up, down), np.where(x.middle, right, left)
+        # Between nodes of the grid there is no velocity: any conductance is right there, if it is the same
+        # all along; in a fast flow the lesser one is zero.
+        rise, run = np.maximum(up, down), np.maximum(right, left)
+        between_y, between_x = ~y.there[:, None], ~x.there
+        up, down = np.where(between_y[:-1], rise, up), np.where(between_y[1:], rise, down)
+        right = np.where(between_x[:-1], run, right)
+        left = np.where(between_x[1:], run, left)
         return Conductances(up, right, reaction, down, left)
 
 

@@ -86,9 +86,7 @@ class CondensedSystem:
             *ranks.agree(lambda: self._condense(block, medium, discretisation, clock, keep=keep))
         ]
         self.unknowns = block.lattice.unknowns
-        self.active = torch.ones_like(self.signs)
         if self.equations is not None:
-            self.active = _on_lines(self.equations.active, block).to(self.signs)
             self.signs *= self.active
             owned = Interface(block, device=device, dtype=dtype).ownership().flat
             here = float((owned * self.active).sum())
@@ -175,8 +173,10 @@ class CondensedSystem:
             region = zip(block.origin, block.cells, strict=True)
             again = Resampled(medium, grid, pair(slice(a, a + n + 1) for a, n in region))
         self.conductances = again or conductances
+        self.active = torch.ones_like(self.signs)
         if discretisation is not None:
             self.equations = everywhere.part(*own)
+            self.active = _on_lines(self.equations.active, block).to(self.signs)
         lines = _along_lines(conductances, s), _diagonals_along_lines(wide, own, s)
         try:
             with clock.part("condense"):
@@ -191,7 +191,8 @@ class CondensedSystem:
             self.operator = InterfaceOperator(block, self.elements, self.inside)
             self.diagonal = self.operator.diagonal()
             with clock.part("stars"):
-                self.stars = Stars(block, self.elements, float(self.diagonal.max()))
+                largest = float((self.diagonal * self.active).max())
+                self.stars = Stars(block, self.elements, largest)
         except torch.linalg.LinAlgError as error:
             every = wide.up, wide.right
             raise ValueError(

@@ -58,6 +58,10 @@ _STARS = {"cpu": 256, "cuda": 8192}  # that are factorised at once: few, for the
 _CONTRAST = 1e3
 # Powers of two that numbers may be about as large as without a scale: float32 has as much again six times.
 _UNSCALED = 20
+_OWN = (
+    1e-30,
+    1e3,
+)  # diagonals, over a scale: at most some 10, at least 1e-12 by the contrasts that are solved
 
 
 class Stars:
@@ -66,7 +70,7 @@ class Stars:
     Parameters
     ----------
     largest
-        Of the numbers of ``S`` on the block.
+        Of the numbers of ``S`` on the block, but for nodes without an unknown.
 
     Raises
     ------
@@ -188,7 +192,11 @@ class _LooseEdges:
 
 
 class _Blocks:
-    """Parts of the elements' complements over a scale."""
+    """Parts of the elements' complements over a scale.
+
+    Nodes without an unknown have an equation of their own that knows no scale: over one its number would be
+    none of float32's. Any does.
+    """
 
     def __init__(self, schur: Complements, scale: float):
         self.schur, self._scale = schur, scale
@@ -199,7 +207,9 @@ class _Blocks:
         """Return the entries of some operators between nodes, see `Complements.among`."""
         if self._scale == 1.0:
             return self.schur.among(operators, nodes, dtype)
-        return self.schur.among(operators, nodes, self.schur.dtype).div_(self._scale).to(dtype)
+        found = self.schur.among(operators, nodes, self.schur.dtype).div_(self._scale)
+        found.diagonal(dim1=-2, dim2=-1).clamp_(*_OWN)
+        return found.to(dtype)
 
 
 def _made(
