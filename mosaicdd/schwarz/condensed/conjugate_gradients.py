@@ -36,17 +36,26 @@ class ConjugateGradients(InterfaceKrylov):
         self.least = np.ones(len(self.statuses))
         self._work = [self._spare, self._vectors.new(), self._vectors.new()]
 
-    def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
-        """Bound the errors by one more correction ``z`` of the residual.
+    def _errors_of(
+        self, r: torch.Tensor, lost: torch.Tensor | None
+    ) -> tuple[torch.Tensor, np.ndarray]:
+        """Bound the errors by one more correction ``z`` of the residual and what rounding hides of it.
+
+        Both are one residual, as the signs of the second are at random.
 
         With ``e`` the error and ``M`` the preconditioner, whose smallest eigenvalue with ``S`` is
         ``theta``, ``z = M r = M S e``, so ``e S e <= (r, z) / theta``; ``e`` itself is ``z / theta`` at
-        most where it has the shape of slow errors.
+        most where it has the shape of slow errors. Where rounding has made ``S`` indefinite nothing is known.
         """
+        if lost is not None:
+            r += lost
         z = self.correction(r)
         (products,) = self._inner((r, z))
-        energies = np.sqrt(_SAFETY / self.least * np.maximum(products, 0.0))
-        return z.abs_().div_(torch.from_numpy(self.least).to(z)[:, None]), energies
+        known = self.least > 0
+        least = np.where(known, self.least, np.finfo(float).tiny)
+        bounds = np.sqrt(_SAFETY * np.maximum(products, 0.0)) / np.sqrt(least)
+        energies = np.where(known, bounds, np.inf)
+        return z.abs_().div_(torch.from_numpy(least).to(z)[:, None]), energies
 
     def _iterate(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> None:
         n = len(x)

@@ -26,12 +26,20 @@ class ConjugateResiduals(InterfaceKrylov):
         shape = vectors.problems, _KEPT, vectors.size
         self._directions, self._images = (torch.empty(shape, **vectors.tensors) for _ in range(2))
 
-    def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Estimate the errors by what two more iterations change.
+    def _errors_of(self, r: torch.Tensor, lost: torch.Tensor | None) -> tuple[torch.Tensor, None]:
+        """Estimate the errors by what two more iterations change, for the residual and what rounding hides of it.
 
-        That is made up for what they leave of the residual. It is an estimate, no bound: without
-        symmetry there is none that would not cost as much as the solve.
+        It is an estimate, no bound: without symmetry there is none that would not cost as much as the solve.
+        So both are taken apart, and their sizes added up: steps of both together may miss the smaller.
         """
+        hidden = None if lost is None else self._spare.copy_(lost)  # which steps would write to
+        sizes = self._changes(r)
+        if hidden is not None:
+            sizes += self._changes(hidden)
+        return sizes, None
+
+    def _changes(self, r: torch.Tensor) -> torch.Tensor:
+        """Return how much two more iterations change, made up for what they leave of the residual."""
         (before,) = self._inner((r, r))
         left, z = r.clone(), torch.zeros_like(r)
         for _ in range(2):
@@ -40,7 +48,7 @@ class ConjugateResiduals(InterfaceKrylov):
         (after,) = self._inner((left, left))
         share = np.sqrt(after / np.where(before > 0, before, 1.0))
         factors = _SAFETY / (1 - np.minimum(share, _SLOWEST))
-        return z.abs_().mul_(torch.from_numpy(factors).to(z)[:, None]), None
+        return z.abs_().mul_(torch.from_numpy(factors).to(z)[:, None])
 
     def _lost(self, x: torch.Tensor) -> torch.Tensor:
         """Return as much as rounding may be, at random: of what leaks two steps see too little."""

@@ -204,15 +204,12 @@ class InterfaceKrylov(abc.ABC):
             The errors' absolute values on the lines, ``(n, L)``, a work vector; bounds of their energy norms
             ``(n,)``, where there are.
         """
-        sizes, energies = self._errors_of(r)
+        lost = None
         if self._matters(self._rounding(x), r, _UNLIKELY):
             lost = self._lost(x)
-            if self._matters(lost, r, _NEGLIGIBLE):
-                before = self._spare.copy_(sizes)
-                sizes, others = self._errors_of(r.copy_(lost))
-                sizes += before
-                energies = None if energies is None or others is None else energies + others
-        return sizes, energies
+            if not self._matters(lost, r, _NEGLIGIBLE):
+                lost = None
+        return self._errors_of(r, lost)
 
     def _matters(self, rounding: torch.Tensor, r: torch.Tensor, least: float) -> bool:
         """Say whether the rounding of any problem is more than a share of its residual."""
@@ -237,8 +234,16 @@ class InterfaceKrylov(abc.ABC):
         return torch.mul(_LEAKS * system.leaks + random, x, out=self._swept)
 
     @abc.abstractmethod
-    def _errors_of(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray | None]:
-        """Estimate the errors that residuals leave, as `errors`."""
+    def _errors_of(
+        self, r: torch.Tensor, lost: torch.Tensor | None
+    ) -> tuple[torch.Tensor, np.ndarray | None]:
+        """Estimate the errors that residuals leave, and what rounding hides of these, as `errors`.
+
+        Parameters
+        ----------
+        lost
+            `_lost`, the work vector; None where it is negligible.
+        """
 
     @abc.abstractmethod
     def _iterate(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> None:
