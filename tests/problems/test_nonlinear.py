@@ -57,16 +57,22 @@ def test_a_part_has_the_residual_and_the_derivative_of_the_whole(name):
     one = operator(name, **random_fields(name, rng))
     rows, columns = slice(2, 8), slice(1, 9)
     part = one.on(GRID, (rows, columns)).residual(u[rows, columns])
-    np.testing.assert_array_equal(part, one.on(GRID, WHOLE).residual(u)[2:6, 1:7])
+    assert_rounded_alike(part, one.on(GRID, WHOLE).residual(u)[2:6, 1:7])
     wide = slice(1, 9), slice(0, 10)
     found = Linearised(one.on(GRID, wide), u[wide]).conductances(GRID, (rows, columns))
     whole = Linearised(one.on(GRID, WHOLE), u).conductances(GRID, WHOLE).part(rows, columns)
     for key in ("up", "down", "left", "right", "reaction"):
-        np.testing.assert_array_equal(getattr(found, key), getattr(whole, key))
+        assert_rounded_alike(getattr(found, key), getattr(whole, key))
     if name in CROSSED:
-        np.testing.assert_array_equal(found.across, whole.across)
+        assert_rounded_alike(found.across, whole.across)
     else:
         assert found.across is whole.across is None
+
+
+def assert_rounded_alike(part, whole):
+    """Allow for a last digit: numpy's functions round otherwise at the end of a row on some processors."""
+    atol = 4 * np.finfo(float).eps * abs(whole).max()
+    np.testing.assert_allclose(part, whole, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("name", CROSSED)
