@@ -55,24 +55,24 @@ def test_a_part_has_the_residual_and_the_derivative_of_the_whole(name):
     rng = np.random.default_rng(0)
     u = rng.standard_normal(GRID.nodes)
     one = operator(name, **random_fields(name, rng))
+    # The last digit of a hyperbolic sine depends on its place in the array on some processors.
+    last = 4 * np.finfo(float).eps if name == "poisson-boltzmann" else 0.0
+
+    def assert_alike(part, whole):
+        np.testing.assert_allclose(part, whole, rtol=0, atol=last * abs(whole).max())
+
     rows, columns = slice(2, 8), slice(1, 9)
     part = one.on(GRID, (rows, columns)).residual(u[rows, columns])
-    assert_rounded_alike(part, one.on(GRID, WHOLE).residual(u)[2:6, 1:7])
+    assert_alike(part, one.on(GRID, WHOLE).residual(u)[2:6, 1:7])
     wide = slice(1, 9), slice(0, 10)
     found = Linearised(one.on(GRID, wide), u[wide]).conductances(GRID, (rows, columns))
     whole = Linearised(one.on(GRID, WHOLE), u).conductances(GRID, WHOLE).part(rows, columns)
     for key in ("up", "down", "left", "right", "reaction"):
-        assert_rounded_alike(getattr(found, key), getattr(whole, key))
+        assert_alike(getattr(found, key), getattr(whole, key))
     if name in CROSSED:
-        assert_rounded_alike(found.across, whole.across)
+        assert_alike(found.across, whole.across)
     else:
         assert found.across is whole.across is None
-
-
-def assert_rounded_alike(part, whole):
-    """Allow for a last digit: numpy's functions round otherwise at the end of a row on some processors."""
-    atol = 4 * np.finfo(float).eps * abs(whole).max()
-    np.testing.assert_allclose(part, whole, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("name", CROSSED)
