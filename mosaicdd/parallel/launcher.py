@@ -3,8 +3,13 @@
 That can be said before, and without, an MPI library; and whether one sees the ranks that were started.
 """
 
+import array
+import fcntl
 import os
+import stat
 import sys
+import termios
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +26,7 @@ _SIZE_VARIABLES = {
 _PMI_TYPES = {"MPICH": "pmi2", "MVAPICH": "pmi2", "Intel MPI": "pmi2", "Open MPI": "pmix"}
 # Slurm numbers the steps of srun from 0; a batch script and a shell of salloc are steps from here.
 _FIRST_STEP_WITHOUT_SRUN = 0xFFFFFFF0
+_PATIENCE = 1.0  # seconds for a launcher to read what was said; a busy machine's takes milliseconds
 
 
 @dataclass(frozen=True)
@@ -138,4 +144,21 @@ def abort_all_ranks() -> None:
         return
     if mpi.COMM_WORLD.size > 1:
         sys.stderr.flush()
+        _wait_until_read(2)
         mpi.COMM_WORLD.Abort(1)
+
+
+def _wait_until_read(descriptor: int) -> None:
+    """Wait until what was written to a pipe has been read, but not for long.
+
+    A launcher that ends a job forgets what it has not read of the ranks' output by then.
+    """
+    left, until = array.array("i", [0]), time.monotonic() + _PATIENCE
+    try:
+        while stat.S_ISFIFO(os.fstat(descriptor).st_mode) and time.monotonic() < until:
+            fcntl.ioctl(descriptor, termios.FIONREAD, left)
+            if left[0] == 0:
+                return
+            time.sleep(1e-3)
+    except OSError:  # closed, or of a system that does not tell
+        return
