@@ -13,7 +13,6 @@ Shape letters: ``E`` elements, ``P = 4 s`` perimeter nodes; ``K`` operators, ``m
 vectors of each of these.
 """
 
-import math
 from functools import cached_property
 from typing import Unpack
 
@@ -21,7 +20,7 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
-from mosaicdd.local_solvers.elements.products import rows_times
+from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.tensors import Tensors
 
 _MANY = {"cpu": 16, "cuda": 8}  # vectors that are worth whole matrices
@@ -104,24 +103,44 @@ class Complements:
         """Return the diagonals, ``(E, P)``."""
         return self._flat[:, self._places.diagonal()][self._operator]
 
-    def __call__(
-        self, piece: Piece, values: torch.Tensor, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """Return the products of a piece's operators with ``(K, m, P)`` or ``(K, m, n, P)``.
-
-        Parameters
-        ----------
-        out
-            Where they may be written, see `rows_times`.
-        """
+    def __call__(self, piece: Piece, values: torch.Tensor) -> torch.Tensor:
+        """Return the products of a piece's operators with those of one vector, ``(K, m, P)``."""
         if piece.shared:
-            return rows_times(values, self._shared[piece.operators].mT, out)
+            return products(values, self._shared[piece.operators].mT)
         rows = [(a, every[piece.operators]) for a, every in self._rows]
         if not self.symmetric:
-            return rows_times(values, rows[0][1].mT, out)
-        if math.prod(values.shape[1:-1]) >= self._many:
-            return rows_times(values, self._whole_piece(piece, rows), out)
-        return self._products(rows, values, out)
+            return products(values, rows[0][1].mT)
+        if values.shape[1] >= self._many:
+            return products(values, self._whole_piece(piece, rows))
+        total = products(values[..., : rows[0][1].shape[1]], rows[0][1])
+        for a, matrices in rows:
+            b = a + matrices.shape[1]
+            if a > 0:
+                total[..., a:] += products(values[..., a:b], matrices)
+            if b < total.shape[-1]:
+                total[..., a:b] += products(values[..., b:], matrices[..., b - a :].mT)
+        return total
+
+    def columns(self, piece: Piece, values: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the products of a piece's operators with those of several vectors, ``(K, m, P, n)``."""
+        if piece.shared:
+            products(self._shared[piece.operators, None], values, out=out)
+            return
+        rows = [(a, every[piece.operators]) for a, every in self._rows]
+        if not self.symmetric:
+            products(rows[0][1][:, None], values, out=out)
+        elif values.shape[1] * values.shape[3] >= self._many:
+            products(self._whole_piece(piece, rows)[:, None], values, out=out)
+        else:
+            first = rows[0][1]
+            products(first.mT[:, None], values[..., : first.shape[1], :], out=out)
+            for a, matrices in rows:
+                b = a + matrices.shape[1]
+                if a > 0:
+                    out[..., a:, :] += products(matrices.mT[:, None], values[..., a:b, :])
+                if b < out.shape[2]:
+                    right = matrices[:, None, :, b - a :]
+                    out[..., a:b, :] += products(right, values[..., b:, :])
 
     def _whole_piece(self, piece: Piece, rows: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
         """Return the operators of a piece as whole matrices, kept where these are few for its members."""
@@ -131,19 +150,3 @@ class Complements:
         if key not in self._few:
             self._few[key] = self._whole(rows)
         return self._few[key]
-
-    def _products(
-        self,
-        rows: list[tuple[int, torch.Tensor]],
-        values: torch.Tensor,
-        out: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Return the products of some symmetric operators with few vectors of each."""
-        total = rows_times(values[..., : rows[0][1].shape[1]], rows[0][1], out)
-        for a, matrices in rows:
-            b = a + matrices.shape[1]
-            if a > 0:
-                total[..., a:] += rows_times(values[..., a:b], matrices)
-            if b < total.shape[-1]:
-                total[..., a:b] += rows_times(values[..., b:], matrices[..., b - a :].mT)
-        return total

@@ -63,6 +63,8 @@ class Kinds:
         Where all others stand.
     operator
         ``(E,)``, the number of each member's operator: of kinds that many have first.
+    few
+        How many members have an operator that others have, but not many.
     examples
         ``(operators,)``, a member that has the operator.
     idle
@@ -90,6 +92,7 @@ class Kinds:
         ends = _ends(counts[common]).tolist()
         self.shared = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self.own = slice(ends[-1], len(keys))
+        self.few = int(counts[few][counts[few] > 1].sum())
         self.idle: frozenset[int] = frozenset()
 
     def __len__(self) -> int:

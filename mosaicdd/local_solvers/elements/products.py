@@ -28,25 +28,3 @@ def products(
             return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
         np.matmul(left.numpy(), right.numpy(), out=out.numpy())
         return out
-
-
-def rows_times(
-    values: torch.Tensor, matrices: torch.Tensor, out: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Return the products of rows ``(K, m, k)`` or ``(K, m, n, k)`` with a matrix each, ``(K, k, l)``.
-
-    Those of several vectors come back like columns, with the same entries of all side by side in memory, and
-    are done soonest where they are given like that.
-
-    Parameters
-    ----------
-    out
-        Where such may be written, in memory alike.
-    """
-    if values.ndim == 3:
-        return products(values, matrices)
-    if out is None:
-        members, vectors = values.shape[1:3]
-        out = values.new_empty(len(values), members, matrices.shape[-1], vectors).mT
-    products(matrices.mT[:, None], values.mT, out=out.mT)
-    return out

@@ -152,10 +152,11 @@ class BalancedCoarse:
         known = [numbering.order[part] >= 0 for part in parts]
         self._swept: SweptBasis | None = None
         if swept is not None:
+            lines = [block.line_shape(axis) for axis in (0, 1)]
             self._swept = SweptBasis(
                 elements,
                 swept,
-                Parts(kinds, operator.places, operator.size, element_shape(block)),
+                Parts(kinds, operator.places, lines, element_shape(block)),
                 operator.places,
                 of_elements(placed_parts(parts)),
                 of_elements(known),

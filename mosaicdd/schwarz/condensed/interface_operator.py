@@ -47,12 +47,14 @@ class InterfaceOperator:
         kinds = elements.schur.kinds
         self.places = torch.from_numpy(element_places(block)).to(inside.device, torch.int32)
         self.size = len(inside)
-        self._parts = Parts(kinds, self.places, self.size, element_shape(block))
+        lines = [block.line_shape(axis) for axis in (0, 1)]
+        self._parts = Parts(kinds, self.places, lines, element_shape(block))
 
     def __call__(self, v: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return ``S v``; ``v`` must be complete in the region."""
         total = torch.empty_like(v) if out is None else out
-        self._parts.add(total, v, self._schur, lambda one: [self._schur.shared(one).mT])
+        schur = self._schur
+        self._parts.add(total, v, schur, schur.columns, lambda one: [schur.shared(one).mT])
         total.T.index_fill_(0, self._edge, 0.0)
         return total
 
@@ -62,7 +64,7 @@ class InterfaceOperator:
         kinds = self._schur.kinds
         for number in kinds.idle:
             diagonals[torch.from_numpy(kinds.order[kinds.shared[number]])] = 0.0
-        add_at(total, self.places[None], diagonals[None])
+        add_at(total, self.places, diagonals)
         return total[0].index_fill_(0, self._edge, 0.0)
 
 

@@ -1,8 +1,8 @@
 """Elements, or stars, that are handled piece by piece: what vectors have there, and sums of what they add.
 
 Vectors ``(n, L)`` lie best node after node in memory, with the values of all problems side by side (see
-`vectors`): a place is then a row of numbers, and what operators read serves all problems. So lie the values
-of several problems at the places of members, ``(K, m, n, P)``; those of one are ``(K, m, P)``.
+`vectors`): a place is then a row of numbers, and what operators read serves all problems. Several are handled
+in strips, see `strips`; of one, the values at the places of members are ``(K, m, P)``.
 
 Shape letters: ``K`` operators of a piece, ``m`` members that have each, ``P`` places of a member, ``n`` problems,
 ``L`` places in all.
@@ -16,26 +16,23 @@ import torch
 from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
 from mosaicdd.local_solvers.elements.products import on_one_core
 from mosaicdd.schwarz.condensed.common_members import CommonMembers
-from mosaicdd.schwarz.sparse import sparse_rows
+from mosaicdd.schwarz.condensed.strip_sums import StripSums
+from mosaicdd.schwarz.condensed.strips import Products, Strips
 
-# Members of a product, with one problem and with several: few, for the cache; and where many have an operator.
-_PIECES = {"cpu": (512, 128), "cuda": (8192, 8192)}
+# Members of a product with one problem: few, for the cache; and where many have an operator.
+_PIECE = {"cpu": 512, "cuda": 8192}
 _SHARED = {"cpu": 512, "cuda": 2**20}
-
-Products = Callable[[Piece, torch.Tensor, torch.Tensor | None], torch.Tensor]
-"""``products(piece, values, out)`` of what its members have at their places, as `values_at` has it; with room for
-them, if any, that need not be used."""
 
 
 class Parts:
-    """Elements, or stars, in the order of their kinds, with their places in the interface.
+    """Elements, or stars, with their places in the interface.
 
     Parameters
     ----------
     places
         ``(E, P)``, in the order of their numbers.
-    size
-        ``L``.
+    lines
+        Shapes of the interface's lines, per axis.
     shape
         Rows and columns of their numbers.
     step
@@ -45,37 +42,34 @@ class Parts:
     ----------
     common
         Those of the most common kinds, if these have most of them.
-    kinds, size
+    kinds
         As given.
+    size
+        ``L``.
     """
 
     def __init__(
         self,
         kinds: Kinds,
         places: torch.Tensor,
-        size: int,
+        lines: Sequence[tuple[int, int]],
         shape: tuple[int, int],
         step: int = 1,
     ):
         self.kinds = kinds
         self.common = CommonMembers.of(kinds, places, shape, step)
         device = places.device.type
-        self._pieces = [kinds.pieces(_SHARED[device], own) for own in _PIECES[device]]
-        self._places = places
+        self._pieces = kinds.pieces(_SHARED[device], _PIECE[device])
+        self._places, self._lines, self._shape = places, lines, shape
         self._placed: dict[tuple[int, int], torch.Tensor] = {}  # of pieces that were asked for
-        self.size = size
-        self._sums: torch.Tensor | None = None
-        self._room = torch.empty(0, 0, device=places.device)
-
-    def __call__(self, problems: int) -> Iterator[tuple[Piece, torch.Tensor]]:
-        """Yield what is handled at once of so many problems, and where, ``(K, m, P)``."""
-        for piece in self._pieces[problems > 1]:
-            yield piece, self._at(piece)
+        self.size = sum(count * nodes for count, nodes in lines)
+        self._strips: Strips | None = None
+        self._sums: StripSums | None = None
 
     def others(self) -> Iterator[tuple[Piece, torch.Tensor]]:
-        """Yield what is not of the common kinds, for one problem."""
+        """Yield what is not of the common kinds, and where, ``(K, m, P)``."""
         common = {one.operator for one in self.common}
-        for piece in self._pieces[0]:
+        for piece in self._pieces:
             if not (piece.shared and piece.operators.start in common):
                 yield piece, self._at(piece)
 
@@ -90,60 +84,50 @@ class Parts:
             self._placed[key] = self._places[which].unflatten(0, (len(piece), -1))
         return self._placed[key]
 
+    def strips(self, v: torch.Tensor, results: int) -> Strips:
+        """Return them in strips for vectors such as ``(n, L)``, and so many results of each."""
+        if self._strips is None or not self._strips.serves(v, results):
+            self._strips = None  # for memory
+            self._strips = Strips(self.kinds, self._places, self._shape, results, v)
+        return self._strips
+
     def add(
         self,
         total: torch.Tensor,
         v: torch.Tensor,
-        products: Products,
+        rows: Callable[[Piece, torch.Tensor], torch.Tensor],
+        columns: Products,
         shared: Callable[[int], Sequence[torch.Tensor]],
     ) -> torch.Tensor:
         """Write to ``(n, L)`` the sums of all products with ``(n, L)``, and return it.
 
         Parameters
         ----------
+        rows
+            ``rows(piece, values)`` returns the products of its operators with those of one problem, ``(K, m, P)``.
+        columns
+            Writes those with the values of several.
         shared
             Returns an operator that many share, as `CommonMembers.add` takes it.
         """
-        n = len(total)
-        if n == 1:
-            self._room = self._room.new_empty(0, 0)
-            total.zero_()
-            for one in self.common:
-                one.add(total[0], v[0], shared(one.operator))
-            for piece, at in self.others():
-                every = products(piece, values_at(v, at), None)
-                add_at(total, at, every)
+        if len(total) > 1:
+            strips = self.strips(v, self._places.shape[1])
+            if self._sums is None:
+                self._sums = StripSums([one.places for one in strips], self._lines, total.dtype)
+            self._sums(total.T, strips.products(v.T, columns))
             return total
-        # All products first, then their sums by a sparse matrix: a third of the time of `add_at`.
-        sums = self._matrix(total.dtype)
-        if self._room.shape != (sums.shape[1], n):
-            self._room = total.new_empty(sums.shape[1], n)
-        first = 0
-        for piece, at in self(n):
-            room = self._room[first : first + at.numel()].view(*at.shape, n).mT
-            found = products(piece, values_at(v, at), room)
-            if found is not room:
-                room.copy_(found)
-            first += at.numel()
-        torch.addmm(total.T, sums, self._room, beta=0.0, out=total.T)
+        self._strips = None  # for memory
+        total.zero_()
+        for one in self.common:
+            one.add(total[0], v[0], shared(one.operator))
+        for piece, at in self.others():
+            add_at(total, at, rows(piece, values_at(v, at)))
         return total
-
-    def _matrix(self, dtype: torch.dtype) -> torch.Tensor:
-        """Return which products are added up where, ``(L, members P)``."""
-        if self._sums is None:
-            every = torch.cat([at.flatten() for _, at in self(2)])
-            starts = every.bincount(minlength=self.size).cumsum(0)
-            starts = torch.nn.functional.pad(starts, (1, 0))
-            ones = torch.ones(len(every), dtype=dtype, device=every.device)
-            order = every.argsort(stable=True)
-            self._sums = sparse_rows(starts, order, ones, len(every))
-        return self._sums
 
 
 def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Return the values of ``(n, L)`` at places ``(K, m, P)``, ``(K, m, n, P)``; of one problem ``(K, m, P)``."""
-    values = taken(v, places.flatten())
-    return values.view(places.shape) if len(v) == 1 else values.T.view(*places.shape, -1).mT
+    """Return the values of ``(1, L)`` at places, in their shape."""
+    return taken(v, places.flatten()).view(places.shape)
 
 
 def taken(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -167,8 +151,5 @@ def add_to(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> N
 
 
 def add_at(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
-    """Add to ``(n, L)`` what `values_at` would return of it."""
-    if len(total) == 1:
-        add_to(total, places.flatten(), values.reshape(1, -1))
-    else:
-        add_to(total, places.flatten(), values.mT.reshape(-1, len(total)).T)
+    """Add to ``(1, L)`` values at places of their shape."""
+    add_to(total, places.flatten(), values.reshape(1, -1))

@@ -27,7 +27,6 @@ Shape letters: ``B`` stars, ``a = s - 1`` nodes of an arm, ``2 a + 1`` of the li
 """
 
 import functools
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -47,9 +46,9 @@ from mosaicdd.lattice.elements import (
 from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.condensed import CondensedElements
 from mosaicdd.local_solvers.elements.kinds import Kinds, Piece, combined
-from mosaicdd.local_solvers.elements.products import products, rows_times
+from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.local_solvers.elements.shared_elements import SharedElements
-from mosaicdd.schwarz.condensed.parts import Parts, add_at, values_at
+from mosaicdd.schwarz.condensed.parts import Parts, add_to, taken
 
 _PRECISION = torch.float32
 _STARS = {"cpu": 256, "cuda": 8192}  # that are factorised at once: few, for the cache
@@ -85,10 +84,10 @@ class Stars:
         kinds = Kinds(combined(turned.astype(int), *schur.kinds.keys[quarters].T))
         idle = schur.kinds.idle
         kinds.leave_out(lambda star: idle.issuperset(schur.kinds.operator[quarters[star]].tolist()))
-        size = sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
+        lines = [block.line_shape(axis) for axis in (0, 1)]
         places = torch.from_numpy(star_places(block)).to(device, torch.int32)
         shape = star_shape(block)
-        self._parts = Parts(kinds, places, size, shape, step=2)
+        self._parts = Parts(kinds, places, lines, shape, step=2)
         new = torch.empty(kinds.operators, 2 * s - 1, 4 * s - 3, device=device, dtype=_PRECISION)
         # P, and Q unless it is the same.
         self._factors = [new] if schur.symmetric else [new, torch.empty_like(new)]
@@ -114,19 +113,25 @@ class Stars:
         given, sums = (
             half.view(r.shape[::-1]).T for half in room.T.reshape(-1).view(_PRECISION).view(2, -1)
         )
-        z = self._parts.add(sums, _over(given, r, scales), self._corrections, self._shared)
+        given = _over(given, r, scales)
+        z = self._parts.add(sums, given, self._rows, self._columns, self._shared)
         self._loose.add(z, given)
         return _over(out, z, self._scale / scales)
 
     def _shared(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self._factors[0][number].mT, self._factors[-1][number]
 
-    def _corrections(
-        self, piece: Piece, given: torch.Tensor, out: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Return the products of a piece of the operators with vectors of each, ``(K, r, nodes)``."""
+    def _rows(self, piece: Piece, given: torch.Tensor) -> torch.Tensor:
+        """Return the products of a piece of the operators with vectors of one problem, ``(K, m, nodes)``."""
         down, up = (factor[piece.operators] for factor in (self._factors[0], self._factors[-1]))
-        return rows_times(rows_times(given, down.mT), up, out)
+        return products(products(given, down.mT), up)
+
+    def _columns(self, piece: Piece, given: torch.Tensor, out: torch.Tensor) -> None:
+        """Write those with vectors of several problems, ``(K, m, nodes, n)``."""
+        down, up = (
+            factor[piece.operators, None] for factor in (self._factors[0], self._factors[-1])
+        )
+        products(up.mT, products(down, given), out=out)
 
 
 class _LooseEdges:
@@ -159,7 +164,7 @@ class _LooseEdges:
             [q for q, quarter in enumerate(QUARTERS) if quarter[1 - edge // 2] == edge % 2 - 1]
             for edge in range(4)
         ]
-        self._places = torch.empty(len(stars), 1, arm, dtype=places.dtype, device=device)
+        self._places = torch.empty(len(stars), arm, dtype=places.dtype, device=device)
         self._down, self._up = (
             torch.empty(len(stars), arm, arm, dtype=_PRECISION, device=device) for _ in range(2)
         )
@@ -167,7 +172,7 @@ class _LooseEdges:
             those = np.flatnonzero((edges == edge) & (turned[stars] == way))
             if not len(those):
                 continue
-            self._places[those, 0] = places[stars[those]][:, among[edge]]
+            self._places[those] = places[stars[those]][:, among[edge]]
             parts = star_parts(arm + 1, turned=bool(way))
             found = torch.zeros(len(those), arm, arm, dtype=schur.dtype, device=device)
             for q in beside[edge]:
@@ -187,8 +192,10 @@ class _LooseEdges:
     def add(self, total: torch.Tensor, given: torch.Tensor) -> None:
         """Add their corrections to ``(n, L)``."""
         if len(self._places):
-            found = rows_times(values_at(given, self._places), self._down.mT)
-            add_at(total, self._places, rows_times(found, self._up))
+            at, n = self._places, len(given)
+            values = taken(given, at.flatten()).T.reshape(*at.shape, n)
+            found = products(self._up.mT, products(self._down, values))
+            add_to(total, at.flatten(), found.reshape(-1, n).T)
 
 
 class _Blocks:

@@ -6,9 +6,11 @@ Shape letters: ``E`` elements, ``K`` operators, ``M`` modes of an edge, ``P`` no
 import numpy as np
 import torch
 
-from mosaicdd.local_solvers.elements.products import rows_times
+from mosaicdd.local_solvers.elements.kinds import Piece
+from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.schwarz.condensed.coarse_elements import CoarseElements
 from mosaicdd.schwarz.condensed.parts import Parts, add_at, values_at
+from mosaicdd.schwarz.condensed.strips import Strips
 from mosaicdd.schwarz.sparse import sparse_rows
 
 
@@ -48,6 +50,8 @@ class SweptBasis:
         hats, modes = columns[:, :4], columns[:, 4:].reshape(len(columns), 4, -1)
         every = np.concatenate([hats, modes[..., :first].reshape(len(hats), -1)], axis=1)
         self._columns = torch.from_numpy(every[kinds.order]).to(device)
+        self._strips: Strips | None = None
+        self._targets: list[torch.Tensor] = []  # of each of these
         element, side, mode = np.nonzero(known[:, 4:].reshape(modes.shape)[..., first:])
         self._others: torch.Tensor | None = None
         if len(element):
@@ -74,11 +78,29 @@ class SweptBasis:
             total = z.new_zeros(self._size, len(z)).T
         else:
             total = (self._others @ z.T).T
-        alone = len(z) == 1
-        for common in self._parts.common if alone else ():
+        if len(z) > 1:
+            self._add_several(total.T, z)
+            return total
+        for common in self._parts.common:
             for members, sums in common.products(z[0], self._common[common.operator]):
                 add_at(total, self._columns[members], sums)
-        for piece, at in self._parts.others() if alone else self._parts(len(z)):
-            sums = rows_times(values_at(z, at), self._common[piece.operators].mT)
-            add_at(total, self._columns[piece.members].view(*at.shape[:2], -1), sums)
+        for piece, at in self._parts.others():
+            sums = products(values_at(z, at), self._common[piece.operators].mT)
+            add_at(total, self._columns[piece.members].view(sums.shape), sums)
         return total
+
+    def _add_several(self, total: torch.Tensor, z: torch.Tensor) -> None:
+        """Add to ``(size, n)`` what the functions of all elements by elements have."""
+        strips = self._parts.strips(z, self._common.shape[1])
+        if self._strips is not strips:
+            numbered = self._columns[
+                torch.from_numpy(np.argsort(self._parts.kinds.order)).to(z.device)
+            ]
+            self._strips, self._targets = strips, [one.along(numbered) for one in strips]
+        common = self._common
+
+        def of_piece(piece: Piece, values: torch.Tensor, out: torch.Tensor) -> None:
+            products(common[piece.operators, None], values, out=out)
+
+        for at, sums in zip(self._targets, strips.products(z.T, of_piece), strict=True):
+            total.index_add_(0, at, sums)
