@@ -7,6 +7,10 @@ Shape letters: ``K`` matrices, ``k`` entries of a vector, ``l`` of its product, 
 import numpy as np
 import torch
 
+# Multiplications up to which OpenBLAS does not rearrange matrices, which takes a fifth less time; and rows for
+# which that pays.
+_SMALL, _FEW = 10**6, 8
+
 
 def on_one_core(values: torch.Tensor) -> bool:
     """Say whether work with these is done by one core, where numpy is often faster than torch."""
@@ -28,3 +32,25 @@ def products(
             return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
         np.matmul(left.numpy(), right.numpy(), out=out.numpy())
         return out
+
+
+def rows_times(values: torch.Tensor, matrix: torch.Tensor, out: torch.Tensor) -> None:
+    """Write the products of rows ``(M, k)`` with one matrix ``(k, l)``, so many at once as are done soonest."""
+    most = _SMALL // matrix.numel()
+    if not _FEW <= most < len(values) or not on_one_core(values):
+        products(values, matrix, out=out)
+        return
+    size = len(values) // -(-len(values) // most)
+    whole = len(values) // size * size
+    several, into = (one[:whole].unflatten(0, (-1, size)) for one in (values, out))
+    products(several, matrix, out=into)
+    if whole < len(values):
+        products(values[whole:], matrix, out=out[whole:])
+
+
+def rows_at(values: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """Return some rows of ``(N, ..)``, by their numbers, which are all there."""
+    if on_one_core(values) and values.is_contiguous():
+        # Two thirds of torch's time, and a quarter of it where rows are single numbers.
+        return torch.from_numpy(np.take(values.numpy(), numbers.numpy(), axis=0, mode="clip"))
+    return values.index_select(0, numbers)

@@ -30,7 +30,7 @@ from mosaicdd.local_solvers.elements.own_elements import (
     on_sides,
     places_of,
 )
-from mosaicdd.local_solvers.elements.products import products
+from mosaicdd.local_solvers.elements.products import rows_times
 from mosaicdd.local_solvers.elements.shared_interior import SharedInterior
 from mosaicdd.local_solvers.elements.shared_strips import GROUP, Strip, cut
 from mosaicdd.problems.operators.conductances import Conductances
@@ -176,11 +176,13 @@ class SharedElements:
         s, f = self._s, source.values
         shape = len(f), strip.elements.stop - strip.elements.start, self.shape[1]
         added = f.new_zeros(math.prod(shape), 4 * (s + 1))
+        # All at once, as most are of some group: two thirds of the time of `Group.squares`.
+        every = in_squares(f, s)[..., 1:-1, 1:-1].reshape(len(added), -1)
         for group in strip.groups:
-            driving = group.squares(f[:, 1:-1, 1:-1], s - 1)
+            driving = group.of(every)
             driven = driving.new_empty(len(driving), added.shape[1])
             for number, part in group.kinds:
-                products(driving[part], self._interior.loads[number], out=driven[part])
+                rows_times(driving[part], self._interior.loads[number], driven[part])
             group.put(added, driven)
         added = added.mul_(source.scale).unflatten(0, shape)
         bottom, top, left, right = added.unflatten(3, (4, s + 1)).unbind(3)

@@ -26,7 +26,7 @@ import torch
 from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.elements.inner_nodes import ties_of
 from mosaicdd.local_solvers.elements.own_elements import on_sides
-from mosaicdd.local_solvers.elements.products import products
+from mosaicdd.local_solvers.elements.products import rows_times
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
@@ -67,21 +67,23 @@ class SharedInterior:
             Values on the sides and sources inside, ``(M, N)``; those on the middle row are lost.
         """
         if len(self._by_known) == 1:
-            products(known, self._by_known[0][number], out=out)
+            rows_times(known, self._by_known[0][number], out)
             return
         to_middle, in_halves = (one[number] for one in self._by_known)
         inner, half = self._count - 2, in_halves.shape[1]
-        middle = products(known, to_middle)[:, :inner]
+        made = known.new_empty(len(known), to_middle.shape[1])
+        rows_times(known, to_middle, made)
+        middle = made[:, :inner]
         first = half - self._count + 1  # of its inner nodes
         known[:, first : first + inner] = middle
         size = in_halves.shape[2]
         out[:, size : size + inner] = middle
-        products(known[:, :half], in_halves[0], out=out[:, :size])
-        products(known[:, -half:], in_halves[1], out=out[:, -size:])
+        rows_times(known[:, :half], in_halves[0], out[:, :size])
+        rows_times(known[:, -half:], in_halves[1], out[:, -size:])
 
     def solve_sides(self, number: int, known: torch.Tensor, out: torch.Tensor) -> None:
         """Write inner values ``(M, I)`` where there are no sources, by those on the sides, ``(M, S)``."""
-        products(known, self._by_sides[number], out=out)
+        rows_times(known, self._by_sides[number], out)
 
 
 def _operators(each: Conductances) -> list[torch.Tensor]:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import even
+from mosaicdd.local_solvers.elements.products import rows_at
 
 # Elements of a strip, times problems: on a CPU few, for the cache, yet more where there are many operators,
 # each of which is read for its few. Of these, that are handled at once, for the cache next to a core.
@@ -45,6 +46,7 @@ class Group:
         self._numbers, self._places = (
             torch.from_numpy(one).to(device) for one in (numbers, places)
         )
+        self._begin: tuple[tuple[int, ...], torch.Tensor] | None = None  # of nodes that lie alike
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -64,15 +66,21 @@ class Group:
         given = given.unflatten(1, (side, side))
         _squares(nodes, side).index_copy_(0, self._starts(nodes), given)
 
+    def of(self, values: torch.Tensor) -> torch.Tensor:
+        """Return their part of ``(E, ..)``."""
+        return rows_at(values, self._numbers)
+
     def put(self, values: torch.Tensor, given: torch.Tensor) -> None:
         """Write their part of ``(E, ..)``."""
         values.index_copy_(0, self._numbers, given)
 
     def _starts(self, nodes: torch.Tensor) -> torch.Tensor:
         """Return where in memory their lower left nodes are, ``(M,)``, from the strip's on."""
-        problem, y, x = self._places.unbind(1)
         steps = nodes.stride()
-        return problem * steps[0] + y * steps[1] + x * steps[2]
+        if self._begin is None or self._begin[0] != steps:
+            problem, y, x = self._places.unbind(1)
+            self._begin = steps, problem * steps[0] + y * steps[1] + x * steps[2]
+        return self._begin[1]
 
 
 class Strip:

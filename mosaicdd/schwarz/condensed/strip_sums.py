@@ -8,6 +8,8 @@ these lines, and where the strip before has written they are added.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import scipy.sparse
 import torch
 
 from mosaicdd.schwarz.sparse import sparse_rows
@@ -45,39 +47,36 @@ class StripSums:
         self, places: Sequence[torch.Tensor], shapes: Sequence[tuple[int, int]], dtype: torch.dtype
     ):
         self._shapes = (lines, nodes), (others, along) = [*shapes]
-        self._split = lines * nodes
-        device = places[0].device
-        most = max(len(at) for at in places)
-        ones = torch.ones(most, dtype=dtype, device=device)
+        self._split, device = lines * nodes, places[0].device
         self._boxes: list[tuple[_Box, _Box]] = []
         self._matrices = []
         done = [0, 0]
-        for number, at in enumerate(places):
+        for number, at in enumerate(one.cpu().numpy() for one in places):
             in_rows = at < self._split
-            row = at // nodes
-            column, node = (at - self._split) // along, (at - self._split) % along
+            column, node = np.divmod(at - self._split, along)
+            ends = (at[in_rows] // nodes, lines), (node[~in_rows], along)
             boxes = []
-            for axis, (used, size) in enumerate(((row[in_rows], lines), (node[~in_rows], along))):
-                first = min(done[axis], int(used.min())) if len(used) else done[axis]
-                last = max(done[axis], int(used.max()) + 1) if len(used) else done[axis]
+            for axis, (used, size) in enumerate(ends):
+                first = min(done[axis], int(used.min(initial=size)))
+                last = max(done[axis], int(used.max(initial=-1)) + 1)
                 if number == len(places) - 1:
                     last = size
                 boxes.append(_Box(first, done[axis], last))
                 done[axis] = last
             below, beside = boxes
             self._boxes.append((below, beside))
-            before = below.count * nodes
-            inside = torch.where(
-                in_rows,
-                at - below.first * nodes,
-                before + column * beside.count + node - beside.first,
-            )
-            size = before + others * beside.count
-            starts = torch.nn.functional.pad(inside.bincount(minlength=size).cumsum(0), (1, 0))
-            order = inside.argsort(stable=True)
-            self._matrices.append(sparse_rows(starts, order, ones[: len(at)], len(at)))
-        longest = max(len(one) for one in self._matrices)
-        self._longest, self._room = longest, ones.new_empty(0, 0)
+            before, height = below.count * nodes, beside.count
+            inside = before + column * height + node - beside.first
+            inside[in_rows] = at[in_rows] - below.first * nodes
+            shape = before + others * height, len(at)
+            entries = np.ones(len(at)), (inside, np.arange(len(at)))
+            matrix = scipy.sparse.coo_array(entries, shape).tocsr()
+            parts = (matrix.indptr, matrix.indices, matrix.data)
+            rows = (torch.from_numpy(one).to(device) for one in parts)
+            starts, columns, ones = rows
+            self._matrices.append(sparse_rows(starts, columns, ones.to(dtype), len(at)))
+        self._longest = max(len(one) for one in self._matrices)
+        self._room = torch.empty(0, 0, dtype=dtype, device=device)
 
     def __call__(self, total: torch.Tensor, added: Iterable[torch.Tensor]) -> torch.Tensor:
         """Write to ``(L, n)`` the sums of what each strip adds, ``(.., n)``; nothing has to be there."""
