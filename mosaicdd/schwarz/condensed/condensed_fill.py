@@ -1,8 +1,9 @@
 """The field of a medium from its interface, strip by strip, and its residual by the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
+import torch
 
 from mosaicdd.lattice.axes import Slices, even, pair
 from mosaicdd.lattice.interface import Interface
@@ -12,6 +13,7 @@ from mosaicdd.problems.discretisation.common_conductances import CommonConductan
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
+from mosaicdd.schwarz.condensed.stencil import Stencil
 from mosaicdd.schwarz.fill import Strip
 
 _VALUES = 2**16  # of a field that are handled at once, for the cache
@@ -181,33 +183,30 @@ class FieldResidual:
                 )
             )
         )
-        operator_at, first = self._operators(here), here[0].start
+        common, first = self._common, here[0].start
+        if common is None:
+            around = (slice(part.start - 1, part.stop + 1) for part in here)
+            conductances = self._conductances.part(*around).each(np.asarray)
         for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
             place = slice(first + some.start, first + some.stop), here[1]
-            apply = operator_at(place)
-            for i in range(len(values)):
-                residual = apply(values[i, some.start : some.stop + 2].double().cpu().numpy())
-                if self._source is not None:
-                    self._subtract(self._source[i], residual, place)
+            rows = slice(some.start, some.stop + 2)
+            part = values[:, rows].double().cpu()
+            if common is None:
+                stencil = Stencil(conductances.part(rows, slice(0, part.shape[2])))
+            for i, u in enumerate(part):
+                source = None if self._source is None else self._source[i]
+                if common is not None:
+                    residual = common.apply(u.numpy(), place)
+                elif source is None or self._driven is not None:
+                    residual = stencil.residual(u).numpy()
+                else:
+                    residual = stencil.residual(
+                        u, torch.from_numpy(source[place]), self._scale
+                    ).numpy()
+                    source = None
+                if source is not None:
+                    self._subtract(source, residual, place)
                 self._squares[i] += np.vdot(residual, residual)
-
-    def _operators(self, here: Slices) -> Callable[[Slices], Callable[[np.ndarray], np.ndarray]]:
-        """Return what returns, by a place within one of the region, what applies the operator there."""
-        if self._common is not None:
-            common = self._common
-            return lambda place: lambda u: common.apply(u, place)
-        conductances = self._conductances.part(
-            *(slice(part.start - 1, part.stop + 1) for part in here)
-        ).each(np.asarray)
-
-        def operator_at(place: Slices) -> Callable[[np.ndarray], np.ndarray]:
-            rows, columns = (
-                slice(some.start - part.start, some.stop - part.start + 2)
-                for some, part in zip(place, here, strict=True)
-            )
-            return conductances.part(rows, columns).apply
-
-        return operator_at
 
     def _subtract(self, source: np.ndarray, residual: np.ndarray, here: Slices) -> None:
         """Take a problem's source off at some nodes of the region."""

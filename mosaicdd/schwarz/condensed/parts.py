@@ -86,7 +86,7 @@ class Parts:
     def strips(self, v: torch.Tensor, results: int) -> Strips:
         """Return them in strips for vectors such as ``(n, L)``, and so many results of each."""
         if self._strips is None or not self._strips.serves(v, results):
-            self._strips = None  # for memory
+            self._strips = self._sums = None  # for memory
             self._strips = Strips(self.kinds, self._places, self._shape, results, v)
         return self._strips
 
@@ -115,7 +115,7 @@ class Parts:
                 self._sums = StripSums([one.places for one in strips], self._lines, total.dtype)
             self._sums(total.T, strips.products(v.T, columns))
             return total
-        self._strips = None  # for memory
+        self._strips = self._sums = None  # for memory
         total.zero_()
         for one in self.common:
             one.add(total[0], v[0], shared(one.operator))
