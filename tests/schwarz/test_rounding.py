@@ -10,6 +10,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 
@@ -86,3 +87,18 @@ def test_each_of_several_problems_has_its_own_on_any_ranks(kind, comm):
     ratios = np.array(estimates) / energies
     assert (ratios >= 1.1).all()
     assert (ratios <= 10).all()
+
+
+@pytest.mark.parametrize(("kind", "rtol", "anew"), [("smooth", 1e-8, 0), ("inclusions", 1e-13, 1)])
+def test_a_residual_is_computed_anew_only_where_rounding_may_matter(kind, rtol, anew, monkeypatch):
+    count, computed = [0], InterfaceKrylov._residual
+
+    def counted(self, *arguments, **options):
+        count[0] += 1
+        return computed(self, *arguments, **options)
+
+    monkeypatch.setattr(InterfaceKrylov, "_residual", counted)
+    solution = solve(random_problem(kind), settings=SolveSettings(rtol=rtol))
+    assert (count[0] > 2) == anew  # two are of the start
+    told, true = solution.history.residual[-1], solution.report["discrete_residual"]
+    assert true == pytest.approx(told, rel=1e-3 if anew == 0 else 1)

@@ -115,11 +115,12 @@ class InterfaceKrylov(abc.ABC):
         coarse, x = self._system.coarse, self._vectors.of(v)
         r, begun = self._vectors.new(), None
         for self._patience in _PATIENCE:
+            given = r
             if begun is None and not x.any():  # as most solves begin
-                r.copy_(b)
+                given = b
             else:
                 self._residual(b, x, out=r)
-            coarse.prolong(coarse.solve(r), out=x)
+            coarse.prolong(coarse.solve(given), out=x)
             self._residual(b, x, out=r)
             self._iterate(x, b, r)
             left = self.residuals

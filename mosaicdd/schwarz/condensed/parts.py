@@ -86,9 +86,13 @@ class Parts:
     def strips(self, v: torch.Tensor, results: int) -> Strips:
         """Return them in strips for vectors such as ``(n, L)``, and so many results of each."""
         if self._strips is None or not self._strips.serves(v, results):
-            self._strips = self._sums = None  # for memory
+            self.give_back()
             self._strips = Strips(self.kinds, self._places, self._shape, results, v)
         return self._strips
+
+    def give_back(self) -> None:
+        """Give back the memory for several problems."""
+        self._strips = self._sums = None
 
     def add(
         self,
@@ -115,7 +119,7 @@ class Parts:
                 self._sums = StripSums([one.places for one in strips], self._lines, total.dtype)
             self._sums(total.T, strips.products(v.T, columns))
             return total
-        self._strips = self._sums = None  # for memory
+        self.give_back()
         total.zero_()
         for one in self.common:
             one.add(total[0], v[0], shared(one.operator))

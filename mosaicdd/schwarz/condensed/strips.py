@@ -10,6 +10,7 @@ of it that have each, ``n`` problems.
 """
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +19,11 @@ from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
 from mosaicdd.local_solvers.elements.products import on_one_core
 
-# Bytes of what members of a strip have at their places, and members of a product with an operator each.
+# Bytes of what members of a strip have at their places, and members of a product: few, for the cache.
 _STRIP = {"cpu": 2**21, "cuda": 2**31}
-_OWN = {"cpu": 128, "cuda": 8192}
-_FEW = (
-    0.05  # of members whose operators few have: these are soonest done in one strip, side by side
-)
+_PIECE = {"cpu": 128, "cuda": 8192}
+# Share of members whose operators a few have. These are done soonest side by side: then all are one strip.
+_FEW = 0.05
 
 Products = Callable[[Piece, torch.Tensor, torch.Tensor], object]
 """``products(piece, values, out)`` writes those of the piece's operators with values ``(K, m, P, n)``."""
@@ -40,8 +40,6 @@ class Strip:
         Those of the strip.
     places
         Of all members, ``(E, P)``.
-    own
-        Members of a piece, at most, but of one operator that many have.
 
     Attributes
     ----------
@@ -53,23 +51,27 @@ class Strip:
         Of the members, as `along` has them.
     """
 
-    def __init__(self, kinds: Kinds, numbers: slice, places: torch.Tensor, own: int):
+    def __init__(self, kinds: Kinds, numbers: slice, places: torch.Tensor):
         operator = kinds.operator[numbers]
         order = np.argsort(operator, kind="stable")
         order = order[~np.isin(operator[order], [*kinds.idle])]
-        self.order, self.pieces = numbers.start + order, _pieces(kinds, operator[order], own)
+        self.order = numbers.start + order
+        self.pieces = _pieces(kinds, operator[order], _PIECE[places.device.type])
         self.places = self.along(places)
 
     def along(self, numbers: torch.Tensor) -> torch.Tensor:
         """Return what members have, ``(E, c)``, in this order; flat."""
         return numbers[torch.from_numpy(self.order).to(numbers.device)].flatten()
 
-    def values(self, v: torch.Tensor, out: torch.Tensor) -> None:
-        """Write what ``(L, n)`` has at the members' places, ``(m P, n)``."""
-        if on_one_core(v):  # Two thirds of torch's time. All places are there: no check.
-            np.take(v.numpy(), self.places.numpy(), axis=0, out=out.numpy(), mode="clip")
-        else:
-            torch.index_select(v, 0, self.places, out=out)
+
+class _Step(NamedTuple):
+    """A piece, its places, and room for the values there, flat and as its members', and for its results."""
+
+    piece: Piece
+    places: torch.Tensor
+    flat: torch.Tensor
+    values: torch.Tensor
+    results: torch.Tensor
 
 
 class Strips:
@@ -93,28 +95,32 @@ class Strips:
         results: int,
         v: torch.Tensor,
     ):
-        device, (rows, columns), each, problems = v.device, shape, places.shape[1], len(v)
-        most = _STRIP[device.type] // (columns * max(each, results) * problems * v.itemsize)
+        (rows, columns), each, problems = shape, places.shape[1], len(v)
+        most = _STRIP[v.device.type] // (columns * max(each, results) * problems * v.itemsize)
         if kinds.few > _FEW * len(kinds):
             most = rows
         self._strips = [
-            Strip(
-                kinds, slice(some.start * columns, some.stop * columns), places, _OWN[device.type]
-            )
+            Strip(kinds, slice(some.start * columns, some.stop * columns), places)
             for some in even(rows, max(1, most))
         ]
-        longest = max(len(one.order) for one in self._strips)
         self._widths = each, results
-        self._values, self._results = (v.new_empty(longest * w, problems) for w in self._widths)
-        self._views = [[self._views_of(piece) for piece in one.pieces] for one in self._strips]
+        members = max(_count(piece) for one in self._strips for piece in one.pieces or [_NOTHING])
+        self._values = v.new_empty(members * each, problems)
+        self._results = v.new_empty(max(len(one.order) for one in self._strips) * results, problems)
+        self._steps = [[self._step(one, piece) for piece in one.pieces] for one in self._strips]
 
-    def _views_of(self, piece: Piece) -> list[torch.Tensor]:
-        """Return where a piece has its values, and its results, ``(K, m, P, n)``."""
-        here = piece.members
-        return [
-            room[here.start * width : here.stop * width].view(len(piece), -1, width, room.shape[1])
-            for room, width in zip((self._values, self._results), self._widths, strict=True)
-        ]
+    def _step(self, strip: Strip, piece: Piece) -> _Step:
+        (each, results), here, problems = self._widths, piece.members, self._values.shape[1]
+        flat = self._values[: _count(piece) * each]
+        shape = len(piece), -1
+        out = self._results[here.start * results : here.stop * results]
+        return _Step(
+            piece,
+            strip.places[here.start * each : here.stop * each],
+            flat,
+            flat.view(*shape, each, problems),
+            out.view(*shape, results, problems),
+        )
 
     def serves(self, v: torch.Tensor, results: int) -> bool:
         """Say whether there is room for such vectors and results."""
@@ -125,20 +131,33 @@ class Strips:
         return iter(self._strips)
 
     def products(self, v: torch.Tensor, products: Products) -> Iterator[torch.Tensor]:
-        """Yield what is made of ``(L, n)`` in each strip, piece by piece, ``(K, results, m)`` of each: ``(.., n)``.
+        """Yield what is made of ``(L, n)`` in each strip, in its order, ``(results, n)`` of each member.
 
         It is room that the next is written to.
         """
-        each, results = self._widths
-        for strip, views in zip(self._strips, self._views, strict=True):
-            count = len(strip.order)
-            strip.values(v, self._values[: count * each])
-            for piece, (values, out) in zip(strip.pieces, views, strict=True):
-                products(piece, values, out)
-            yield self._results[: count * results]
+        for strip, steps in zip(self._strips, self._steps, strict=True):
+            for one in steps:
+                _take(v, one.places, one.flat)
+                products(one.piece, one.values, one.results)
+            yield self._results[: len(strip.order) * self._widths[1]]
 
 
-def _pieces(kinds: Kinds, operator: np.ndarray, own: int) -> list[Piece]:
+def _take(v: torch.Tensor, places: torch.Tensor, out: torch.Tensor) -> None:
+    """Write rows of ``(L, n)``, which are all there."""
+    if on_one_core(v):  # two thirds of torch's time
+        np.take(v.numpy(), places.numpy(), axis=0, out=out.numpy(), mode="clip")
+    else:
+        torch.index_select(v, 0, places, out=out)
+
+
+_NOTHING = Piece(slice(0, 0), slice(0, 0), shared=False)
+
+
+def _count(piece: Piece) -> int:
+    return piece.members.stop - piece.members.start
+
+
+def _pieces(kinds: Kinds, operator: np.ndarray, most: int) -> list[Piece]:
     """Cut members into pieces, by the operators that they have, ascending: of each as many."""
     found, first, counts = np.unique(operator, return_index=True, return_counts=True)
     many = found < len(kinds.shared)
@@ -147,10 +166,11 @@ def _pieces(kinds: Kinds, operator: np.ndarray, own: int) -> list[Piece]:
     pieces = []
     for run in np.split(np.arange(len(found)), ends) if len(found) else ():
         count = int(counts[run[0]])
-        for part in even(len(run), max(1, own // count)):
+        for part in even(len(run), max(1, most // count)):
             begin, number = int(first[run[part.start]]), int(found[run[part.start]])
             size = part.stop - part.start
-            members = slice(begin, begin + size * count)
-            operators = slice(number, number + size)
-            pieces.append(Piece(members, operators, shared=bool(many[run[0]])))
+            operators, shared = slice(number, number + size), bool(many[run[0]])
+            for some in even(size * count, most):
+                members = slice(begin + some.start, begin + some.stop)
+                pieces.append(Piece(members, operators, shared))
     return pieces

@@ -81,6 +81,7 @@ class SweptBasis:
         if len(z) > 1:
             self._add_several(total.T, z)
             return total
+        self._parts.give_back()
         for common in self._parts.common:
             for members, sums in common.products(z[0], self._common[common.operator]):
                 add_at(total, self._columns[members], sums)
@@ -92,7 +93,7 @@ class SweptBasis:
     def _add_several(self, total: torch.Tensor, z: torch.Tensor) -> None:
         """Add to ``(size, n)`` what the functions of all elements by elements have."""
         strips = self._parts.strips(z, self._common.shape[1])
-        if self._strips is not strips:
+        if self._strips is not strips:  # they are new
             numbered = self._columns[
                 torch.from_numpy(np.argsort(self._parts.kinds.order)).to(z.device)
             ]
