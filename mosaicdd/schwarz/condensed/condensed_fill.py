@@ -183,30 +183,31 @@ class FieldResidual:
                 )
             )
         )
-        common, first = self._common, here[0].start
-        if common is None:
-            around = (slice(part.start - 1, part.stop + 1) for part in here)
-            conductances = self._conductances.part(*around).each(np.asarray)
+        if self._common is None:
+            beyond = (slice(part.start - 1, part.stop + 1) for part in here)
+            conductances = self._conductances.part(*beyond).each(np.asarray)
         for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
-            place = slice(first + some.start, first + some.stop), here[1]
-            rows = slice(some.start, some.stop + 2)
-            part = values[:, rows].double().cpu()
-            if common is None:
-                stencil = Stencil(conductances.part(rows, slice(0, part.shape[2])))
-            for i, u in enumerate(part):
-                source = None if self._source is None else self._source[i]
-                if common is not None:
-                    residual = common.apply(u.numpy(), place)
-                elif source is None or self._driven is not None:
-                    residual = stencil.residual(u).numpy()
-                else:
-                    residual = stencil.residual(
-                        u, torch.from_numpy(source[place]), self._scale
-                    ).numpy()
-                    source = None
-                if source is not None:
-                    self._subtract(source, residual, place)
+            place = slice(here[0].start + some.start, here[0].start + some.stop), here[1]
+            around = slice(some.start, some.stop + 2), slice(0, values.shape[2])
+            equations = self._common or Stencil(conductances.part(*around))
+            for i, u in enumerate(values[:, around[0]].double().cpu()):
+                residual = self._residual(i, u, place, equations)
                 self._squares[i] += np.vdot(residual, residual)
+
+    def _residual(
+        self, i: int, u: torch.Tensor, here: Slices, equations: CommonConductances | Stencil
+    ) -> np.ndarray:
+        """Return ``A u - b`` of a problem at some nodes of the region; ``u`` has one more all around."""
+        source = None if self._source is None else self._source[i]
+        if isinstance(equations, CommonConductances):
+            residual = equations.apply(u.numpy(), here)
+        elif source is not None and self._driven is None:
+            return equations.residual(u, torch.from_numpy(source[here]), self._scale).numpy()
+        else:
+            residual = equations.residual(u).numpy()
+        if source is not None:
+            self._subtract(source, residual, here)
+        return residual
 
     def _subtract(self, source: np.ndarray, residual: np.ndarray, here: Slices) -> None:
         """Take a problem's source off at some nodes of the region."""
