@@ -169,10 +169,12 @@ class Conductances:
     def apply(self, u: np.ndarray) -> np.ndarray:
         """Return ``h^2 A u`` at the nodes inside: ``(.., rows, columns)`` less one all around."""
         rise = u[..., 1:, 1:-1] - u[..., :-1, 1:-1]
-        up, down = _flows(rise, self.up[:, 1:-1], self.down[:, 1:-1], self.symmetric)
+        up = rise * self.up[:, 1:-1]
+        down = up if self.symmetric else rise * self.down[:, 1:-1]
         total = down[..., :-1, :] - up[..., 1:, :]
         rise = u[..., 1:-1, 1:] - u[..., 1:-1, :-1]
-        right, left = _flows(rise, self.right[1:-1], self.left[1:-1], self.symmetric)
+        right = rise * self.right[1:-1]
+        left = right if self.symmetric else rise * self.left[1:-1]
         total += left[..., :-1]
         total -= right[..., 1:]
         if self.across is not None:
@@ -219,12 +221,3 @@ class Conductances:
             np.concatenate([part.ravel() for part in parts]) for parts in zip(*entries, strict=True)
         )
         return scipy.sparse.coo_array((values, (rows, columns)), shape=(numbers.size,) * 2).tocsr()
-
-
-def _flows(
-    rise: np.ndarray, forth: np.ndarray, back: np.ndarray, symmetric: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the products of differences, which are lost, with conductances, and with those the other way."""
-    other = None if symmetric else rise * back
-    rise *= forth
-    return rise, rise if other is None else other

@@ -2,8 +2,8 @@
 
 A strip is some rows of them, few, so that what is made on the way stays in the cache: the values at their
 places, the products of these, and the sums. In a strip members stand in the order of their kinds, those of
-an operator side by side, so that what several problems have there is one matrix, ``(P, m n)``, for a product
-with the operator.
+an operator side by side, and of each member what several problems have is one matrix, ``(P, n)``: sums read
+the products of a member next to one another, which wider matrices, of all members at once, would part.
 
 Shape letters: ``E`` members, ``P`` places of each, ``L`` places in all; ``K`` operators of a piece, ``m`` members
 of it that have each, ``n`` problems.
@@ -17,7 +17,7 @@ import torch
 
 from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
-from mosaicdd.local_solvers.elements.products import on_one_core
+from mosaicdd.local_solvers.elements.products import rows_at
 
 # Bytes of what members of a strip have at their places, and members of a product: few, for the cache.
 _STRIP = {"cpu": 2**21, "cuda": 2**31}
@@ -104,7 +104,7 @@ class Strips:
             for some in even(rows, max(1, most))
         ]
         self._widths = each, results
-        members = max(_count(piece) for one in self._strips for piece in one.pieces or [_NOTHING])
+        members = max((_count(piece) for one in self._strips for piece in one.pieces), default=0)
         self._values = v.new_empty(members * each, problems)
         self._results = v.new_empty(max(len(one.order) for one in self._strips) * results, problems)
         self._steps = [[self._step(one, piece) for piece in one.pieces] for one in self._strips]
@@ -137,20 +137,9 @@ class Strips:
         """
         for strip, steps in zip(self._strips, self._steps, strict=True):
             for one in steps:
-                _take(v, one.places, one.flat)
+                rows_at(v, one.places, out=one.flat)
                 products(one.piece, one.values, one.results)
             yield self._results[: len(strip.order) * self._widths[1]]
-
-
-def _take(v: torch.Tensor, places: torch.Tensor, out: torch.Tensor) -> None:
-    """Write rows of ``(L, n)``, which are all there."""
-    if on_one_core(v):  # two thirds of torch's time
-        np.take(v.numpy(), places.numpy(), axis=0, out=out.numpy(), mode="clip")
-    else:
-        torch.index_select(v, 0, places, out=out)
-
-
-_NOTHING = Piece(slice(0, 0), slice(0, 0), shared=False)
 
 
 def _count(piece: Piece) -> int:
