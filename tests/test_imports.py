@@ -58,91 +58,110 @@ CALLS = {
     *("Split", "Split_type", "allreduce", "alltoall", "sendrecv", "Startall", "Waitall"),
 }
 CALLERS = {"parallel", "cli.launch"}
-MODULES = sorted(ROOT.rglob("*.py"))
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(ROOT.rglob("*.py"))
+}
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+NODES = [(name, node) for name, tree in TREES.items() for node in ast.walk(tree)]
 
 
-def name_of(path):
-    """Return a module's name below the package, as ``lattice.grid``."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-def imports(path):
-    """List what a module imports, in full, functions' own imports included."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+def imports():
+    """List the modules' imports, ``(module, imported name in full)``, functions' own included."""
+    listed = []
+    for name, node in NODES:
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            listed += [(name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: a relative import"
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            assert node.level == 0, f"{name}: a relative import"
+            listed += [(name, f"{node.module}.{alias.name}") for alias in node.names]
+    return listed
+
+
+IMPORTS = imports()
+INSIDE = [
+    (name, imported.removeprefix("mosaicdd."))
+    for name, imported in IMPORTS
+    if imported.startswith("mosaicdd.")
+]
 
 
 def within(name, places):
     return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_only_what_its_folder_may(path):
-    name = name_of(path)
-    folder = name.partition(".")[0]
-    for imported in imports(path):
-        inside = imported.removeprefix("mosaicdd.")
-        if inside != imported and folder not in ("cli", "__init__"):
-            allowed = {folder, "settings", "tensors"} | ALLOWED.get(folder, set())
-            assert within(inside, allowed), f"{name}: {imported}"
+def test_a_module_imports_only_what_its_folder_may():
+    def allowed(name):
+        folder = name.partition(".")[0]
+        return {folder, "settings", "tensors"} | ALLOWED.get(folder, set())
+
+    assert [
+        f"{name}: {imported}"
+        for name, imported in INSIDE
+        if not within(name, {"cli", "__init__"}) and not within(imported, allowed(name))
+    ] == []
 
 
 @pytest.mark.parametrize("folder", sorted(ALLOWED))
 def test_folders_within_one_import_each_other_one_way(folder):
-    needs = {}
-    for path in (ROOT / folder).glob("*/*.py"):
-        known = (name.removeprefix("mosaicdd.").split(".") for name in imports(path))
-        inner = {parts[1] for parts in known if parts[0] == folder and len(parts) > 2}
-        needs.setdefault(path.parent.name, set()).update(inner - {path.parent.name})
-    folders = {name: others & needs.keys() for name, others in needs.items()}
-    graphlib.TopologicalSorter(folders).prepare()  # raises CycleError
+    needs = {path.name: set() for path in (ROOT / folder).iterdir() if path.is_dir()}
+    for ends in INSIDE:
+        user, used = ([*end.split("."), "", ""][:2] for end in ends)
+        if user[0] == used[0] == folder and {user[1], used[1]} <= needs.keys():
+            needs[user[1]].add(used[1])
+    needs = {user: used - {user} for user, used in needs.items()}
+    graphlib.TopologicalSorter(needs).prepare()  # raises CycleError
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_an_outside_library_stays_in_its_home(path):
-    name = name_of(path)
-    for imported in imports(path):
-        if within(imported, {"mosaicdd"}):
-            continue
+def test_an_outside_library_stays_in_its_home():
+    def at_home(name, imported):
         library = next((home for home in HOMES if within(imported, {home})), None)
         if library:
-            assert within(name, HOMES[library]), f"{name}: {imported}"
-        else:
-            top = imported.partition(".")[0]
-            assert top in FREE | set(sys.stdlib_module_names), f"{name}: {imported} has no home"
+            return within(name, HOMES[library])
+        return imported.partition(".")[0] in FREE | {"mosaicdd"} | set(sys.stdlib_module_names)
+
+    assert [
+        f"{name}: {imported}" for name, imported in IMPORTS if not at_home(name, imported)
+    ] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_messages_are_sent_by_one_folder_only(path):
-    if within(name_of(path), CALLERS):
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
+def test_messages_are_sent_by_one_folder_only():
+    def sends(node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            assert node.func.attr not in CALLS, f"line {node.lineno}: {ast.unparse(node)}"
+            return node.func.attr in CALLS
         if isinstance(node, ast.Attribute):  # nor is a communicator taken, or asked for anything
-            known = node.attr == "comm" or ast.unparse(node.value).endswith("comm")
-            assert not known, f"line {node.lineno}: {ast.unparse(node)}"
+            return node.attr == "comm" or ast.unparse(node.value).endswith("comm")
+        return False
+
+    assert [
+        f"{name}, line {node.lineno}: {ast.unparse(node)}"
+        for name, node in NODES
+        if not within(name, CALLERS) and sends(node)
+    ] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_nothing_is_printed_or_executed_and_only_the_command_line_knows_all_ranks(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in ("print", "eval", "exec"), f"line {node.lineno}"
+def test_nothing_is_printed_or_executed():
+    assert [
+        f"{name}, line {node.lineno}: {node.func.id}"
+        for name, node in NODES
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("print", "eval", "exec")
+    ] == []
+
+
+def test_only_the_command_line_knows_all_ranks():
+    # What takes all ranks of the job is for programs: the command line, and the probe's own.
+    programs = {"cli", "parallel.launcher", "parallel.buffer_probe"}
+    for name, node in NODES:
         names = {getattr(node, "id", None), getattr(node, "attr", None)}
-        if name_of(path) != "parallel.launcher":
-            assert "COMM_WORLD" not in names, f"line {node.lineno}"
-        # What takes all ranks of the job is for programs: the command line, and the probe's own.
-        if not name_of(path).startswith(("cli.", "parallel.launcher", "parallel.buffer_probe")):
-            assert not names & {"communicator", "abort_all_ranks"}, f"line {node.lineno}"
+        assert name == "parallel.launcher" or "COMM_WORLD" not in names, f"{name}: {node.lineno}"
+        taken = names & {"communicator", "abort_all_ranks"}
+        assert within(name, programs) or not taken, f"{name}, line {node.lineno}: {taken}"
 
 
 def test_every_folder_has_a_rule():
-    folders = {path.parent.relative_to(ROOT).parts[0] for path in MODULES if path.parent != ROOT}
+    folders = {
+        path.parent.relative_to(ROOT).parts[0] for path in MODULES.values() if path.parent != ROOT
+    }
     assert folders == {*ALLOWED, "cli"}
