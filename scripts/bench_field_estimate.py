@@ -16,7 +16,6 @@ from media import MEDIA, rotating, spe10
 from tables import publish, table
 
 import mosaicdd as m
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import MediumSystem
 
@@ -59,8 +58,8 @@ def main(count: int, path: Path | None, seed: int) -> None:
 
 def _problem(make, rng: np.random.Generator, *, flows: bool) -> m.Problem:
     """Draw a problem."""
-    cells = pair(16 * int(n) for n in rng.integers(4, 13, 2))
-    nodes = pair(n + 1 for n in cells)
+    cells = tuple(16 * int(n) for n in rng.integers(4, 13, 2))
+    nodes = tuple(n + 1 for n in cells)
     sources = (0.0, "30*sin(3*x)*cos(2*y)", rng.standard_normal(nodes))
     sides = m.Dirichlet(("0", "sin(3*x) + y*y")[int(rng.integers(2))])
     fields = {"a": make(nodes, rng), "f": sources[int(rng.integers(3))]}
@@ -76,7 +75,7 @@ def _problem(make, rng: np.random.Generator, *, flows: bool) -> m.Problem:
 def _error(problem: m.Problem, field: np.ndarray) -> tuple[np.ndarray, np.longdouble]:
     """Return the error at the inner nodes, and the square of its energy norm."""
     grid = problem.domain.grid()
-    whole = pair(slice(0, nodes) for nodes in grid.nodes)
+    whole = tuple(slice(0, nodes) for nodes in grid.nodes)
     given = problem.operator.conductances(grid, whole)
     exact = Conductances(*(getattr(given, name).astype(np.longdouble) for name in _PARTS))
     f = problem.source_at(grid, whole)

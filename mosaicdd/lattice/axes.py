@@ -1,27 +1,11 @@
-"""Pairs: one of each per axis, (y, x), made in loops over the axes."""
+"""One of each per axis, in the order of the axes of arrays, (y, x) in the plane; made in loops over the axes."""
 
 import itertools
-from collections.abc import Iterable
-from typing import TypeVar
 
 import numpy as np
 
-Item = TypeVar("Item")
-
-Slices = tuple[slice, slice]
-"""A part of an array with the axes (y, x)."""
-
-
-def pair(items: Iterable[Item]) -> tuple[Item, Item]:
-    """Return what comes for y and for x as a pair.
-
-    Raises
-    ------
-    ValueError
-        If there are not two items.
-    """
-    y, x = items
-    return y, x
+Slices = tuple[slice, ...]
+"""A part of an array: a slice per axis."""
 
 
 def strips(shape: tuple[int, int], most: int) -> list[tuple[slice, list[slice]]]:

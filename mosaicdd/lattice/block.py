@@ -32,7 +32,7 @@ the same, and a single block is its own neighbour on both sides.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.lattice import Lattice
 
 Piece = tuple[int, Slices]
@@ -62,8 +62,8 @@ class Block:
     """
 
     lattice: Lattice
-    start: tuple[int, int]
-    stop: tuple[int, int]
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
     halo: int = 1
 
     @classmethod
@@ -72,46 +72,46 @@ class Block:
         return cls(lattice, lattice.first_centre, lattice.cells)
 
     @property
-    def first(self) -> tuple[int, int]:
+    def first(self) -> tuple[int, ...]:
         """First lattice line of the region per axis."""
         ends = zip(self.start, self.lattice.periodic, strict=True)
-        return pair(a - self.halo if around else max(a - self.halo, 0) for a, around in ends)
+        return tuple(a - self.halo if around else max(a - self.halo, 0) for a, around in ends)
 
     @property
-    def last(self) -> tuple[int, int]:
+    def last(self) -> tuple[int, ...]:
         """Last lattice line of the region per axis."""
         high = [b - 1 + self.halo for b in self.stop]
         ends = zip(high, self.lattice.cells, self.lattice.periodic, strict=True)
-        return pair(b if around else min(b, k) for b, k, around in ends)
+        return tuple(b if around else min(b, k) for b, k, around in ends)
 
     @property
-    def subdomains(self) -> tuple[int, int]:
+    def subdomains(self) -> tuple[int, ...]:
         """Owned subdomains per axis."""
-        return pair(b - a for a, b in zip(self.start, self.stop, strict=True))
+        return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
 
     @property
-    def region_subdomains(self) -> tuple[int, int]:
+    def region_subdomains(self) -> tuple[int, ...]:
         """Subdomains per axis whose perimeters lie in the region."""
-        return pair(b - a - 1 for a, b in zip(self.first, self.last, strict=True))
+        return tuple(b - a - 1 for a, b in zip(self.first, self.last, strict=True))
 
     @property
-    def cells(self) -> tuple[int, int]:
+    def cells(self) -> tuple[int, ...]:
         """Grid cells of the region per axis."""
         s = self.lattice.spacing
-        return pair((b - a) * s for a, b in zip(self.first, self.last, strict=True))
+        return tuple((b - a) * s for a, b in zip(self.first, self.last, strict=True))
 
     @property
-    def origin(self) -> tuple[int, int]:
+    def origin(self) -> tuple[int, ...]:
         """Grid node at the lower-left corner of the region; in a margin it is beyond the grid."""
         ends = zip(self.first, self.lattice.first_node, strict=True)
-        return pair(a * self.lattice.spacing + node for a, node in ends)
+        return tuple(a * self.lattice.spacing + node for a, node in ends)
 
     @property
     def nodes(self) -> Slices:
         """Grid nodes of the region, its outline included; in a margin some are beyond the grid."""
-        return pair(slice(a, a + n + 1) for a, n in zip(self.origin, self.cells, strict=True))
+        return tuple(slice(a, a + n + 1) for a, n in zip(self.origin, self.cells, strict=True))
 
-    def at_edge(self, axis: int) -> tuple[bool, bool]:
+    def at_edge(self, axis: int) -> tuple[bool, ...]:
         """Say whether the region touches the domain's edge at the low and high end of an axis."""
         if self.lattice.periodic[axis]:
             return False, False
@@ -131,19 +131,19 @@ class Block:
         return self._subdomains_between(low, [max(a, b) for a, b in zip(low, high, strict=True)])
 
     def _subdomains_between(self, start: list[int], stop: list[int]) -> Slices:
-        return pair(
+        return tuple(
             slice(a - first - 1, b - first - 1)
             for a, b, first in zip(start, stop, self.first, strict=True)
         )
 
-    def line_shape(self, axis: int) -> tuple[int, int]:
+    def line_shape(self, axis: int) -> tuple[int, ...]:
         """Shape of the lines constant in ``axis``: lattice lines, grid nodes along each."""
         return self.last[axis] - self.first[axis] + 1, self.cells[1 - axis] + 1
 
     def boundary_pieces(self) -> list[Piece]:
         """List the parts of the interface on the edge of the domain, where the data are given."""
         everything, ends = slice(None), (slice(0, 1), slice(-1, None))
-        pieces = []
+        pieces: list[Piece] = []
         for axis in (0, 1):
             pieces += [
                 (axis, (end, everything))
@@ -160,7 +160,7 @@ class Block:
     def inner(self, axis: int) -> Slices:
         """Return the part of the lines constant in ``axis`` that is not on the domain's edge."""
         sides = (self.at_edge(axis), self.at_edge(1 - axis))
-        return pair(
+        return tuple(
             slice(int(low), count - int(high))
             for (low, high), count in zip(sides, self.line_shape(axis), strict=True)
         )
@@ -227,4 +227,4 @@ class Block:
             end = max(min(origin + cells.stop * s + (1 if high else 0), nodes), first)
             local.append(slice(first - origin, end - origin))
             whole.append(slice(first, end))
-        return pair(local), pair(whole)
+        return tuple(local), tuple(whole)

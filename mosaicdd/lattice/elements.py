@@ -7,7 +7,6 @@ an interface has of a lattice node, the one in the lines constant in y is meant.
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.subdomain import perimeter_nodes
 
@@ -23,7 +22,7 @@ def places(block: Block, y: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.where(y % s == 0, in_rows, in_columns)
 
 
-def element_shape(block: Block) -> tuple[int, int]:
+def element_shape(block: Block) -> tuple[int, ...]:
     """Return the elements of the region per axis."""
     (bottom, left), (top, right) = block.first, block.last
     return top - bottom, right - left
@@ -35,9 +34,9 @@ def element_places(block: Block) -> np.ndarray:
     return _placed(block, [np.arange(n) for n in element_shape(block)], perimeter_nodes(s))
 
 
-def star_shape(block: Block) -> tuple[int, int]:
+def star_shape(block: Block) -> tuple[int, ...]:
     """Return the owned subdomains per axis."""
-    return pair(b - a for a, b in zip(block.start, block.stop, strict=True))
+    return tuple(b - a for a, b in zip(block.start, block.stop, strict=True))
 
 
 def star_nodes(spacing: int, *, turned: bool = False) -> np.ndarray:

@@ -15,7 +15,7 @@ class Grid:
         Side of a cell, in units of domain length.
     """
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     spacing: float
 
     def __post_init__(self) -> None:
@@ -25,7 +25,7 @@ class Grid:
             raise ValueError(f"the grid spacing must be positive and finite, got {self.spacing}")
 
     @property
-    def nodes(self) -> tuple[int, int]:
+    def nodes(self) -> tuple[int, ...]:
         """Nodes per axis, ``(ny + 1, nx + 1)``."""
         return self.shape[0] + 1, self.shape[1] + 1
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 
@@ -32,7 +31,7 @@ def period_of(cells: int, spacing: int) -> int:
     return -(-cells // spacing) * spacing
 
 
-def spacing_between(grid: Grid, spacing: int, periodic: tuple[bool, bool]) -> int:
+def spacing_between(grid: Grid, spacing: int, periodic: tuple[bool, ...]) -> int:
     """Return the distance of lattice lines that leaves no thin lattice cell between periodic sides.
 
     It is more than half of ``spacing``, and at most that; where none of these does, it is that.
@@ -69,8 +68,8 @@ class Lattice:
 
     grid: Grid
     subdomain: Subdomain
-    margins: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
-    periodic: tuple[bool, bool] = (False, False)
+    margins: tuple[tuple[int, int], ...] = ((0, 0), (0, 0))
+    periodic: tuple[bool, ...] = (False, False)
 
     def __post_init__(self) -> None:
         if not np.isclose(self.grid.spacing, self.subdomain.spacing, rtol=1e-12, atol=0):
@@ -84,7 +83,7 @@ class Lattice:
 
     @classmethod
     def around(
-        cls, grid: Grid, subdomain: Subdomain, periodic: tuple[bool, bool] = (False, False)
+        cls, grid: Grid, subdomain: Subdomain, periodic: tuple[bool, ...] = (False, False)
     ) -> "Lattice":
         """Return a lattice that reaches beyond a grid of any number of cells, on sides that are no pair.
 
@@ -104,7 +103,7 @@ class Lattice:
                 continue
             more = max(-(-(cells + 2) // s), 2) * s - cells
             margins.append((more // 2, more - more // 2))
-        return cls(grid, subdomain, pair(margins), periodic)
+        return cls(grid, subdomain, tuple(margins), periodic)
 
     def _check_cells(self, name: str, cells: int) -> None:
         s, m = self.spacing, self.subdomain.cells
@@ -124,52 +123,52 @@ class Lattice:
         return self.subdomain.cells // 2
 
     @property
-    def cells(self) -> tuple[int, int]:
+    def cells(self) -> tuple[int, ...]:
         """Lattice cells per axis, ``(K_y, K_x)``."""
         sizes = zip(self.grid.shape, self.margins, strict=True)
-        return pair((cells + sum(margin)) // self.spacing for cells, margin in sizes)
+        return tuple((cells + sum(margin)) // self.spacing for cells, margin in sizes)
 
     @property
-    def periods(self) -> tuple[int | None, int | None]:
+    def periods(self) -> tuple[int | None, ...]:
         """After how many nodes of the lattice each axis comes round; None where it does not."""
         sizes = zip(self.cells, self.periodic, strict=True)
         rows, columns = (cells * self.spacing if around else None for cells, around in sizes)
         return rows, columns
 
     @property
-    def rounds(self) -> tuple[int | None, int | None]:
+    def rounds(self) -> tuple[int | None, ...]:
         """After how many nodes of the grid each axis comes round; None where it does not."""
         sizes = zip(self.grid.shape, self.periodic, strict=True)
         rows, columns = (cells if around else None for cells, around in sizes)
         return rows, columns
 
     @property
-    def subdomains(self) -> tuple[int, int]:
+    def subdomains(self) -> tuple[int, ...]:
         """Subdomains, that is lattice nodes inside the domain, per axis."""
-        return pair(k - first for k, first in zip(self.cells, self.first_centre, strict=True))
+        return tuple(k - first for k, first in zip(self.cells, self.first_centre, strict=True))
 
     @property
-    def first_centre(self) -> tuple[int, int]:
+    def first_centre(self) -> tuple[int, ...]:
         """The lattice node per axis that the first subdomain is around."""
-        return pair(0 if around else 1 for around in self.periodic)
+        return tuple(0 if around else 1 for around in self.periodic)
 
     @property
-    def lines(self) -> tuple[int, int]:
+    def lines(self) -> tuple[int, ...]:
         """Lattice lines per axis, each once."""
-        return pair(k + first for k, first in zip(self.cells, self.first_centre, strict=True))
+        return tuple(k + first for k, first in zip(self.cells, self.first_centre, strict=True))
 
     @property
-    def first_node(self) -> tuple[int, int]:
+    def first_node(self) -> tuple[int, ...]:
         """The grid node at the lattice's lower-left corner; with margins it is beyond the grid."""
-        return pair(-low for low, _ in self.margins)
+        return tuple(-low for low, _ in self.margins)
 
     @property
-    def last_node(self) -> tuple[int, int]:
+    def last_node(self) -> tuple[int, ...]:
         """The grid node at the upper-right corner, likewise."""
         ends = zip(self.first_node, self.cells, strict=True)
-        return pair(node + cells * self.spacing for node, cells in ends)
+        return tuple(node + cells * self.spacing for node, cells in ends)
 
-    def line_shape(self, axis: int) -> tuple[int, int]:
+    def line_shape(self, axis: int) -> tuple[int, ...]:
         """Shape of all lines constant in ``axis``: lattice lines, grid nodes along each."""
         return self.cells[axis] + 1, self.cells[1 - axis] * self.spacing + 1
 

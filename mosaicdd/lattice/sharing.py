@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from mosaicdd.lattice.block import Block, Piece
 
-Direction = tuple[int, int]
+Direction = tuple[int, ...]
 
 DIRECTIONS: tuple[Direction, ...] = tuple(
     (dy, dx) for dy, dx in itertools.product((-1, 0, 1), repeat=2) if (dy, dx) != (0, 0)

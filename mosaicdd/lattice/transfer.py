@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 
@@ -28,7 +28,7 @@ def length(part: slice) -> int:
     return len(range(part.start, part.stop, part.step or 1))
 
 
-def batch_shape(batch: Batch) -> tuple[int, int]:
+def batch_shape(batch: Batch) -> tuple[int, ...]:
     """Return the rows and columns of a batch."""
     return length(batch[0]), length(batch[1])
 
@@ -47,7 +47,7 @@ def batches(part: Batch, largest: int, step: int = 1) -> Iterator[Batch]:
         rows = every[0][row : row + down]
         for column in range(0, len(every[1]), across):
             columns = every[1][column : column + across]
-            yield pair(slice(part[0], part[-1] + 1, step) for part in (rows, columns))
+            yield tuple(slice(part[0], part[-1] + 1, step) for part in (rows, columns))
 
 
 class Transfer:

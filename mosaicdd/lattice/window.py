@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
@@ -16,8 +16,8 @@ _ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
 class Window:
     """The grid nodes ``start <= (i, j) < stop``, on axes (y, x)."""
 
-    start: tuple[int, int]
-    stop: tuple[int, int]
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
 
     @classmethod
     def whole(cls, grid: Grid) -> "Window":
@@ -62,17 +62,17 @@ class Window:
                 )
             start.append(first)
             stop.append(last + 1)
-        return cls(pair(start), pair(stop))
+        return cls(tuple(start), tuple(stop))
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """Nodes per axis."""
-        return pair(b - a for a, b in zip(self.start, self.stop, strict=True))
+        return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
 
     @property
     def place(self) -> Slices:
         """The nodes as slices of the whole field."""
-        return pair(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
+        return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
 
     def extent(self, grid: Grid) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, (y, x), in domain coordinates."""
@@ -85,11 +85,11 @@ class Window:
         stops = [min(b, part.stop) for b, part in zip(self.stop, place, strict=True)]
         if any(a >= b for a, b in zip(starts, stops, strict=True)):
             return slice(0, 0), slice(0, 0)
-        return pair(slice(a, b) for a, b in zip(starts, stops, strict=True))
+        return tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
 
     def within(self, place: Slices) -> Slices:
         """Return where a place in the whole field lies in that of the window."""
-        return pair(
+        return tuple(
             slice(part.start - a, part.stop - a) for part, a in zip(place, self.start, strict=True)
         )
 
@@ -105,4 +105,4 @@ class Window:
             last = min((nodes.stop - 1) // s, block.stop[axis] - 1)
             start.append(min(first, block.stop[axis] - 1))
             stop.append(max(last, start[-1]) + 1)
-        return Block(block.lattice, pair(start), pair(stop), block.halo)
+        return Block(block.lattice, tuple(start), tuple(stop), block.halo)

@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
@@ -138,7 +137,7 @@ class BlockSource:
             return
         shape = *patches.shape[:3], self._points
         values = torch.zeros(shape, **self._tensors)
-        for batch in batches(pair(slice(0, n) for n in shape[1:3]), _BATCH):
+        for batch in batches(tuple(slice(0, n) for n in shape[1:3]), _BATCH):
             self.add(batch, values[:, *batch].reshape(-1, shape[3]))
         self._values, self._patches = values, None
 

@@ -6,7 +6,6 @@ Shape letters: ``P = 32`` coarse nodes around a subdomain, ``I = 49`` inside, ``
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.transfer import Batch, batch_shape
@@ -115,7 +114,7 @@ class SubdomainOperators:
         weights
             ``(Q,)`` factors for the values.
         """
-        part = pair(
+        part = tuple(
             slice(a - wide, a - wide + count)
             for a, wide, count in zip(
                 block.first, self._block.first, block.region_subdomains, strict=True

@@ -91,7 +91,7 @@ class UpscaledSolver:
         self.coarse.name = name
 
     @property
-    def patches(self) -> tuple[int, int]:
+    def patches(self) -> tuple[int, ...]:
         """How many patches of the medium a network has been asked for, and those outside its range."""
         rule = self.medium.rule
         return (rule.asked, rule.outside) if isinstance(rule, LearnedRule) else (0, 0)

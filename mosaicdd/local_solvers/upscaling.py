@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -73,7 +72,7 @@ def fine_part(part: Part, grid: Grid, margin: int) -> tuple[Part, list[tuple[int
         low, high = RATIO * p.start - margin, RATIO * (p.stop - 1) + margin + 1
         places.append(slice(max(low, 0), min(high, nodes)))
         missing.append((max(-low, 0), max(high - nodes, 0)))
-    return pair(places), missing
+    return tuple(places), missing
 
 
 def mirrored(fine: Conductances, missing: list[tuple[int, int]]) -> Conductances:
@@ -112,7 +111,7 @@ class CoarseMedium:
     @property
     def coarse_grid(self) -> Grid:
         """Its own grid."""
-        return Grid(pair(n // RATIO for n in self.grid.shape), self.grid.spacing * RATIO)
+        return Grid(tuple(n // RATIO for n in self.grid.shape), self.grid.spacing * RATIO)
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part of the coarse grid, as `Medium`."""

@@ -9,12 +9,11 @@ sends itself stays in its buffer.
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.sharing import DIRECTIONS, Direction
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.tensors import Tensors
@@ -22,8 +21,8 @@ from mosaicdd.tensors import Tensors
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-Part = tuple[int, tuple[slice, slice]]
-"""Which of the arrays, and which part of its last two axes."""
+Part = tuple[int, tuple[slice, ...]]
+"""Which of the arrays, and which part of its last axes."""
 
 
 class HaloExchange:
@@ -54,11 +53,11 @@ class HaloExchange:
         *,
         dtype: torch.dtype | None = None,
         buffers: str = "host",
-        periodic: tuple[bool, bool] = (False, False),
+        periodic: tuple[bool, ...] = (False, False),
     ):
         self._outgoing: list[_Message] = []
         self._incoming: list[_Message] = []
-        self._own: list[tuple[_Message, _Message]] = []  # to this rank, which stay on its device
+        self._own: list[tuple[_Message, ...]] = []  # to this rank, which stay on its device
         self._requests: list[MPI.Prequest] = []
         self._travelling: Sequence[torch.Tensor] | None = None
         tensors: Tensors = {"device": arrays[0].device, "dtype": dtype or arrays[0].dtype}
@@ -70,7 +69,7 @@ class HaloExchange:
             if rank == ranks.rank:
                 both = sent(direction), received(DIRECTIONS[opposite])
                 self._own.append(
-                    pair(_Message(parts, arrays, **tensors, buffers="cuda") for parts in both)
+                    tuple(_Message(parts, arrays, **tensors, buffers="cuda") for parts in both)
                 )
                 continue
             for parts, messages, initialise, label in (
@@ -142,9 +141,9 @@ class _Message:
         device: torch.device,
         buffers: str,
     ):
-        shapes = [arrays[index][..., *part].shape for index, part in parts]
+        self._parts: list[tuple[int, Any]] = [(index, (..., *part)) for index, part in parts]
+        shapes = [arrays[index][part].shape for index, part in self._parts]
         sizes = [int(np.prod(shape)) for shape in shapes]
-        self._parts = parts
         self._on_gpu = device.type == "cuda"
         self._packed = torch.empty(sum(sizes), dtype=dtype, device=device)
         staged = self._on_gpu and buffers == "host"
@@ -161,7 +160,7 @@ class _Message:
     def pack(self, arrays: Sequence[torch.Tensor]) -> None:
         """Copy the parts into the buffer; on a GPU this has only begun."""
         for (index, part), view in zip(self._parts, self._views, strict=True):
-            view.copy_(arrays[index][..., *part])
+            view.copy_(arrays[index][part])
         if self.buffer is not self._packed:
             self.buffer.copy_(self._packed, non_blocking=True)
 
@@ -175,4 +174,4 @@ class _Message:
         if self.buffer is not self._packed:
             self._packed.copy_(self.buffer, non_blocking=True)
         for (index, part), view in zip(self._parts, self._views, strict=True):
-            arrays[index][..., *part] += view
+            arrays[index][part] += view

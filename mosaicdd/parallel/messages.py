@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.parallel.machine import beside
 from mosaicdd.parallel.ranks import Ranks
 
@@ -24,7 +23,7 @@ _LENGTHS = (1, 1_000, 1_000_000)  # numbers; MPI sends short and long messages i
 
 def measure_links(
     ranks: Ranks,
-) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+) -> tuple[tuple[float, float] | None, ...]:
     """Measure messages between rank 0 and one on its node, and one on another.
 
     Returns
@@ -35,7 +34,7 @@ def measure_links(
     within = ranks.bcast(beside(ranks))
     without = [rank for rank in range(ranks.size) if rank not in within]
     partners = (next((rank for rank in within if rank), None), next(iter(without), None))
-    return pair(None if rank is None else _link(ranks, rank) for rank in partners)
+    return tuple(None if rank is None else _link(ranks, rank) for rank in partners)
 
 
 def measure_gather(ranks: Ranks) -> tuple[float, float]:

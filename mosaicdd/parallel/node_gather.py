@@ -15,7 +15,7 @@ from mosaicdd.parallel.ranks import Ranks
 
 
 def gather_of_parts(
-    ranks: Ranks, shape: tuple[int, int], parts: Sequence[Slices], *, problems: int = 1
+    ranks: Ranks, shape: tuple[int, ...], parts: Sequence[Slices], *, problems: int = 1
 ) -> "NodeGather":
     """Return what puts an array together from the parts of it that ranks have, flat and for each problem."""
     numbers = np.arange(math.prod(shape)).reshape(shape)

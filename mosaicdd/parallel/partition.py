@@ -3,7 +3,7 @@
 The first ranks of an axis get one item more where it does not divide.
 """
 
-Dims = tuple[int, int]
+Dims = tuple[int, ...]
 """Numbers per axis, (y, x)."""
 
 

@@ -214,9 +214,7 @@ class Ranks:
         start, stop = zip(*map(share, counts, self.dims, coords), strict=True)
         return start, stop
 
-    def neighbour(
-        self, direction: Dims, periodic: tuple[bool, bool] = (False, False)
-    ) -> int | None:
+    def neighbour(self, direction: Dims, periodic: tuple[bool, ...] = (False, False)) -> int | None:
         """Return the rank in a direction ``(dy, dx)``, or None beyond the edge.
 
         Along a periodic axis there is none; a single rank there is its own neighbour.

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import DIRECTIONS, Direction, interface_sent
@@ -100,7 +99,7 @@ class Decomposition:
 
     def _per_axis(self, number: Callable[[Block, int], int]) -> tuple[np.ndarray, np.ndarray]:
         """Evaluate ``number(block, axis)`` for both axes."""
-        return pair(
+        return tuple(
             np.array([[number(block, axis) for block in row] for row in self._blocks])[self._kind]
             for axis in (0, 1)
         )

@@ -142,7 +142,7 @@ class Measurement:
             runs.append(_steps(solver.solve(boundary, sink=_take), setup[0], transform))
         return {step: self._ranks.largest(min(run[step] for run in runs)) for step in _STEPS}
 
-    def _transform_seconds(self, counts: tuple[int, int]) -> float:
+    def _transform_seconds(self, counts: tuple[int, ...]) -> float:
         """Return the seconds of a coarse solve, by the transforms that the engine plans for it."""
         solve = by_sine_transforms(np.ones(counts), self._device)
         nodes = torch.ones(1, math.prod(counts), dtype=torch.float64, device=self._device)

@@ -72,7 +72,7 @@ class MediumPlan:
     """
 
     dims: Dims
-    subdomains: tuple[int, int]
+    subdomains: tuple[int, ...]
     coarse_unknowns: int
     messages: int
     bytes: int

@@ -155,7 +155,7 @@ class Plan:
     """
 
     dims: Dims
-    subdomains: tuple[int, int]
+    subdomains: tuple[int, ...]
     replicated: bool
     counts: Counts
     orders: tuple[OrderPlan, ...]

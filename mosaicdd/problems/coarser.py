@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import LocalPart
@@ -30,7 +29,7 @@ def coarser(
     fields = {name: every(values, number, apart) for name, values in problem.fields.items()}
     if any(values is None for values in fields.values()):
         return None
-    domain = Domain(pair(cells // apart for cells in grid.shape), grid.spacing * apart)
+    domain = Domain(tuple(cells // apart for cells in grid.shape), grid.spacing * apart)
     return Problem(domain, problem.equation, fields, boundary.every(apart))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
@@ -39,7 +38,7 @@ class Domain:
         If the cells are no pair.
     """
 
-    cells: tuple[int, int]
+    cells: tuple[int, ...]
     spacing: float | None = None
     shape: Shape | None = None
 
@@ -85,13 +84,13 @@ class Domain:
                 f"from {values.min(initial=0.0):g} to {values.max(initial=0.0):g}"
             )
         if per_cell:
-            return cls(pair(values.shape), spacing, level_of_cells(values > 0))
-        cells = pair(count - 1 for count in values.shape)
+            return cls(tuple(values.shape), spacing, level_of_cells(values > 0))
+        cells = tuple(count - 1 for count in values.shape)
         return cls(cells, spacing, level_of_mask(values > 0))
 
     @classmethod
     def from_distance(
-        cls, distance: Any, cells: tuple[int, int], spacing: float | None = None
+        cls, distance: Any, cells: tuple[int, ...], spacing: float | None = None
     ) -> "Domain":
         """Return where a signed distance, or anything like it, is negative; of second order.
 
@@ -109,7 +108,7 @@ class Domain:
         outer: Any,
         holes: Sequence[Any] = (),
         *,
-        cells: tuple[int, int],
+        cells: tuple[int, ...],
         spacing: float | None = None,
     ) -> "Domain":
         """Return what is inside a polygon and outside of others, its holes; of second order.

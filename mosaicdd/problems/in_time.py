@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, evaluate, real_array
@@ -244,7 +243,7 @@ def step_problem(problem: Problem, rate: float) -> Problem:
     name = equation.reaction
     given = Field(name, problem.fields.get(name, 0.0))
     total = _raised(given, rate) if given.number is None else given.number + rate
-    nodes = pair(cells + 1 for cells in problem.domain.cells)
+    nodes = tuple(cells + 1 for cells in problem.domain.cells)
     fields = {**problem.fields, name: total, "f": np.broadcast_to(0.0, nodes)}
     return Problem(problem.domain, equation, fields, SidesInTime(problem.conditions)(0.0))
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
@@ -66,7 +65,7 @@ class Problem:
 
     def __init__(
         self,
-        domain: Domain | tuple[int, int],
+        domain: Domain | tuple[int, ...],
         equation: Equation | NonlinearEquation | str,
         fields: Mapping[str, Any] | None = None,
         sides: GivenSides | None = None,
@@ -196,7 +195,7 @@ class Problem:
             return pieces
         within = {}
         for name, piece in pieces.items():
-            place = pair(slice(int(n.min()), int(n.max()) + 1) for n in piece.nodes.T)
+            place = tuple(slice(int(n.min()), int(n.max()) + 1) for n in piece.nodes.T)
             within[name] = piece.within(shape.level(grid, place).ravel())
         return within
 

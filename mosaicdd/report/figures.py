@@ -18,7 +18,6 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.report.curves import SMALL, draw_history
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
@@ -172,7 +171,7 @@ def heading(solution: StoredSolution) -> str:
 
 def _layout(
     panels: int, height: float, width: float, dpi: int
-) -> tuple[Figure, list[Axes], Axes, tuple[float, float]]:
+) -> tuple[Figure, list[Axes], Axes, tuple[float, ...]]:
     """Place the panels and the history: squares in rows, long domains stacked, tall ones side by side.
 
     Returns
@@ -180,6 +179,7 @@ def _layout(
     tuple
         The figure, the axes of the panels, those of the history, and the inches of a panel, (y, x).
     """
+    inches: tuple[float, ...]
     long, tall = width > _LONG * height, height > _LONG * width
     if long:
         inches = _LENGTH * max(height / width, 1 / _TO_SCALE), _LENGTH
@@ -194,7 +194,7 @@ def _layout(
         cells = drawing.add_gridspec(1, panels + 1, width_ratios=widths)
         maps, history = [cells[0, column] for column in range(panels)], cells[0, panels]
     else:
-        inches = pair(_SQUARE * side / max(height, width) for side in (height, width))
+        inches = tuple(_SQUARE * side / max(height, width) for side in (height, width))
         columns = panels + 1 if panels < 4 else 3
         rows = -(-(panels + 1) // columns)
         size = columns * (inches[1] + _BAR), rows * (inches[0] + _TITLE) + 0.4
@@ -209,8 +209,8 @@ def _layout(
     return drawing, drawn, drawing.add_subplot(history), inches
 
 
-def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, float]) -> None:
-    blocks = pair(int(_BLOCKS * drawing.dpi * length) for length in inches)
+def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, ...]) -> None:
+    blocks = tuple(int(_BLOCKS * drawing.dpi * length) for length in inches)
     style: dict[str, Any] = {"origin": "lower", "extent": panel.extent}
     style["aspect"] = axes.get_aspect()
     beside = axes.inset_axes((1 + 0.1 / inches[1], 0.0, 0.12 / inches[1], 1.0))
@@ -253,7 +253,7 @@ def _logarithmic(values: np.ndarray) -> tuple[float, float] | None:
 
 
 def in_blocks(
-    values: np.ndarray, blocks: tuple[int, int], reduce: Callable | None = None
+    values: np.ndarray, blocks: tuple[int, ...], reduce: Callable | None = None
 ) -> np.ndarray:
     """Reduce values to at most as many blocks per axis, by default to their means."""
     reduce = reduce or _mean

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.subdomain import Subdomain
@@ -171,7 +171,7 @@ def estimate_errors(
     on_interface = safety * monitor.distance(better, v)
     along_edge = edge_error(v)
     nodes = safety * (better.nodes() - v.nodes()).abs()
-    place = pair(map(slice, v.block.start, v.block.stop))
+    place = tuple(map(slice, v.block.start, v.block.stop))
     return [
         ErrorEstimate(
             rms=float(on_interface[i] + along_edge[i]),

@@ -11,7 +11,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -46,7 +46,7 @@ class FieldShare:
         layout = field_layout(ranks, lattice)
         shards = [one for one in layout.placements if isinstance(one, Shard)]
         held = [_held(lattice, one) for one in shards]
-        self.wide: Slices = pair(
+        self.wide: Slices = tuple(
             slice(*one.held[c]) for one, c in zip(held, ranks.coords, strict=True)
         )
         wide = Layout(layout.shape, layout.mesh, tuple(held))
@@ -105,7 +105,7 @@ class FieldStart:
             values = np.zeros(
                 [p.stop - p.start for p in region]
             )  # beyond the grid there is nothing
-            inside = pair(
+            inside = tuple(
                 slice(max(p.start, 0), min(p.stop, n)) for p, n in zip(region, nodes, strict=True)
             )
             values[_within(inside, region)] = self._wide[_within(inside, self._share.wide)]
@@ -154,6 +154,6 @@ def _held(lattice: Lattice, owned: Shard) -> Overlapping:
 
 def _within(part: Slices, whole: Slices) -> Slices:
     """Return where a part of the grid lies in an array of another that holds it."""
-    return pair(
+    return tuple(
         slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
     )

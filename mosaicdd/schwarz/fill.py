@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.tiles import Tiles, region_tiles
@@ -51,7 +51,7 @@ class Strip:
     @property
     def owned(self) -> torch.Tensor:
         """The values without those of other ranks, and without those of other strips."""
-        return self.values[..., *self.inner]
+        return self.values[:, *self.inner]
 
 
 def in_window(strips: Iterator[Strip], window: Window) -> Iterator[Strip]:
@@ -59,7 +59,7 @@ def in_window(strips: Iterator[Strip], window: Window) -> Iterator[Strip]:
     for strip in strips:
         place = window.clip(strip.place)
         if place[0].stop > 0:
-            inner = pair(
+            inner = tuple(
                 slice(own.start + part.start - whole.start, own.start + part.stop - whole.start)
                 for own, part, whole in zip(strip.inner, place, strip.place, strict=True)
             )
@@ -188,6 +188,6 @@ class Fill:
         origin = self.block.origin[0]
         return Strip(
             values=field[:, parts[0].start - base : parts[0].stop - base, parts[1]],
-            inner=pair(inner),
+            inner=tuple(inner),
             place=(slice(origin + start, origin + stop), whole[1]),
         )

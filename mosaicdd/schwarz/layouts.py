@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -52,7 +52,7 @@ def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:
     """Return the block of a rank."""
     start, stop = ranks.partition(lattice.subdomains, rank)
     first, last = (
-        pair(a + first for a, first in zip(end, lattice.first_centre, strict=True))
+        tuple(a + first for a, first in zip(end, lattice.first_centre, strict=True))
         for end in (start, stop)
     )
     return Block(lattice, first, last, halo)
@@ -77,7 +77,7 @@ def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Lay
                 owned.append(bounds)
                 held.append((low, high + 1))
             else:
-                owned.append(pair(min(b * s, count * s + 1) for b in bounds))
+                owned.append((bounds[0] * s, min(bounds[1] * s, count * s + 1)))
                 held.append((low * s, high * s + 1))
         array_axis = 0 if mesh_axis == axis else 1
         placements.append(Overlapping(array_axis, tuple(owned), tuple(held)))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
@@ -49,7 +48,7 @@ class PhaseIteration(Iteration):
         self._residual = torch.empty_like(self._scratch.nodes())
         self._phases = []
         for colour in itertools.product((0, 1), repeat=2):
-            members = pair(
+            members = tuple(
                 slice((c - a) % 2, n)
                 for c, a, n in zip(colour, block.start, block.subdomains, strict=True)
             )

@@ -171,7 +171,7 @@ class SolveSettings:
         "Groups of equal size that the ranks are split into; each solves its share of many problems.",
         least=1,
     )
-    dims: tuple[int, int] | None = None
+    dims: tuple[int, ...] | None = None
     halo_depth: int = setting(
         1,
         "Lattice cells of the neighbours that a rank keeps: halos are exchanged in every so many "

@@ -71,7 +71,7 @@ def read_checkpoint(
     return lines, history
 
 
-def read_field(path: str | PathLike, place: tuple[slice, slice]) -> np.ndarray | None:
+def read_field(path: str | PathLike, place: tuple[slice, ...]) -> np.ndarray | None:
     """Read some nodes of the field of a checkpoint, ``(rows, columns)``; None if it has none."""
     with open_to_read(path, "checkpoint", SEALED) as file:
         return file[FIELD][place] if FIELD in file else None

@@ -20,7 +20,7 @@ POLYGONS = "domain/polygons"
 ACTIVE = "active"
 
 
-def read_domain(spec: str, cells: tuple[int, int], spacing: float | None) -> Domain:
+def read_domain(spec: str, cells: tuple[int, ...], spacing: float | None) -> Domain:
     """Return the domain that a text describes.
 
     Parameters

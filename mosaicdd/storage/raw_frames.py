@@ -22,7 +22,7 @@ class RawFrames:
         Of each frame.
     """
 
-    def __init__(self, path: str | PathLike, shape: tuple[int, int]):
+    def __init__(self, path: str | PathLike, shape: tuple[int, ...]):
         self.path = Path(path)
         self._shape = shape
         self._bytes = shape[0] * shape[1] * _TYPE.itemsize

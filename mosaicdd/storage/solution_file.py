@@ -90,7 +90,7 @@ class StoredSolution:
     shape: Shape | None = None
     number: int = 0
     problems: int = 1
-    lattice_start: tuple[int, int] = (0, 0)
+    lattice_start: tuple[int, ...] = (0, 0)
     lattice_step: int | None = None
     times: np.ndarray | None = None
 
@@ -189,7 +189,7 @@ class StoredSolution:
         return spent.get("iterate", 0.0) + spent.get("assemble", 0.0)
 
     @property
-    def periodic(self) -> tuple[bool, bool]:
+    def periodic(self) -> tuple[bool, ...]:
         """Along which axes, (y, x), the domain goes on at the opposite side."""
         return (False, False) if isinstance(self.sides, Boundary) else self.sides.periodic
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.storage.hdf5 import read_attributes
@@ -68,11 +67,11 @@ def lattice_of_file(file: h5py.File) -> dict:
     if "error_estimate" not in file or "step" not in file["error_estimate"].attrs:
         return {}
     attributes = file["error_estimate"].attrs
-    start = pair(int(node) for node in attributes["first_node"])
+    start = tuple(int(node) for node in attributes["first_node"])
     return {"lattice_start": start, "lattice_step": int(attributes["step"])}
 
 
-def nodes_of_file(file: h5py.File, one: OneProblem) -> tuple[int, int]:
+def nodes_of_file(file: h5py.File, one: OneProblem) -> tuple[int, ...]:
     """Return the nodes per axis of the field, which must be rows of real numbers."""
     nodes, dtype = one.shape("solution"), file["solution"].dtype
     if len(nodes) != 2 or min(nodes) < 2 or dtype.kind != "f":
@@ -83,18 +82,18 @@ def nodes_of_file(file: h5py.File, one: OneProblem) -> tuple[int, int]:
     return nodes
 
 
-def grid_of_file(file: h5py.File, nodes: tuple[int, int]) -> Grid:
+def grid_of_file(file: h5py.File, nodes: tuple[int, ...]) -> Grid:
     """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
     if "sides" in file:
-        cells = pair(int(count) for count in file["sides"].attrs["cells"])
+        cells = tuple(int(count) for count in file["sides"].attrs["cells"])
         return Grid(cells, float(file.attrs["spacing"]))
     edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
     missing = any(edge is None for edge in edges)
     lengths = nodes if missing else [edge.shape[-1] for edge in edges]
-    return Grid(pair(length - 1 for length in lengths), float(file.attrs["spacing"]))
+    return Grid(tuple(length - 1 for length in lengths), float(file.attrs["spacing"]))
 
 
-def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, int]) -> Window:
+def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, ...]) -> Window:
     """Return which nodes of the grid the field has.
 
     Raises
@@ -103,8 +102,8 @@ def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, int]) -> Windo
         If the grid has not all of them.
     """
     first = file["solution"].attrs.get("first_node", np.zeros(2, int))
-    start = pair(int(node) for node in first)
-    window = Window(start, pair(a + n for a, n in zip(start, nodes, strict=True)))
+    start = tuple(int(node) for node in first)
+    window = Window(start, tuple(a + n for a, n in zip(start, nodes, strict=True)))
     if min(start) < 0 or any(b > n for b, n in zip(window.stop, grid.nodes, strict=True)):
         raise ValueError(
             f"{file.filename}: /solution has {nodes} nodes from {start}, the boundary data are for "

@@ -59,7 +59,7 @@ class SolutionWriter(ArrayWriter):
             part, place = part[0], place[1:]
         super().write(name, part, place)
 
-    def place(self, name: str, first: tuple[int, int], step: int) -> None:
+    def place(self, name: str, first: tuple[int, ...], step: int) -> None:
         """Say which grid nodes, (y, x), the values of an array stand at: every so many from a first."""
         self._file[name].attrs["first_node"] = first
         self._file[name].attrs["step"] = step
@@ -76,7 +76,7 @@ class SolutionWriter(ArrayWriter):
             rings = [ring.tolist() for ring in shape.rings]
             self._file[POLYGONS] = json.dumps(rings)
 
-    def hide_outside(self, nodes: tuple[int, int]) -> None:
+    def hide_outside(self, nodes: tuple[int, ...]) -> None:
         """Add arrays for where there are values, and for what ParaView hides."""
         self.create_common(ACTIVE, nodes, "uint8")
         self.create(GHOSTS, nodes, "uint8")

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.field_share import FieldShare
@@ -115,7 +115,7 @@ class FileFrames:
     def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
         """Hand a field to a function on the root."""
         if ranks.is_root:
-            whole: Slices = pair(slice(0, nodes) for nodes in self._share.grid.nodes)
+            whole: Slices = tuple(slice(0, nodes) for nodes in self._share.grid.nodes)
             sink(self._file.read(number), whole)
 
     def remove(self) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -57,7 +56,7 @@ def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
 @pytest.mark.parametrize("periodic", [(False, True), (True, False), (True, True)])
 def test_messages_come_round_between_periodic_sides(periodic, all_dims, make_ranks):
     for dims in all_dims:
-        ranks, grid = make_ranks(dims), Grid(pair(8 * (2 * d + 1) for d in dims), 1.0)
+        ranks, grid = make_ranks(dims), Grid(tuple(8 * (2 * d + 1) for d in dims), 1.0)
         lattice = Lattice.around(grid, Subdomain(16, 16.0), periodic)
         block = block_of(ranks, lattice, ranks.rank)
         like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.discretisation.common_conductances import CommonConductances
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.region_equations import region_equations
@@ -28,13 +27,13 @@ def test_it_applies_what_the_conductances_do(fields, outline):
     problem = m.Problem(domain, equation, fields, sides)
     grid = domain.grid(1 / 64)
     discretisation = Discretisation(problem, medium_of(problem.operator), grid)
-    equations = region_equations(discretisation, pair(slice(0, n) for n in grid.nodes))
+    equations = region_equations(discretisation, tuple(slice(0, n) for n in grid.nodes))
     conductances = equations.conductances
     common = CommonConductances.of(conductances, equations.active)
     u = np.random.default_rng(0).standard_normal(grid.nodes) * equations.active
     exact = conductances.each(np.asarray).apply(u)
     for rows, columns in ((slice(1, 96), slice(1, 130)), (slice(40, 57), slice(33, 100))):
-        ring = pair(slice(p.start - 1, p.stop + 1) for p in (rows, columns))
+        ring = tuple(slice(p.start - 1, p.stop + 1) for p in (rows, columns))
         found = common.apply(u[ring], (rows, columns))
-        there = pair(slice(p.start - 1, p.stop - 1) for p in (rows, columns))
+        there = tuple(slice(p.start - 1, p.stop - 1) for p in (rows, columns))
         assert abs(found - exact[there]).max() < 1e-13 * abs(exact).max()

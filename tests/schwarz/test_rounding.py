@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from media import MEDIA
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import MediumSystem
@@ -40,7 +39,7 @@ def random_problem(kind, seed=0, several=(), **fields):
 def error_norms(problem, fields):
     """Return the energy norms of errors, and their root mean squares, ``(n,)`` each."""
     grid = problem.domain.grid()
-    whole = pair(slice(0, nodes) for nodes in grid.nodes)
+    whole = tuple(slice(0, nodes) for nodes in grid.nodes)
     given = problem.operator.conductances(grid, whole)
     long = given.up, given.right, given.reaction
     exact = Conductances(*(one.astype(np.longdouble) for one in long))

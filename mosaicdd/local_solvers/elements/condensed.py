@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair, strips
+from mosaicdd.lattice.axes import Slices, strips
 from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.elimination import eliminate, halved
 from mosaicdd.local_solvers.elements.inner_nodes import Roots
@@ -52,7 +52,7 @@ class NodeSource:
 
     def elements(self, spacing: int) -> np.ndarray:
         """Say inside of which elements there is anything, ``(K_y, K_x)``."""
-        rows, columns = pair((count - 1) // spacing for count in self.values.shape[1:])
+        rows, columns = tuple((count - 1) // spacing for count in self.values.shape[1:])
         there = np.zeros((rows, columns), bool)
         if self.nodes is not None:
             y, x = np.divmod(self.nodes, self.values.shape[2])
@@ -108,7 +108,7 @@ class CondensedElements:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        self.shape = pair((nodes - 1) // spacing for nodes in conductances.reaction.shape)
+        self.shape = tuple((nodes - 1) // spacing for nodes in conductances.reaction.shape)
         self._s, self.device = spacing, device
         self._tensors: Tensors = {"device": device, "dtype": dtype}
         kinds = Kinds(np.arange(math.prod(self.shape)))
@@ -128,7 +128,7 @@ class CondensedElements:
     def _keep(self, place: Slices, roots: Roots) -> None:
         """Keep what is left of a piece, in memory that is one for all pieces."""
         if self._kept is None:
-            self._kept = roots.room(pair(p.stop - p.start for p in place), self.shape)
+            self._kept = roots.room(tuple(p.stop - p.start for p in place), self.shape)
         self._kept.part(self.shape, place).copy_(roots)
 
     def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
@@ -199,9 +199,9 @@ class CondensedElements:
         """Return the conductances between the nodes of a piece."""
         return self._conductances.part(*self._nodes(strip, part))
 
-    def _nodes(self, strip: slice, part: slice) -> tuple[slice, slice]:
+    def _nodes(self, strip: slice, part: slice) -> tuple[slice, ...]:
         """Return the nodes of a piece."""
-        return pair(slice(one.start * self._s, one.stop * self._s + 1) for one in (strip, part))
+        return tuple(slice(one.start * self._s, one.stop * self._s + 1) for one in (strip, part))
 
     def _numbers(self, strip: slice, part: slice) -> slice:
         """Return the numbers of a piece's elements: whole rows, or a part of one."""

@@ -25,7 +25,6 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.local_solvers.elements.inner_nodes import Cross, Roots
 from mosaicdd.local_solvers.elements.kinds import alike
 from mosaicdd.local_solvers.elements.merging import Merge
@@ -67,7 +66,7 @@ def eliminate(
     crosses = []
     for level, factors in enumerate(left.crosses, start=1):
         each = [_by_rows(one, rows, columns, halvings - level) for one in factors]
-        crosses.append(Cross.triangular(*each) if left.symmetric else Cross(pair(each)))
+        crosses.append(Cross.triangular(*each) if left.symmetric else Cross(tuple(each)))
     leaves = _by_rows(left.leaves, rows, columns, halvings)
     return left.schur.view(-1, 4 * spacing, 4 * spacing), Roots(leaves, crosses)
 

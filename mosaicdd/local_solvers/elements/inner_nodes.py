@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.local_solvers.elements.planes import Beside, Node, Planes, Run, in_leaf, on_cross
 from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.problems.operators.conductances import Conductances
@@ -45,7 +45,7 @@ class Cross:
         ``(.., i - k, i)``.
     """
 
-    parts: tuple[torch.Tensor, torch.Tensor]
+    parts: tuple[torch.Tensor, ...]
 
     @classmethod
     def triangular(cls, factors: torch.Tensor) -> "Cross":
@@ -79,7 +79,7 @@ class Roots:
     leaves: torch.Tensor
     crosses: list[Cross]
 
-    def room(self, shape: tuple[int, int], whole: tuple[int, int]) -> "Roots":
+    def room(self, shape: tuple[int, ...], whole: tuple[int, ...]) -> "Roots":
         """Return room for those of more elements, where these are of fewer, each per axis."""
 
         def more(one: torch.Tensor) -> torch.Tensor:
@@ -90,7 +90,7 @@ class Roots:
         leaves = made.leaves.new_empty([made.leaves.shape[axis] for axis in (2, 3, 0, 1)])
         return Roots(leaves.permute(2, 3, 0, 1), made.crosses)
 
-    def part(self, whole: tuple[int, int], place: Slices) -> "Roots":
+    def part(self, whole: tuple[int, ...], place: Slices) -> "Roots":
         """Return views of those of some elements, where these are of so many."""
 
         def some(one: torch.Tensor) -> torch.Tensor:
@@ -146,13 +146,13 @@ class InnerNodes:
     ):
         self._ties, self._reciprocals, self._inverses = ties, reciprocals, inverses
         self._crosses, self.side, self._steps = crosses, side, tuple(ties)
-        self.shape = pair(inverses.shape[2:])
+        self.shape = tuple(inverses.shape[2:])
 
     @classmethod
     def of(cls, conductances: Conductances, side: int, roots: Roots) -> "InnerNodes":
         """Return those between whose nodes these are."""
         leaves, reciprocals = roots.leaves, {}
-        shape = pair(leaves.shape[:2])
+        shape = tuple(leaves.shape[:2])
         all_ties = ties_of(conductances)
         cut = {
             id(values): Planes.of(torch.from_numpy(values).to(leaves)[None], side, shape)
@@ -189,7 +189,7 @@ class InnerNodes:
             {step: known[id(planes)] for step, planes in self._ties.items()},
             {run: some(one, 1) for run, one in self._reciprocals.items()},
             some(self._inverses, 3),
-            [Cross(pair(some(part, 1) for part in cross.parts)) for cross in self._crosses],
+            [Cross(tuple(some(part, 1) for part in cross.parts)) for cross in self._crosses],
             self.side,
         )
 
@@ -253,7 +253,7 @@ class InnerNodes:
 
 def ties_of(conductances: Conductances) -> dict[Node, tuple[np.ndarray, Node]]:
     """Return, by the step to a neighbour, what ties it to a node, and where from edges are counted."""
-    ties = {
+    ties: dict[Node, tuple[np.ndarray, Node]] = {
         (1, 0): (conductances.up, (0, 0)),
         (-1, 0): (conductances.down, (-1, 0)),
         (0, 1): (conductances.right, (0, 0)),

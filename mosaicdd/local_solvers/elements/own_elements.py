@@ -10,7 +10,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import even, pair
+from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.local_solvers.elements.element_windows import Windows
@@ -28,7 +28,7 @@ _PIECE = {"cpu": 256, "cuda": 8192}
 _SOLVED = {"cpu": 2048, "cuda": 8192}
 _LEAST = 512
 
-Places = tuple[torch.Tensor, torch.Tensor]
+Places = tuple[torch.Tensor, ...]
 """Rows and columns of some elements."""
 
 
@@ -194,7 +194,7 @@ class OwnElements:
 
 def places_of(numbers: np.ndarray, columns: int, device: torch.device) -> Places:
     """Return the rows and columns of elements by their numbers."""
-    return pair(torch.from_numpy(one).to(device) for one in np.divmod(numbers, columns))
+    return tuple(torch.from_numpy(one).to(device) for one in np.divmod(numbers, columns))
 
 
 def add_on_sides(lines: Sequence[torch.Tensor], at: Places, values: torch.Tensor) -> None:

@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.local_solvers.elements.merging import merging
 from mosaicdd.local_solvers.elements.products import on_one_core
 
-Node = tuple[int, int]
+Node = tuple[int, ...]
 """A place in a square, or a step to a neighbour, (y, x)."""
 
 
@@ -80,7 +79,7 @@ class Planes:
         self._known: dict[tuple[Run, int], torch.Tensor] = {}
 
     @classmethod
-    def of(cls, values: torch.Tensor, side: int, shape: tuple[int, int]) -> "Planes":
+    def of(cls, values: torch.Tensor, side: int, shape: tuple[int, ...]) -> "Planes":
         """Cut values at the nodes of a rectangle of ``shape`` smallest squares, without the last nodes.
 
         Parameters
@@ -94,7 +93,7 @@ class Planes:
 
     @classmethod
     def taken(
-        cls, values: torch.Tensor, at: tuple[torch.Tensor, torch.Tensor], side: int, spacing: int
+        cls, values: torch.Tensor, at: tuple[torch.Tensor, ...], side: int, spacing: int
     ) -> "Planes":
         """Take values at the lower left nodes of elements one by one; their planes lie side by side, as in a row.
 
@@ -124,7 +123,7 @@ class Planes:
         made = like.new_zeros(len(like), side, side, count, count * elements)
         return cls(made.permute(1, 2, 0, 3, 4))
 
-    def put_at(self, values: torch.Tensor, at: tuple[torch.Tensor, torch.Tensor]) -> None:
+    def put_at(self, values: torch.Tensor, at: tuple[torch.Tensor, ...]) -> None:
         """Write to where `taken` would take them."""
         _, q, _, count, _ = self._shape
         mine = self.values.permute(2, 0, 1, 3, 4).flatten(1)
@@ -152,7 +151,7 @@ class Planes:
 
     def put(self, values: torch.Tensor) -> None:
         """Write to those that `of` has cut."""
-        _cut(values, self._shape[0], pair(self._shape[3:])).copy_(
+        _cut(values, self._shape[0], tuple(self._shape[3:])).copy_(
             self.values.permute(2, 3, 0, 4, 1)
         )
 
@@ -180,7 +179,7 @@ def _flat(values: torch.Tensor) -> torch.Tensor:
 
 
 def _places(
-    values: torch.Tensor, at: tuple[torch.Tensor, torch.Tensor], side: int, spacing: int
+    values: torch.Tensor, at: tuple[torch.Tensor, ...], side: int, spacing: int
 ) -> torch.Tensor:
     """Return where `_flat` has the nodes of elements, ``(q, q, s / q, E s / q)``."""
     (y, x), (_, down, across) = at, values.stride()
@@ -192,7 +191,7 @@ def _places(
     return (rows + (corners + columns)).flatten(3)
 
 
-def _cut(values: torch.Tensor, side: int, shape: tuple[int, int]) -> torch.Tensor:
+def _cut(values: torch.Tensor, side: int, shape: tuple[int, ...]) -> torch.Tensor:
     """Return values ``(n, ..)`` by smallest squares, ``(n, rows, q, columns, q)``."""
     rows, columns = shape
     some = values[:, : side * rows, : side * columns]

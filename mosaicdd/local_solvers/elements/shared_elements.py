@@ -162,7 +162,7 @@ class SharedElements:
             members = members[driven.ravel()[members]]
             for some in even(len(members), GROUP[self.device.type]):
                 at = places_of(members[some], self.shape[1], self.device)
-                added = f[:, *at].flatten(2) @ self._interior.loads[number]
+                added = f[:, at[0], at[1]].flatten(2) @ self._interior.loads[number]
                 add_on_sides(lines, at, added.mul_(source.scale))
 
     def _add_shared(self, lines: Sequence[torch.Tensor], strip: Strip, source: NodeSource) -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.fields.fields import Part
 
 SIDE = 16
@@ -40,8 +39,8 @@ class ArrayInSquares:
         part: Part | None = None,
     ):
         self.kinds, self.plain, self.values = kinds, plain, values
-        self._part = part or pair(slice(0, count * SIDE) for count in kinds.shape)
-        self.shape = pair(p.stop - p.start for p in self._part)
+        self._part = part or tuple(slice(0, count * SIDE) for count in kinds.shape)
+        self.shape = tuple(p.stop - p.start for p in self._part)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -68,7 +67,7 @@ class ArrayInSquares:
         if not _plain_slice(second):
             return self.T[second, first].T
         if _plain_slice(first):
-            part = pair(
+            part = tuple(
                 _within(slice(*key.indices(count)), p)
                 for key, count, p in zip((first, second), self.shape, self._part, strict=True)
             )

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.sides.sides import Sides
 
@@ -148,10 +147,10 @@ class OnOutlines:
     def part(self, rows: slice | np.ndarray, columns: slice | np.ndarray) -> "OnOutlines":
         """Return those of some of the nodes."""
         shape = self.reported.shape
-        places = pair(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
+        places = tuple(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
         return self.moved(places, self.reported[rows][:, columns])
 
-    def moved(self, places: tuple[np.ndarray, np.ndarray], reported: np.ndarray) -> "OnOutlines":
+    def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "OnOutlines":
         """Return those of nodes that are elsewhere; see `moved_nodes`."""
         width = reported.shape[1]
         ties, flows, on = (
@@ -182,8 +181,8 @@ def places_among(count: int, some: slice | np.ndarray) -> np.ndarray:
 
 
 def moved_nodes(
-    nodes: np.ndarray, places: tuple[np.ndarray, np.ndarray], width: int
-) -> tuple[np.ndarray, np.ndarray]:
+    nodes: np.ndarray, places: tuple[np.ndarray, ...], width: int
+) -> tuple[np.ndarray, ...]:
     """Return which flat nodes of an array have a place in another, and their numbers there.
 
     Parameters

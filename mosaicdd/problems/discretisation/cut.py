@@ -168,7 +168,7 @@ def nonzero(there: np.ndarray) -> tuple[np.ndarray, ...]:
     return np.unravel_index(np.flatnonzero(there), there.shape)
 
 
-def ends(axis: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+def ends(axis: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """Return the nodes at the low and at the high ends of the grid edges along an axis."""
     everything = slice(None)
     low, high = slice(None, -1), slice(1, None)

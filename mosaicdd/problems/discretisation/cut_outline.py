@@ -8,7 +8,7 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.lattice.axes import even, pair
+from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import Cut, ends
 from mosaicdd.problems.fields.fields import Part, is_number, overlaps
@@ -104,7 +104,7 @@ class CutOutline:
 
     def _crossed(self, name: str) -> np.ndarray:
         """Return where an outline crosses grid edges, ``(M, 2)``, (x, y), in units of domain length."""
-        whole = pair(slice(0, nodes) for nodes in self._grid.nodes)
+        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         found = [np.empty((0, 2))]
         for axis in (0, 1):
@@ -117,7 +117,7 @@ class CutOutline:
             found.append(at[own][:, ::-1] * self._grid.spacing)
         return np.concatenate(found)
 
-    def floating_part(self, fixed: np.ndarray) -> tuple[int, int] | None:
+    def floating_part(self, fixed: np.ndarray) -> tuple[int, ...] | None:
         """Return a node of the domain if no value is given anywhere; None if one is.
 
         Parameters
@@ -133,7 +133,7 @@ class CutOutline:
         holds = self._given | (self.alphas > 0)
         if holds.all() and len(fixed):
             return None  # a part has an outline, or all sides
-        whole = pair(slice(0, nodes) for nodes in self._grid.nodes)
+        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         parts, count = labelled(level < 0, self._periods)
         holding = (level >= 0) & holds[numbers]
@@ -170,7 +170,7 @@ class CutOutline:
         cells
             Which cells around its nodes there are, ``(rows + 1, columns + 1)``.
         """
-        ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         level, numbers = self.level(ring), self._outline_of(ring)
         given = (level >= 0) & self._given[numbers]
         segments: Segments | None = None

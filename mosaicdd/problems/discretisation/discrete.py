@@ -20,7 +20,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.sides.boundary import Boundary
 
-Places = tuple[slice, slice]
+Places = tuple[slice, ...]
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
 
@@ -108,7 +108,7 @@ class DirichletSystem:
             name: np.stack([getattr(boundary, name) for boundary in boundaries], axis=-1)
             for name in Boundary.EDGES
         }
-        strips = []
+        strips: list[tuple[Places, np.ndarray]] = []
         for end, three in ((0, slice(0, 3)), (-1, slice(-3, None))):
             rows = np.zeros((3, nx + 1, count))
             rows[:, 0], rows[:, -1] = edges["left"][three], edges["right"][three]

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import OnOutlines
 from mosaicdd.problems.discretisation.node_equations import NO_TIES, Equations
@@ -77,7 +76,7 @@ class LinearStep:
         for name, axis in (("up", 0), ("right", 1), ("down", 0), ("left", 1)):
             size = [n - (axis == i) for i, n in enumerate(shape)]
             between[name] = np.zeros(size)
-            low = pair(slice(p.start, p.stop - (axis == i)) for i, p in enumerate((rows, columns)))
+            low = tuple(slice(p.start, p.stop - (axis == i)) for i, p in enumerate((rows, columns)))
             between[name][low] = getattr(inside.conductances, name)
         if inside.conductances.symmetric:
             del between["down"], between["left"]
@@ -103,5 +102,5 @@ class LinearStep:
     def _overlap(self, part: Part) -> tuple[Part, Part]:
         """Return what a part has of the nodes here, in these and in the part."""
         first = [p.start for p in self._part]
-        moved = pair(slice(p.start - a, p.stop - a) for p, a in zip(part, first, strict=True))
-        return overlap(moved, pair(self._equations.active.shape))
+        moved = tuple(slice(p.start - a, p.stop - a) for p, a in zip(part, first, strict=True))
+        return overlap(moved, tuple(self._equations.active.shape))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.discretisation.crossings import OnOutlines, moved_nodes, places_among
 from mosaicdd.problems.discretisation.stretched import Stretch
 from mosaicdd.problems.operators.conductances import Conductances
@@ -31,7 +30,7 @@ class Ties:
     known: np.ndarray
     conductances: np.ndarray
 
-    def moved(self, places: tuple[np.ndarray, np.ndarray], width: int) -> "Ties":
+    def moved(self, places: tuple[np.ndarray, ...], width: int) -> "Ties":
         """Return those of nodes that are elsewhere; see `moved_nodes`."""
         inside, nodes = moved_nodes(self.nodes, places, width)
         return Ties(nodes, self.known[inside], self.conductances[inside])
@@ -68,7 +67,7 @@ class Equations:
     def part(self, rows: slice, columns: slice) -> "Equations":
         """Return those of some of the nodes."""
         shape = self.active.shape
-        places = pair(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
+        places = tuple(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
         return Equations(
             self.conductances.part(rows, columns),
             self.active[rows, columns],

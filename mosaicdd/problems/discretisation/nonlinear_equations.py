@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING
 from mosaicdd.problems.discretisation.node_equations import NO_TIES, Equations
 from mosaicdd.problems.fields.fields import Part
@@ -62,9 +61,9 @@ class NonlinearEquations:
         self.rounds, self.periods = discretisation.rounds, discretisation.periods
         self.operator = discretisation.operator
         self._discretisation = discretisation
-        shape = pair(p.stop - p.start for p in part)
-        inner = pair(slice(1, n + 1) for n in shape)
-        self._ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+        shape = tuple(p.stop - p.start for p in part)
+        inner = tuple(slice(1, n + 1) for n in shape)
+        self._ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         around = discretisation.faces.equations(self._ring)
         self._faces = faces = around.part(*inner)
         self.active = faces.active
@@ -75,7 +74,7 @@ class NonlinearEquations:
         self._place_outlines()
         self._fields = self._sampled()
 
-    def _place_neighbours(self, around: Equations, shape: tuple[int, int]) -> None:
+    def _place_neighbours(self, around: Equations, shape: tuple[int, ...]) -> None:
         """Find the weights of the flows, ``(4, K)``, and where in what `_pool` returns the neighbours are."""
         up, right = around.conductances.up, around.conductances.right
         sides = up[1:, 1:-1], up[:-1, 1:-1], right[1:-1, :-1], right[1:-1, 1:]
@@ -128,7 +127,7 @@ class NonlinearEquations:
         outline = self._discretisation.faces.outline
         inside = None
         if outline is not None:
-            inside = outline.level(pair(slice(p.start - 1, p.stop + 1) for p in self._ring)) < 0
+            inside = outline.level(tuple(slice(p.start - 1, p.stop + 1) for p in self._ring)) < 0
         return self.operator.sampled_near(self.grid, self._ring, inside, self.rounds)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
@@ -194,7 +193,7 @@ class NonlinearEquations:
         partial[1:][self._others >= self._size] = 0.0
         along = dict(zip(OFFSETS[:5], map(self.scattered, partial), strict=True))
         whole = conductances_of(along, symmetric=self.operator.self_adjoint)
-        conductances = whole.part(*pair(slice(1, n + 1) for n in self.active.shape))
+        conductances = whole.part(*tuple(slice(1, n + 1) for n in self.active.shape))
         conductances.reaction[~self.active] = 1.0
         return Equations(conductances, self.active, self._faces.volumes, NO_TIES)
 

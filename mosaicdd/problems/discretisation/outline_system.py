@@ -6,7 +6,6 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.operators.medium import medium_of
@@ -32,10 +31,10 @@ class OutlineSystem:
         self._periodic = problem.conditions.periodic
         ends = zip(grid.nodes, self._periodic, strict=True)
         counts = [nodes - around for nodes, around in ends]  # of the nodes with an equation
-        wide = pair(slice(-1, nodes + 1) for nodes in counts)
+        wide = tuple(slice(-1, nodes + 1) for nodes in counts)
         self._wide = one.equations(wide)
-        self._part = pair(slice(0, nodes) for nodes in counts)
-        self._equations = self._wide.part(*pair(slice(1, nodes + 1) for nodes in counts))
+        self._part = tuple(slice(0, nodes) for nodes in counts)
+        self._equations = self._wide.part(*tuple(slice(1, nodes + 1) for nodes in counts))
         self._outline = one.values(problem)
         self._problem, self._number = problem, number
         b = one.right_hand_side(problem, self._outline, wide, self._wide)

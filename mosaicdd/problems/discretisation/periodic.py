@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -104,7 +103,7 @@ def _firsts(part: slice, period: int | None) -> list[int]:
 
 
 def _rounds(part: Part, periods: Periods) -> Iterator[tuple[_Round, _Round]]:
-    rows, columns = pair(_along(p, period) for p, period in zip(part, periods, strict=True))
+    rows, columns = tuple(_along(p, period) for p, period in zip(part, periods, strict=True))
     return ((y, x) for y in rows for x in columns)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mosaicdd.lattice.axes import even, pair
+from mosaicdd.lattice.axes import even
 from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
 from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
 from mosaicdd.problems.discretisation.discretisation import Discretisation
@@ -58,11 +58,11 @@ class _Whole:
     def __init__(self, common: Conductances, discretisation: Discretisation, part: Part):
         self._discretisation = discretisation
         self._origin = part[0].start, part[1].start
-        self._shape = pair(p.stop - p.start for p in part)
+        self._shape = tuple(p.stop - p.start for p in part)
         # In whole squares, of which the last reach beyond the part.
-        self._squares = pair(-(-count // SIDE) for count in self._shape)
+        self._squares = tuple(-(-count // SIDE) for count in self._shape)
         self._pins = discretisation.known[: int(discretisation.floating)]
-        size = pair(count * SIDE for count in self._squares)
+        size = tuple(count * SIDE for count in self._squares)
         self._active, self._reported = np.ones((2, *size), bool)
         # Conductances and volumes are kept of squares near anything: far outside, inside, and theirs.
         self._plain = [
@@ -155,11 +155,11 @@ class _Whole:
         """Evaluate the equations in squares of a row, those between some that are close, too."""
         ends = np.flatnonzero(np.diff(columns) > _GAP)
         for a, b in zip([0, *(ends + 1)], [*ends, len(columns) - 1], strict=True):
-            place = pair(
+            place = tuple(
                 slice(low * SIDE, (high + 1) * SIDE)
                 for low, high in ((row, row), (columns[a], columns[b]))
             )
-            ring = pair(
+            ring = tuple(
                 slice(p.start + first - 1, p.stop + first + 1)
                 for p, first in zip(place, self._origin, strict=True)
             )

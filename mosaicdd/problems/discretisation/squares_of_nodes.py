@@ -10,7 +10,6 @@ import copy
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.node_equations import Equations
@@ -34,7 +33,7 @@ class Squares:
         Nodes along the side of a square, without its margin.
     """
 
-    def __init__(self, numbers: np.ndarray, origin: tuple[int, int], size: int):
+    def __init__(self, numbers: np.ndarray, origin: tuple[int, ...], size: int):
         self._numbers, self.size, self.pitch = numbers, size, size + 2 * MARGIN
         self._origin = np.array(origin)
         self._lowest = numbers.min(axis=0) - 1
@@ -45,7 +44,7 @@ class Squares:
         self._shift = numbers * size + self._origin - MARGIN - first
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """Of the strip."""
         return self.pitch, len(self._numbers) * self.pitch
 
@@ -125,7 +124,7 @@ class EquationsInSquares(Discretisation):
 
     def all(self) -> Equations:
         """Return the left-hand sides at all places but the outermost."""
-        return self.equations(pair(slice(1, count - 1) for count in self._squares.shape))
+        return self.equations(tuple(slice(1, count - 1) for count in self._squares.shape))
 
     def _cells(self, part: Part, periods: Periods = (None, None)) -> np.ndarray:
         there = [
@@ -171,4 +170,4 @@ class _OutlineInSquares(CutOutline):
 
 def _ring_of_cells(part: Part) -> Part:
     """Return the cells around the nodes of a part, by their lower-left nodes."""
-    return pair(slice(p.start - 1, p.stop) for p in part)
+    return tuple(slice(p.start - 1, p.stop) for p in part)

@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -83,9 +82,9 @@ class Stretch:
     """
 
     def __init__(self, part: Part, cells: Periods, periods: Periods):
-        self._axes = pair(_Axis.of(*one) for one in zip(part, cells, periods, strict=True))
-        self.part: Part = pair(axis.part for axis in self._axes)
-        self.there = pair(axis.there for axis in self._axes)
+        self._axes = tuple(_Axis.of(*one) for one in zip(part, cells, periods, strict=True))
+        self.part: Part = tuple(axis.part for axis in self._axes)
+        self.there = tuple(axis.there for axis in self._axes)
 
     @property
     def at_nodes(self) -> np.ndarray:
@@ -96,7 +95,7 @@ class Stretch:
     @property
     def nodes(self) -> Part:
         """The nodes of the grid that nodes of the lattice are at."""
-        return pair(
+        return tuple(
             slice(axis.part.start + int(at[0]), axis.part.start + int(at[-1]) + 1)
             for axis in self._axes
             for at in [axis.nodes[axis.there]]

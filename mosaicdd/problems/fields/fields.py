@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.lognormal import PREFIX, Lognormal
 
-Part = tuple[slice, slice]
+Part = Slices
 """Nodes of the grid: a slice with bounds per axis, (y, x)."""
 
-Periods = tuple[int | None, int | None]
+Periods = tuple[int | None, ...]
 """After how many nodes each axis comes round, (y, x); None where it does not."""
 
 
@@ -250,18 +250,18 @@ class Field:
         return values.reshape(math.prod(values.shape[:-2]), *values.shape[-2:])
 
 
-def overlap(part: Part, counts: tuple[int, int]) -> tuple[Part, Part]:
+def overlap(part: Part, counts: tuple[int, ...]) -> tuple[Part, Part]:
     """Return what a part has of so many rows and columns, in the whole and in the part."""
-    there = pair(
+    there = tuple(
         slice(max(p.start, 0), max(min(p.stop, n), p.start, 0))
         for p, n in zip(part, counts, strict=True)
     )
-    return there, pair(
+    return there, tuple(
         slice(t.start - p.start, t.stop - p.start) for t, p in zip(there, part, strict=True)
     )
 
 
-def overlaps(part: Part, counts: tuple[int, int], periods: Periods) -> Iterator[tuple[Part, Part]]:
+def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[tuple[Part, Part]]:
     """Yield what a part has of so many rows and columns, in the whole and in the part, in every round."""
     along = []
     for p, n, period in zip(part, counts, periods, strict=True):

@@ -63,7 +63,7 @@ class Lognormal:
                 f"{grid.spacing:g}; take length=0 for values that are independent at all nodes"
             )
 
-    def sample(self, grid: Grid, part: tuple[slice, slice]) -> np.ndarray:
+    def sample(self, grid: Grid, part: tuple[slice, ...]) -> np.ndarray:
         """Return the values at the nodes of a part of a grid, ``(rows, columns)``."""
         if any(p.stop <= p.start for p in part):
             return np.empty([max(0, p.stop - p.start) for p in part])

@@ -88,7 +88,7 @@ class Conductances:
             return Conductances(up, right, reaction, across=across)
         return Conductances(up, right, reaction, of(self.down), of(self.left))
 
-    def elements(self, spacing: int) -> tuple[int, int]:
+    def elements(self, spacing: int) -> tuple[int, ...]:
         """Return how many squares of so many cells a side there are, per axis; one by one, in a row."""
         count, (rows, columns) = self.reaction.shape[:-2], self.reaction.shape[-2:]
         return (1, *count) if count else ((rows - 1) // spacing, (columns - 1) // spacing)
@@ -190,7 +190,7 @@ class Conductances:
     def _reacts(self) -> bool:
         return bool(self.reaction.any())
 
-    def matrix(self, periodic: tuple[bool, bool] = (False, False)) -> scipy.sparse.csr_array:
+    def matrix(self, periodic: tuple[bool, ...] = (False, False)) -> scipy.sparse.csr_array:
         """Return ``h^2 A`` of the nodes inside, row by row from the bottom.
 
         Parameters

@@ -21,7 +21,6 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, overlap, require_finite
 from mosaicdd.problems.operators.conductances import Conductances
@@ -51,7 +50,7 @@ class Resampled:
         """Return those between some of the nodes."""
         return self.medium.conductances(
             self.grid,
-            pair(
+            tuple(
                 slice(first.start + one.start, first.start + one.stop)
                 for first, one in zip(self.place, (rows, columns), strict=True)
             ),
@@ -129,7 +128,7 @@ class Medium:
             If a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
         """
         same = self._c.number is not None
-        at = pair(slice(p.start, p.start + 1) for p in part) if same else part
+        at = tuple(slice(p.start, p.start + 1) for p in part) if same else part
         c = require_sign(self._c.sample(grid, at)[0], self._c, at, positive=False)
         up, right = self._diffusion(grid, part)
         reaction = grid.spacing**2 * c
@@ -234,7 +233,7 @@ def _cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -
     inside
         Which nodes count, with one more all around; 1 in cells without such a corner, too.
     """
-    wide = pair(slice(p.start - 1, p.stop) for p in part)
+    wide = tuple(slice(p.start - 1, p.stop) for p in part)
     there, where = overlap(wide, grid.shape)
     values = np.ones([p.stop - p.start for p in wide])
     values[where] = a.sample_cells(there)

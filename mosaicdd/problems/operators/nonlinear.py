@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods
@@ -131,7 +131,7 @@ class Nonlinear:
         samples = {}
         for name, field in self.fields.items():
             varies = field.number is None
-            nodes = part if varies else pair(slice(p.start, p.start + 1) for p in part)
+            nodes = part if varies else tuple(slice(p.start, p.start + 1) for p in part)
             values = field.sample(grid, nodes)[0]
             if name in self._signs:
                 values = require_sign(values, field, nodes, positive=self._signs[name])
@@ -315,13 +315,13 @@ class Linearised:
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part, which ``u`` must surround."""
-        wide = pair(
+        wide = tuple(
             slice(max(p.start - 1, 0), min(p.stop + 1, nodes))
             for p, nodes in zip(part, grid.nodes, strict=True)
         )
         found = self._operator.derivative(self._u, wide)
         return found.part(
-            *pair(
+            *tuple(
                 slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, wide, strict=True)
             )
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-Offset = tuple[int, int]
+Offset = tuple[int, ...]
 """From a node to another, (y, x), in cells."""
 
 OFFSETS: tuple[Offset, ...] = (

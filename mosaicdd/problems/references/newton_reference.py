@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.coarser import coarser, refined
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
@@ -123,7 +122,7 @@ class _Rectangle:
     """With values on all sides of a rectangle; unknowns are the nodes inside."""
 
     def __init__(self, problem: Problem, grid: Grid, number: int):
-        whole = pair(slice(0, nodes) for nodes in grid.nodes)
+        whole = tuple(slice(0, nodes) for nodes in grid.nodes)
         operator = problem.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
@@ -169,7 +168,7 @@ class StepSystem:
         Along which axes the first node comes after the last.
     """
 
-    def __init__(self, operator: LinearStep, equations: Equations, periodic: tuple[bool, bool]):
+    def __init__(self, operator: LinearStep, equations: Equations, periodic: tuple[bool, ...]):
         self.operator, self.conductances = operator, equations.conductances
         self._periodic = periodic
 
@@ -193,8 +192,8 @@ class _Everywhere:
         self._problem, self._grid, self._number = problem, grid, number
         self._periodic = problem.conditions.periodic
         ends = zip(grid.nodes, self._periodic, strict=True)
-        self._nodes = pair(nodes - around for nodes, around in ends)
-        wide = pair(slice(-1, nodes + 1) for nodes in self._nodes)
+        self._nodes = tuple(nodes - around for nodes, around in ends)
+        wide = tuple(slice(-1, nodes + 1) for nodes in self._nodes)
         self._equations = NonlinearDiscretisation(problem, grid).on(wide)
         self._data = self._equations.data(problem, number)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import scipy.fft
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.discretisation.outline_system import OutlineSystem
@@ -177,7 +176,7 @@ def _solved(
         everywhere = OutlineSystem(problem, grid, number)
         return everywhere.field(solve(everywhere, everywhere.right_hand_side))
     field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
-    source = problem.source_at(grid, pair(slice(0, nodes) for nodes in grid.nodes))
+    source = problem.source_at(grid, tuple(slice(0, nodes) for nodes in grid.nodes))
     operator = problem.operator
     f = None if source is None else source[number % len(source)]
     system: System

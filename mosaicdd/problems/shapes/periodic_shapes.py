@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.shapes.shape import Shape
 
 _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
 
 
-def require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, bool]) -> None:
+def require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> None:
     """Check that a shape goes on at the opposite one of periodic sides.
 
     Raises
@@ -25,7 +24,7 @@ def require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, bool]) -> N
         for first in (0, grid.shape[axis] - 1):
             part = [slice(0, nodes) for nodes in grid.nodes]
             part[axis] = slice(first, first + 2)
-            lines += [*np.moveaxis(shape.level(grid, pair(part)), axis, 0)]
+            lines += [*np.moveaxis(shape.level(grid, tuple(part)), axis, 0)]
         low, high = lines[0], lines[-1]
         inside = np.stack(lines) < 0
         crossed = inside.any(0) & ~inside.all(0)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods, real_array
 
@@ -86,7 +85,7 @@ class Polygons:
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, as given, and which one each node outside belongs to."""
-        whole = pair(slice(0, n) for n in grid.nodes)
+        whole = tuple(slice(0, n) for n in grid.nodes)
         distance, numbers = self._distances(grid, whole)
         off = distance >= _ON * grid.spacing
         numbers[off] = 0
@@ -193,7 +192,7 @@ def _box(points: np.ndarray, grid: Grid, more: int = 0) -> Part:
     low = np.floor(points.min(axis=0) / grid.spacing).astype(int)[::-1] - more
     high = np.ceil(points.max(axis=0) / grid.spacing).astype(int)[::-1] + more
     ends = zip(low, high, grid.nodes, strict=True)
-    return pair(slice(max(int(a), 0), min(int(b) + 1, n)) for a, b, n in ends)
+    return tuple(slice(max(int(a), 0), min(int(b) + 1, n)) for a, b, n in ends)
 
 
 def _short(edges: np.ndarray, length: float) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, LocalPart, Part, Periods, overlaps
 
@@ -28,7 +27,7 @@ def sample_near(
     periods
         Of the grid. The values of the last node are then those of the first.
     """
-    ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+    ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
     shape = [p.stop - p.start for p in ring]
     if field.number is not None:
         return np.full((1, shape[0] - 2, shape[1] - 2), field.number)

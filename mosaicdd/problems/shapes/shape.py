@@ -15,7 +15,6 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
@@ -97,7 +96,7 @@ class Level:
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to."""
-        outside = self.level(grid, pair(slice(0, nodes) for nodes in grid.nodes)) >= 0
+        outside = self.level(grid, tuple(slice(0, nodes) for nodes in grid.nodes)) >= 0
         numbers, count = labelled(outside, periods, np.ones((3, 3)))
         holes = _enclosed(numbers, count, periods)
         of_piece = np.zeros(count + 1, np.int32)
@@ -123,7 +122,7 @@ def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | Non
     """Return which nodes of a part are inside a shape, with one more all around; None of a rectangle."""
     if shape is None:
         return None
-    ring = pair(slice(p.start - 1, p.stop + 1) for p in part)
+    ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
     there, where = overlap(ring, grid.nodes)
     inside = np.zeros([p.stop - p.start for p in ring], bool)
     inside[where] = shape.level(grid, there) < 0

@@ -72,7 +72,7 @@ class Boundary:
                 )
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """Cells per axis, ``(ny, nx)``."""
         return len(self.left) - 1, len(self.bottom) - 1
 

@@ -70,7 +70,7 @@ class Sides:
         require_boundaries(self.data)
 
     @property
-    def periodic(self) -> tuple[bool, bool]:
+    def periodic(self) -> tuple[bool, ...]:
         """Along which axes, (y, x), the domain goes on at the opposite side."""
         names = {part.name for part in self.parts if isinstance(part.condition, Periodic)}
         rows, columns = (set(sides) <= names for sides in PAIRS)

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.elements import element_shape
 from mosaicdd.local_solvers.elements.complements import Complements
@@ -209,9 +208,9 @@ def _on_all_nodes(ranks: Ranks, blocks: Sequence[Block], active: torch.Tensor) -
     own, parts = blocks[ranks.rank], []
     for block in blocks:
         ends = zip(owned_parts(block)[0], own.lattice.first_centre, strict=True)
-        parts.append(pair(slice(p.start - a, p.stop - a) for p, a in ends))
+        parts.append(tuple(slice(p.start - a, p.stop - a) for p, a in ends))
     ends = zip(owned_parts(own)[0], own.first, strict=True)
-    mine = active[pair(slice(p.start - a, p.stop - a) for p, a in ends)]
+    mine = active[tuple(slice(p.start - a, p.stop - a) for p, a in ends)]
     shape = own.lattice.subdomains
     gather = gather_of_parts(ranks, shape, parts)
     values, _ = gather(mine.reshape(1, -1).double().cpu(), np.empty(0))

@@ -61,7 +61,7 @@ class Fronts:
         matrix: scipy.sparse.csc_array,
         fronts: np.ndarray,
         levels: np.ndarray,
-        most: tuple[int, int],
+        most: tuple[int, ...],
     ):
         self._size, self._of = len(fronts), fronts
         self._first = np.searchsorted(fronts, np.arange(len(levels) + 1))

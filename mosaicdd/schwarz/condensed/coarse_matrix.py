@@ -6,7 +6,6 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.parallel.node_gather import gather_of_parts
 from mosaicdd.parallel.ranks import Ranks
@@ -38,7 +37,7 @@ def assembled(
     parts = []
     for block in blocks:
         ends = zip((block.owned_cells(axis) for axis in (0, 1)), block.first, strict=True)
-        parts.append(pair(slice(part.start + a, part.stop + a) for part, a in ends))
+        parts.append(tuple(slice(part.start + a, part.stop + a) for part, a in ends))
     mine = blocks[ranks.rank]
     owned = operators[mine.owned_cells(0), mine.owned_cells(1)].ravel()
     own = torch.from_numpy(owned).to(products.device)

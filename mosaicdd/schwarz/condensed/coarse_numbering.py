@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 
@@ -57,7 +56,7 @@ class Numbering:
         parts = np.split(np.arange(self.size), np.cumsum(sizes)[:-1])
         self.parts = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
         ends = zip(lattice.first_centre, lattice.cells, strict=True)
-        inside = pair(slice(first, stop) for first, stop in ends)
+        inside = tuple(slice(first, stop) for first, stop in ends)
         hats = self.parts[0][inside]
         inner = [hats.ravel() if nodes is None else hats[nodes]]
         for part, lines, modes in zip(self.parts[1:], inside, chosen, strict=True):
@@ -68,12 +67,12 @@ class Numbering:
         self.order = np.full(self.size, -1)
         self.order[self.unknowns] = np.arange(len(self.unknowns))
 
-    def _halves(self) -> tuple[np.ndarray, np.ndarray]:
+    def _halves(self) -> tuple[np.ndarray, ...]:
         """Return where all values stand along both axes, in halves of lattice cells from the first line."""
         nodes, rows, columns = (np.indices(part.shape) for part in self.parts)
         y = nodes[0], rows[0], columns[1] + 0.5
         x = nodes[1], rows[1] + 0.5, columns[0]
-        return pair(
+        return tuple(
             (2 * np.concatenate([part.ravel() for part in parts])).astype(int) for parts in (y, x)
         )
 
@@ -90,11 +89,11 @@ class Numbering:
         for part, place, low, places in zip(
             self.parts, owned_parts(block), ends, placed_parts(here), strict=True
         ):
-            own = pair(slice(p.start - a, p.stop - a) for p, a in zip(place, low, strict=True))
+            own = tuple(slice(p.start - a, p.stop - a) for p, a in zip(place, low, strict=True))
             where[part[place]] = places[own]
         return where[self.unknowns[which]]
 
-    def between(self, first: tuple[int, int], last: tuple[int, int]) -> list[np.ndarray]:
+    def between(self, first: tuple[int, ...], last: tuple[int, ...]) -> list[np.ndarray]:
         """Return the numbers of the values on and between lattice lines, as the parts are."""
         (y, x), (down, across) = (
             [np.arange(a, b + more) for a, b in zip(first, last, strict=True)] for more in (1, 0)
@@ -164,11 +163,11 @@ def placed_parts(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def owned_parts(block: Block) -> list[tuple[slice, slice]]:
+def owned_parts(block: Block) -> list[tuple[slice, ...]]:
     """Return the part of each kind that a block owns."""
     lines, cells = [], []
     for axis in (0, 1):
         part, first = block.owned_cells(axis), block.first[axis]
         lines.append(slice(block.start[axis], block.stop[axis]))
         cells.append(slice(part.start + first, part.stop + first))
-    return [pair(lines), (lines[0], cells[1]), (lines[1], cells[0])]
+    return [tuple(lines), (lines[0], cells[1]), (lines[1], cells[0])]

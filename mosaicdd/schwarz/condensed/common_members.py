@@ -69,7 +69,7 @@ class CommonMembers:
 
     @classmethod
     def of(
-        cls, kinds: Kinds, places: torch.Tensor, shape: tuple[int, int], step: int = 1
+        cls, kinds: Kinds, places: torch.Tensor, shape: tuple[int, ...], step: int = 1
     ) -> "list[CommonMembers]":
         """Return those of kinds that have most of the members.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
@@ -173,7 +173,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         around = any(self.block.lattice.periodic)  # then the last nodes are copies
         if equations is None or equations.outlines is None or around:
             return None
-        place = pair(
+        place = tuple(
             slice(p.start - first, p.stop - first)
             for p, first in zip(nodes, self.block.origin, strict=True)
         )
@@ -228,7 +228,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         sizes, energies = solve.errors(x, r)
         rms = solve.rms(sizes)
         nodes = vectors.at_nodes(sizes)
-        place = pair(map(slice, self.block.start, self.block.stop))
+        place = tuple(map(slice, self.block.start, self.block.stop))
         return [
             ErrorEstimate(
                 rms=float(rms[i]),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, even, pair
+from mosaicdd.lattice.axes import Slices, even
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
@@ -174,7 +174,7 @@ class FieldResidual:
         values = strip.values[
             :, rows.start - 1 : rows.stop + 1, columns.start - 1 : columns.stop + 1
         ]
-        here = pair(  # in the region
+        here = tuple(  # in the region
             slice(low, low + len(range(part.start, part.stop)))
             for low, part in (
                 (place.start - inner.start + part.start - first, part)

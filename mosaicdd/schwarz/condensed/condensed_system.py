@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.elements.condensed import NodeSource
@@ -134,7 +134,7 @@ class CondensedSystem:
         """
         sums = self.operator(self.active[None].to(self.inside))
         if self._reacts:
-            nodes = pair(slice(0, cells + 1) for cells in self._block.cells)
+            nodes = tuple(slice(0, cells + 1) for cells in self._block.cells)
             reaction = np.array(self.conductances.part(*nodes).reaction)
             if self.equations is not None:
                 reaction *= self.equations.active
@@ -150,20 +150,20 @@ class CondensedSystem:
         clock: Stopwatch,
         *,
         keep: bool,
-    ) -> tuple[list, list]:
+    ) -> tuple[list, ...]:
         """Do what needs no other rank; return conductances and diagonals along the lines."""
         grid, s = block.lattice.grid, block.lattice.spacing
         low = [first - (not block.at_edge(axis)[0]) for axis, first in enumerate(block.origin)]
         ends = enumerate(zip(block.origin, block.cells, strict=True))
         high = [first + cells + 1 + (not block.at_edge(axis)[1]) for axis, (first, cells) in ends]
-        part = pair(slice(a, b) for a, b in zip(low, high, strict=True))
+        part = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
         with clock.part("sample"):
             if discretisation is None:
                 wide = medium.conductances(grid, part)
             else:
                 everywhere = region_equations(discretisation, part)
                 wide = everywhere.conductances
-        own = pair(
+        own = tuple(
             slice(first - a, first - a + cells + 1)
             for first, a, cells in zip(block.origin, low, block.cells, strict=True)
         )
@@ -171,7 +171,7 @@ class CondensedSystem:
         self._reacts = bool(np.asarray(conductances.reaction).any())
         if isinstance(medium, Medium) and discretisation is None:
             region = zip(block.origin, block.cells, strict=True)
-            again = Resampled(medium, grid, pair(slice(a, a + n + 1) for a, n in region))
+            again = Resampled(medium, grid, tuple(slice(a, a + n + 1) for a, n in region))
         self.conductances = again or conductances
         self.active = torch.ones_like(self.signs)
         if discretisation is not None:
@@ -200,7 +200,7 @@ class CondensedSystem:
                 f"below some 1e12, here conductances are {min(map(np.min, every)):g} to "
                 f"{max(map(np.max, every)):g}"
             ) from error
-        return pair([torch.from_numpy(one).to(self.inside) for one in part] for part in lines)
+        return tuple([torch.from_numpy(one).to(self.inside) for one in part] for part in lines)
 
     def _cut(self, s: int, conductances: list) -> tuple:
         """Return what the outline makes of the region's lines, and which lattice nodes are active."""
@@ -213,7 +213,7 @@ class CondensedSystem:
             for one in (reaction, active)
         )
         parts = zip(conductances, reactions, actives, strict=True)
-        return pair(
+        return tuple(
             cut_lines(
                 k, torch.from_numpy(c).to(self.inside), torch.from_numpy(there).to(nodes.device)
             )

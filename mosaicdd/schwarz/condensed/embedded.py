@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
@@ -148,7 +148,7 @@ class Embedded:
 
     def _with_copies(
         self, strip: Strip, v: Interface
-    ) -> tuple[Strip, tuple[slice | np.ndarray, slice | np.ndarray]]:
+    ) -> tuple[Strip, tuple[slice | np.ndarray, ...]]:
         """Add the last line along a periodic axis, in the place of the node around.
 
         Returns
@@ -171,11 +171,11 @@ class Embedded:
             place[axis] = slice(place[axis].start, cells + 1)
             those = np.arange(self._part[axis].stop - self._part[axis].start)[nodes[axis]]
             nodes[axis] = np.append(those, line * self._block.lattice.spacing)
-        return Strip(strip.values, pair(inner), pair(place)), pair(nodes)
+        return Strip(strip.values, tuple(inner), tuple(place)), tuple(nodes)
 
     def _within(self, strip: Strip) -> Slices:
         """Return where the owned nodes of a strip are in the region."""
-        return pair(
+        return tuple(
             slice(p.start - a.start, p.stop - a.start)
             for p, a in zip(strip.place, self._part, strict=True)
         )

@@ -51,8 +51,8 @@ class Parts:
         self,
         kinds: Kinds,
         places: torch.Tensor,
-        lines: Sequence[tuple[int, int]],
-        shape: tuple[int, int],
+        lines: Sequence[tuple[int, ...]],
+        shape: tuple[int, ...],
         step: int = 1,
     ):
         self.kinds = kinds

@@ -44,7 +44,7 @@ class StripSums:
     """
 
     def __init__(
-        self, places: Sequence[torch.Tensor], shapes: Sequence[tuple[int, int]], dtype: torch.dtype
+        self, places: Sequence[torch.Tensor], shapes: Sequence[tuple[int, ...]], dtype: torch.dtype
     ):
         self._shapes = (lines, nodes), (others, along) = [*shapes]
         self._split, device = lines * nodes, places[0].device

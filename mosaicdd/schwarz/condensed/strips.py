@@ -91,7 +91,7 @@ class Strips:
         self,
         kinds: Kinds,
         places: torch.Tensor,
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         results: int,
         v: torch.Tensor,
     ):

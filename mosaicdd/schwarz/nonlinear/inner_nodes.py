@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
@@ -34,19 +33,19 @@ class InnerNodes:
 
     def __init__(self, ranks: Ranks, layout: Layout, place: WideField):
         self._ranks, self._place = ranks, place
-        shape = pair(n - 2 for n in layout.shape)
-        self.own = pair(
+        shape = tuple(n - 2 for n in layout.shape)
+        self.own = tuple(
             slice(max(p.start, 1), min(p.stop, n + 1))
             for p, n in zip(place.own, shape, strict=True)
         )
-        self.part = pair(slice(p.start - 1, p.stop + 1) for p in self.own)
+        self.part = tuple(slice(p.start - 1, p.stop + 1) for p in self.own)
         shards = [one for one in layout.placements if isinstance(one, Shard)]
         sizes = [(one.axis, _without_ends(one.sizes or (shape[one.axis] + 2,))) for one in shards]
         self.owned, self.held = (
             Layout(shape, layout.mesh, tuple(placements))
             for placements in ([Shard(*one) for one in sizes], [Halo(a, 1, n) for a, n in sizes])
         )
-        held = pair(
+        held = tuple(
             slice(max(p.start, 1), min(p.stop, n + 1))
             for p, n in zip(self.part, shape, strict=True)
         )

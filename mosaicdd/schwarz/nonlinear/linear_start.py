@@ -9,7 +9,6 @@ import math
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
@@ -33,13 +32,13 @@ def write_linear_start(
     apart = 1
     while math.prod(grid.shape) > _MOST * apart**2 and block.lattice.spacing % (4 * apart) == 0:
         apart *= 2
-    coarse = Grid(pair(cells // apart for cells in grid.shape), apart * grid.spacing)
+    coarse = Grid(tuple(cells // apart for cells in grid.shape), apart * grid.spacing)
     u = boundary.every(apart).impose(np.zeros(coarse.nodes))
     system = DirichletSystem(solver.base, coarse)
     b = system.right_hand_side(u).reshape(u[1:-1, 1:-1].shape)
     f = every(solver.source.problem.fields.get("f", 0.0), number, apart)
     if f is not None:
-        whole = pair(slice(0, nodes) for nodes in coarse.nodes)
+        whole = tuple(slice(0, nodes) for nodes in coarse.nodes)
         b += coarse.spacing**2 * Field("f", f).sample(coarse, whole)[0][1:-1, 1:-1]
     u[1:-1, 1:-1] = by_sine_transform(system, b)
     step = block.lattice.spacing // apart

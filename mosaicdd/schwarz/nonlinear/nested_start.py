@@ -90,7 +90,7 @@ def nested_start(
     return None if one is None else NestedStart(one, apart, cells, make, settings)
 
 
-def _coarser_grids(grid: Grid, cells: int) -> Iterator[tuple[int, int]]:
+def _coarser_grids(grid: Grid, cells: int) -> Iterator[tuple[int, ...]]:
     """Yield how far apart nodes may be, and the cells of subdomains that cover them then, the best first."""
     most = 2
     while math.prod(grid.shape) > _MOST * most**2:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
@@ -146,7 +146,7 @@ class Newton:
     @property
     def _where(self) -> Slices:
         """Which lattice nodes this rank owns."""
-        return pair(map(slice, self._place.block.start, self._place.block.stop))
+        return tuple(map(slice, self._place.block.start, self._place.block.stop))
 
     def _step(self) -> None:
         """Take a step, and judge it; by the last derivative, if that is enough for the last step."""

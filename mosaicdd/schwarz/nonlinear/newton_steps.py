@@ -6,7 +6,6 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
@@ -52,7 +51,7 @@ class Change:
     def at_nodes(self, place: WideField) -> torch.Tensor:
         """Return its absolute values at the lattice nodes that this rank owns."""
         block = place.block
-        some = pair(
+        some = tuple(
             slice(start * block.lattice.spacing - own.start, None, block.lattice.spacing)
             for start, own in zip(block.start, place.own, strict=True)
         )

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
@@ -242,6 +241,6 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
     def _strips(self, fields: torch.Tensor) -> Iterator[Strip]:
         """Yield this rank's part of the fields, or of the window, as one strip."""
         own = self.block.owned_nodes()[1]
-        whole = pair(slice(0, p.stop - p.start) for p in own)
+        whole = tuple(slice(0, p.stop - p.start) for p in own)
         strips = iter([Strip(fields, whole, own)])
         yield from strips if self._window is None else in_window(strips, self._window)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import batch_shape, batches
@@ -89,7 +89,7 @@ class NewtonFill:
         u[::s] = v.lines[0][0]
         u[:, ::s] = v.lines[1][0].T
         squares = u.unfold(0, s + 1, s).unfold(1, s + 1, s)
-        everything = pair(slice(0, count) for count in squares.shape[:2])
+        everything = tuple(slice(0, count) for count in squares.shape[:2])
         for batch in batches(everything, _SAMPLED):
             shape = batch_shape(batch)
             values = squares[batch].reshape(-1, s + 1, s + 1)
@@ -132,7 +132,7 @@ class NewtonFill:
         found = torch.from_numpy(self._operator.residual(values.numpy()))
         if self._f is not None:
             found.sub_(self._f[1:-1, 1:-1].cpu(), alpha=self._block.lattice.grid.spacing**2)
-        owned = pair(
+        owned = tuple(
             slice(max(p.start, 1), min(p.stop, n - 1))
             for p, n in zip(self._block.owned_nodes()[0], self.u.shape, strict=True)
         )
@@ -151,13 +151,13 @@ class NewtonFill:
             for at, beside in ((low, whole.start), (high, whole.stop - 1)):
                 if at:
                     along = [*inner[:axis], slice(beside, beside + 1), *inner[axis + 1 :]]
-                    total += float(self._given(pair(along), 1).square().sum())
-        some = pair(slice(-(-p.start // apart) * apart, p.stop) for p in inner)
+                    total += float(self._given(tuple(along), 1).square().sum())
+        some = tuple(slice(-(-p.start // apart) * apart, p.stop) for p in inner)
         return total + apart**2 * float(self._given(some, apart).square().sum())
 
     def _given(self, part: Slices, apart: int) -> torch.Tensor:
         """Return the right-hand side at every so many of some nodes of the region."""
-        wide = pair(slice(p.start - 1, p.stop + 1) for p in part)
+        wide = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         fields = {
             name: one[wide] if one.ndim else one for name, one in self._sampled_fields.items()
         }
@@ -247,6 +247,6 @@ def error_estimate(size: float, nodes: torch.Tensor, block: Block) -> ErrorEstim
 
     It is infinite if that is no number.
     """
-    place = pair(map(slice, block.start, block.stop))
+    place = tuple(map(slice, block.start, block.stop))
     rms = _SAFETY * size if math.isfinite(size) else math.inf
     return ErrorEstimate(rms, rms, (_SAFETY * nodes).nan_to_num(math.inf, math.inf), place)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -50,9 +50,9 @@ class WideField:
         unknowns = block.owned_unknowns()[1]
         self._unknowns = within(unknowns, self.own)
         # The last node along a periodic axis, a copy of the first, has that one's values.
-        widths = pair(halo + around for around in lattice.periodic)
+        widths = tuple(halo + around for around in lattice.periodic)
         self._widen = _widening(ranks, lattice, layout, widths)
-        self.wide = pair(
+        self.wide = tuple(
             slice(p.start - width, p.stop + width)
             if around
             else slice(max(p.start - width, 0), min(p.stop + width, nodes))
@@ -61,10 +61,10 @@ class WideField:
             )
         )
         # What the region has of the nodes held, there and in itself; in margins it lies beyond the grid.
-        self._nodes = pair(n + 1 for n in block.cells)
-        region = pair(slice(a, a + n) for a, n in zip(block.origin, self._nodes, strict=True))
+        self._nodes = tuple(n + 1 for n in block.cells)
+        region = tuple(slice(a, a + n) for a, n in zip(block.origin, self._nodes, strict=True))
         clipped = zip(overlap(region, grid.nodes)[0], region, lattice.periodic, strict=True)
-        there = pair(p if around else inside for inside, p, around in clipped)
+        there = tuple(p if around else inside for inside, p, around in clipped)
         self._inside = within(there, region)
         self._stretch = stretch_of(there, lattice.rounds, lattice.periods)
         held = there if self._stretch is None else self._stretch.part
@@ -124,7 +124,7 @@ class WideField:
     def strips(self, fields: Sequence[np.ndarray], tensors: Tensors) -> Iterator[Strip]:
         """Yield the owned nodes of wide arrays, as one strip."""
         owned = np.stack([self.owned(u) for u in fields])
-        whole = pair(slice(0, p.stop - p.start) for p in self.own)
+        whole = tuple(slice(0, p.stop - p.start) for p in self.own)
         yield Strip(torch.from_numpy(owned).to(**tensors), whole, self.own)
 
     def _edges(self) -> Iterator[tuple[str, slice, Any]]:
@@ -142,13 +142,13 @@ class WideField:
 
 def within(part: Slices, whole: Slices) -> Slices:
     """Return where a part of the grid lies in an array of another that holds it."""
-    return pair(
+    return tuple(
         slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
     )
 
 
 def _widening(
-    ranks: Ranks, lattice: Lattice, layout: Layout, widths: tuple[int, int]
+    ranks: Ranks, lattice: Lattice, layout: Layout, widths: tuple[int, ...]
 ) -> Redistribution:
     """Plan the way of values, without copies, from the ranks that own them to those that hold them.
 
@@ -159,7 +159,7 @@ def _widening(
     widths
         How many nodes more are held on each side, per axis.
     """
-    shape = pair(n - around for n, around in zip(layout.shape, lattice.periodic, strict=True))
+    shape = tuple(n - around for n, around in zip(layout.shape, lattice.periodic, strict=True))
     owned, held = [], []
     for one, period in zip(layout.placements, lattice.rounds, strict=True):
         if not isinstance(one, Shard) or one.sizes is None:

@@ -89,7 +89,7 @@ class Kept:
         return len(self.boundaries)
 
     @property
-    def place(self) -> tuple[slice, slice, slice]:
+    def place(self) -> Slices:
         """Where this rank's part belongs in the fields of all problems, ``(n, rows, columns)``."""
         members = [batch.members for batch in self.batches]
         mine = slice(members[0].start, members[-1].stop) if members else slice(0, 0)

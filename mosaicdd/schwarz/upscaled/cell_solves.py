@@ -9,7 +9,6 @@ import operator
 
 import torch
 
-from mosaicdd.lattice.axes import pair
 from mosaicdd.local_solvers.upscaling import RATIO
 
 _RELAXATION = 1.25  # on the lines: five rounds do more than six would without
@@ -29,7 +28,7 @@ class Planes:
         self._values = coarse.new_zeros(RATIO, RATIO, *coarse.shape)
         self._values[0, 0] = coarse
 
-    def at(self, row: int, column: int, shape: tuple[int, int]) -> torch.Tensor:
+    def at(self, row: int, column: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Return those at so many fine nodes from the first of each cell, of so many cells per axis."""
         (down, y), (across, x) = divmod(row, RATIO), divmod(column, RATIO)
         rows, columns = shape
@@ -83,7 +82,7 @@ class Lines:
         source: torch.Tensor | None,
     ):
         self._axis = axis
-        nodes = pair((n - 1) // RATIO for n in reaction.shape)
+        nodes = tuple((n - 1) // RATIO for n in reaction.shape)
         self._shape = nodes[axis] - 1, nodes[1 - axis]  # lines, cells
         along, beside = (right, up) if axis == 0 else (up, right)
         self._along = [self._at(along, 0, i).contiguous() for i in range(RATIO)]
@@ -154,7 +153,7 @@ def residual_at_nodes(
     source: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the diagonal at the coarse nodes that are not outermost, and ``b - A u`` there."""
-    shape = pair((n - 1) // RATIO - 1 for n in reaction.shape)
+    shape = tuple((n - 1) // RATIO - 1 for n in reaction.shape)
     here, low = RATIO, RATIO - 1
     diagonal = _every(reaction, (here, here), shape).clone()
     left = torch.zeros_like(u.at(here, here, shape))
@@ -190,7 +189,7 @@ class Cells:
         reaction: torch.Tensor,
         source: torch.Tensor | None,
     ):
-        self._shape = pair((n - 1) // RATIO for n in reaction.shape)
+        self._shape = tuple((n - 1) // RATIO for n in reaction.shape)
 
         @functools.cache  # both nodes of a grid edge ask for it
         def cut(values: torch.Tensor, i: int, j: int) -> torch.Tensor:
@@ -271,10 +270,11 @@ class Cells:
 
 
 def _every(
-    values: torch.Tensor | Planes, first: tuple[int, int], shape: tuple[int, int]
+    values: torch.Tensor | Planes, first: tuple[int, ...], shape: tuple[int, ...]
 ) -> torch.Tensor:
     """Return what stands at the same place in so many coarse cells per axis, from a first one on."""
     if isinstance(values, Planes):
-        return values.at(*first, shape)
+        row, column = first
+        return values.at(row, column, shape)
     rows, columns = shape
     return values[..., first[0] :: RATIO, first[1] :: RATIO][..., :rows, :columns]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.upscaled.cell_solves import Cells, Lines, Planes, residual_at_nodes
@@ -85,14 +85,14 @@ class Band:
         return given
 
     @functools.cached_property
-    def heights(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def heights(self) -> tuple[list[torch.Tensor], ...]:
         """How high nodes between coarse ones lie on the way from 0 to 1, along x and along y.
 
         For each of these nodes of a coarse cell, ``(rows, coarse cells)`` and ``(coarse cells, columns)``.
         """
         right, up = self.conductances.right[::RATIO], self.conductances.up[:, ::RATIO]
         along = [right[:, i::RATIO] for i in range(RATIO)], [up[i::RATIO] for i in range(RATIO)]
-        return pair(_heights(parts) for parts in along)
+        return tuple(_heights(parts) for parts in along)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Filled:
         inner
             Whole coarse cells with their lower left nodes, but for outermost nodes.
         """
-        cells = pair(slice(p.start // RATIO, -(-p.stop // RATIO)) for p in inner)
+        cells = tuple(slice(p.start // RATIO, -(-p.stop // RATIO)) for p in inner)
         left, scaled = self.residual, self.residual.over(self.diagonal)
         given = self.band.given(len(left.nodes))[:, *inner].square().sum(dim=(1, 2))
         sums = left.squares(cells), given.to(left.nodes), scaled.squares(cells)

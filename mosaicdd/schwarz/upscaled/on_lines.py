@@ -44,7 +44,7 @@ class OnLines:
         parts += [one[:, rows, left] for one in self.along_y]
         return sum((part.square().sum(dim=(1, 2)) for part in parts), torch.zeros(()).to(parts[0]))
 
-    def restricted(self, heights: tuple[list[torch.Tensor], list[torch.Tensor]]) -> torch.Tensor:
+    def restricted(self, heights: tuple[list[torch.Tensor], ...]) -> torch.Tensor:
         """Share values out to the coarse nodes, ``(n, R, C)``, right at those that are not outermost.
 
         It is the transpose of the interpolation along lines.

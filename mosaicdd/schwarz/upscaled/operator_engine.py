@@ -206,7 +206,7 @@ class OperatorCoarseSpace:
             out.view(values.shape).copy_(values)
 
 
-def _assembled(responses: np.ndarray, subdomains: tuple[int, int]) -> scipy.sparse.csc_array:
+def _assembled(responses: np.ndarray, subdomains: tuple[int, ...]) -> scipy.sparse.csc_array:
     """Return ``R (I - T) P`` from what hats around each lattice node become there, ``(8, nodes)``."""
     numbers = np.full([n + 2 for n in subdomains], -1)
     inner = numbers[1:-1, 1:-1]

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, pair
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
@@ -88,12 +88,12 @@ class UpscaledEngine(BaseEngine[U]):
         self.movement = self._coarse.movement
         owned = field_layout(ranks, self._lattice)
         self._own = self._coarse.block.owned_nodes()[1]
-        self._near = pair(
+        self._near = tuple(
             slice(max(p.start - REACH, 0), min(p.stop + REACH, nodes))
             for p, nodes in zip(self._own, seen.nodes, strict=True)
         )
         block = self._coarse.block
-        self._region = pair(
+        self._region = tuple(
             slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True)
         )
         self._to_near = self._widening(owned, self._near)
@@ -231,7 +231,7 @@ class UpscaledEngine(BaseEngine[U]):
         """Return the fine medium around some rows of coarse nodes, and the values at these."""
         near = self._near[0]
         low, high = max(start - REACH, near.start), min(stop + REACH, near.stop)
-        part = pair(
+        part = tuple(
             slice(RATIO * a, RATIO * (b - 1) + 1)
             for a, b in ((low, high), (self._near[1].start, self._near[1].stop))
         )
@@ -260,7 +260,7 @@ class UpscaledEngine(BaseEngine[U]):
         self, first: Sequence[Outcome], second: Sequence[Outcome], local: np.ndarray
     ) -> list[ErrorEstimate]:
         """Estimate the errors of fills from the correction made, the next one, and the local error."""
-        place = pair(map(slice, self.block.start, self.block.stop))
+        place = tuple(map(slice, self.block.start, self.block.stop))
         inside = np.prod([n - 1 for n in self._lattice.grid.shape])
         squares = [
             [float(one.field.square().sum()) for one in corrections if one.field is not None]
@@ -300,19 +300,19 @@ class UpscaledEngine(BaseEngine[U]):
             rows = slice(RATIO * start, min(RATIO * stop, place[0].stop))
             here = slice(rows.start - first, rows.stop - first)
             with self.clock.part("check"):
-                inner = pair(
+                inner = tuple(
                     slice(p.start + (p.start + o == 0), p.stop - (p.stop + o == n))
                     for p, o, n in zip((here, columns), (first, origin), nodes, strict=True)
                 )
                 self._share(filled, start, stop, left.shared)
                 left.squares[:] += filled.squares(inner)
-            low = pair(max(p.start - 1, 0) for p in (here, columns))
-            high = pair(
+            low = tuple(max(p.start - 1, 0) for p in (here, columns))
+            high = tuple(
                 min(p.stop + 1, size) for p, size in zip((here, columns), u.shape[1:], strict=True)
             )
             yield Strip(
                 values=u[:, low[0] : high[0], low[1] : high[1]],
-                inner=pair(
+                inner=tuple(
                     slice(p.start - a, p.stop - a)
                     for p, a in zip((here, columns), low, strict=True)
                 ),
