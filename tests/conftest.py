@@ -1,9 +1,10 @@
 """What all tests share: which of them run on how many ranks, a watchdog, small problems.
 
 The same files run as ``pytest`` and as ``mpiexec -n N pytest``. A test marked ``ranks(1, 4)`` runs
-on those numbers of ranks, one without the marker on one rank only. On several ranks all wait for
-each other after each test; if one has failed and others hang in it, the job is ended. Rank 0
-reports; the others print their failures to stderr.
+on those numbers of ranks, one without the marker on one rank only. ``--daily`` leaves out sizes of a
+marker between its odd one and its largest (`daily`); ``--nightly`` has them all run by the suite.
+On several ranks all wait for each other after each test; if one has failed and others hang in it,
+the job is ended. Rank 0 reports; the others print their failures to stderr.
 """
 
 import faulthandler
@@ -41,6 +42,21 @@ _GRACE_SECONDS = 10  # for the ranks that have not failed to come out of a test
 torch.set_num_threads(1)
 
 
+def pytest_addoption(parser):
+    every = "each test on all sizes of its marker (several ranks: tests/test_mpi_suite.py)"
+    parser.addoption("--nightly", action="store_true", help=every)
+    few = "each test on one rank, on three and on the most, where its marker has them"
+    parser.addoption("--daily", action="store_true", help=few)
+
+
+def daily(sizes):
+    """Return the sizes of a marker that show most: one rank, three (uneven blocks), the most up to six."""
+    several = {size for size in sizes if 1 < size <= 6}
+    return (
+        {1} & set(sizes) | ({3} & several or set(sorted(several)[:1])) | set(sorted(several)[-1:])
+    )
+
+
 @pytest.hookimpl(trylast=True)  # after the reporter has been made
 def pytest_configure(config):
     config.addinivalue_line("markers", "limit(seconds): the watchdog's, instead of 120")
@@ -55,6 +71,7 @@ class _Ranks:
         # What pytest has not captured: it does not capture at this point.
         self.stderr = os.fdopen(os.dup(2), "w")
         self.failed = False
+        self.sizes = daily if config.getoption("daily") else set
         if world.rank > 0:
             config.pluginmanager.unregister(name="terminalreporter")
 
@@ -62,7 +79,7 @@ class _Ranks:
     def pytest_collection_modifyitems(self, config, items):
         def belongs(item):
             marker = item.get_closest_marker("ranks")
-            return self.world.size in (marker.args if marker else (1,))
+            return self.world.size in self.sizes(marker.args if marker else (1,))
 
         config.hook.pytest_deselected(items=[item for item in items if not belongs(item)])
         items[:] = filter(belongs, items)
@@ -96,6 +113,12 @@ class _Ranks:
                 self.stderr.write(f"rank {self.world.rank} failed, others wait: end of the job\n")
                 self.stderr.flush()
                 self.world.Abort(1)
+
+
+@pytest.fixture(scope="session")
+def sizes_that_run(pytestconfig):
+    """Return a function of a marker's sizes: those that the suite of several ranks runs."""
+    return set if pytestconfig.getoption("nightly") else daily
 
 
 @pytest.fixture

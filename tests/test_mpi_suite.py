@@ -10,19 +10,20 @@ import pytest
 
 _HERE = Path(__file__).parent
 _SECONDS = 900  # on a busy machine; 100 to 200 on a quiet one
-_MANY = {16: "schwarz/test_many_ranks.py"}  # ranks: the only file that needs so many
+_MARKED = re.compile(r"pytest\.mark\.ranks\(([\d, ]+)\)")
 # torch.distributed leaves threads behind, beside which later tests of several ranks crawl: those with
 # its process groups come last. What tests/training opens stays open, so another must come before.
 _LAST = ("parallel/test_dtensor.py", "training/")
 
 
-def files_with_ranks(size):
-    """List the files that hold such tests: importing the others costs every rank seconds."""
-    names = [
-        str(path.relative_to(_HERE))
-        for path in _HERE.glob(_MANY.get(size, "*/test_*.py"))
-        if "pytest.mark.ranks" in path.read_text()
-    ]
+def files_with_ranks(size, sizes_that_run):
+    """List the files with tests for this size: importing the others costs every rank seconds."""
+
+    def needed(path):
+        marks = _MARKED.findall(path.read_text())
+        return any(size in sizes_that_run([*map(int, mark.split(","))]) for mark in marks)
+
+    names = [str(path.relative_to(_HERE)) for path in _HERE.glob("*/test_*.py") if needed(path)]
     return [
         str(_HERE / name) for name in sorted(names, key=lambda name: (name.startswith(_LAST), name))
     ]
@@ -30,10 +31,15 @@ def files_with_ranks(size):
 
 @pytest.mark.limit(_SECONDS + 30)
 @pytest.mark.parametrize("size", [2, 3, 4, 6, 16])
-def test_the_tests_for_several_ranks_pass(size, mpiexec):
+def test_the_tests_for_several_ranks_pass(size, mpiexec, pytestconfig, sizes_that_run):
+    files = files_with_ranks(size, sizes_that_run)
+    if not files:
+        pytest.skip(f"no test needs {size} ranks: --nightly has them")
     pytest_on_a_rank = [sys.executable, "-m", "pytest", "-m", "ranks", "-p", "no:cacheprovider"]
+    if not pytestconfig.getoption("nightly"):
+        pytest_on_a_rank += ["--daily"]
     job = subprocess.run(
-        [mpiexec, "-n", str(size), *pytest_on_a_rank, *files_with_ranks(size)],
+        [mpiexec, "-n", str(size), *pytest_on_a_rank, *files],
         cwd=_HERE.parent,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
