@@ -4,13 +4,15 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
 
 from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.operators.nonlinear import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 from mosaicdd.storage.solution_file import read_solution
@@ -230,3 +232,67 @@ def test_checkpoints_are_kept_by_the_clock(tmp_path):
         solver(progress=lambda fraction, note: seen.append(solver.checkpoint.exists()))
     assert not seen[0]
     assert all(seen[1:])
+
+
+ALL = {"quasilinear-diffusion": {}, "reaction-diffusion": {}, "burgers": {"nu": 0.1}}
+ALL |= {"poisson-boltzmann": {}, "minimal-surface": {}, "p-laplace": {}, "allen-cahn": {}}
+COUPLED = (
+    "minimal-surface",
+    "p-laplace",
+)  # along both axes: rectangles with values on all sides only
+NATURAL = {"left": Neumann(0.0), "top": Robin(1.0, 0.0)}
+
+
+RECTANGLES = [(name, where) for name in ALL for where in ("rectangle", "small")]
+ELSEWHERE = [(name, where) for name in ALL for where in ("natural sides", "a hole")]
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [*RECTANGLES, *(pair for pair in ELSEWHERE if pair[0] not in COUPLED)],
+)
+def test_data_that_are_zero_have_the_solution_zero(name, where):
+    domain = Domain((32, 32) if where == "small" else (64, 64), 1 / 64)
+    if where == "a hole":
+        domain = Domain.from_distance("0.2 - hypot(x - 0.5, y - 0.5)", (64, 64), 1 / 64)
+    sides = NATURAL if where == "natural sides" else {}
+    solution = solve(Problem(domain, name, ALL[name], sides))
+    assert (solution.status, solution.error_estimate) == ("converged_rtol", 0.0)
+    assert np.nanmax(abs(solution.field)) == 0.0
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("solver", ["exact", "subdomain-newton"])
+def test_a_constant_that_solves_the_equation_is_found(solver, comm):
+    one = Problem(Domain((64, 64), 1 / 64), "minimal-surface", {}, Dirichlet(7.0))
+    solution = solve(one, solver, ranks=comm)
+    assert solution.status == "converged_rtol"
+    np.testing.assert_array_equal(solution.field, 7.0)
+
+
+def faulty(u, h):
+    """Laplace's residual by someone whose own check fails while it is differentiated."""
+    if u.centre.requires_grad and (u.centre > 0.01).any():
+        raise ValueError("u must be small, as I have derived it")
+    return (4 * u.centre - sum(u.neighbours)) / h**2
+
+
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize("cells", [32, 64], ids=["alone", "nested"])
+def test_a_fault_of_the_equation_itself_reaches_its_author(cells, comm):
+    own = NonlinearEquation("faulty", "-lap u = f", faulty)
+    one = Problem(Domain((cells, 64), 1 / 64), own, {"f": "5*x"})
+    with pytest.raises(ValueError, match="u must be small, as I have derived it"):
+        solve(one, ranks=comm)
+
+
+def exploding(u, h, c):
+    return (4 * u.centre - sum(u.neighbours)) / h**2 - c.centre * torch.exp(u.centre)
+
+
+def test_beyond_a_fold_it_is_said_that_there_may_be_no_solution():
+    # Bratu's equation on the unit square has none from c = 6.81 on.
+    bratu = NonlinearEquation("bratu", "-lap u - c exp(u) = f", exploding, parameters={"c": 1.0})
+    solution = solve(Problem(Domain((32, 32), 1 / 32), bratu, {"c": 50.0}))
+    assert solution.status == "stagnated"
+    assert "the equation may have no solution" in solution.report["failure"]

@@ -10,7 +10,7 @@ import torch
 from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING
 from mosaicdd.problems.discretisation.node_equations import NO_TIES, Equations
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.jacobian import conductances_of
+from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_of
 from mosaicdd.problems.operators.patch import OFFSETS, Patch
 from mosaicdd.problems.problem import Problem
 
@@ -175,7 +175,7 @@ class NonlinearEquations:
 
         Raises
         ------
-        ValueError
+        NotEllipticError
             If it is that of no elliptic equation, so that there are no conductances.
         """
         pool = self._pool(u, data)
@@ -223,7 +223,7 @@ class NonlinearEquations:
         """Check the derivatives by the neighbours; NaN passes, as an iteration's end."""
         wrong = (partial >= 0) & (self._weights > 0)
         if wrong.any():
-            raise ValueError(
+            raise NotEllipticError(
                 f"the equation's derivative by a neighbour is not negative at {int(wrong.sum())} of "
                 f"{wrong.size} places: the grid is too coarse for it, or a coefficient that depends on "
                 "the solution is not positive there"

@@ -8,17 +8,21 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.patch import OFFSETS, Offset
 
 
+class NotEllipticError(ValueError):
+    """At some values an equation has no elliptic derivative, or no finite residual."""
+
+
 def elliptic_conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
     """Return the conductances of derivatives at the nodes inside, as `conductances_of`.
 
     Raises
     ------
-    ValueError
+    NotEllipticError
         If they are those of no elliptic equation.
     """
     crossed = any(y and x for y, x in partial)
     if crossed and not symmetric:
-        raise ValueError(
+        raise NotEllipticError(
             "a residual that depends on the corners of its patches must be self-adjoint, as that of an "
             "energy is"
         )
@@ -92,7 +96,7 @@ def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) ->
     if crossed:
         wrong = partial[0, 0] <= 0
         if wrong.any():
-            raise ValueError(
+            raise NotEllipticError(
                 f"the equation's derivative by a node's own value is not positive at {int(wrong.sum())} of "
                 f"{wrong.size} nodes: it is not elliptic there"
             )
@@ -101,7 +105,7 @@ def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) ->
     count = sum(int((one >= 0).sum()) for one in beside)
     if count:
         largest = max(np.nanmax(one) for one in beside)
-        raise ValueError(
+        raise NotEllipticError(
             f"the equation's derivative by a neighbour is not negative at {count} of "
             f"{4 * beside[0].size} places (largest {largest:.3g}): the grid is too coarse for it, or "
             "a coefficient that depends on the solution is not positive there"

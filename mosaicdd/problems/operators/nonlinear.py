@@ -244,7 +244,7 @@ class NonlinearPart:
 
         Raises
         ------
-        ValueError
+        NotEllipticError
             If it is that of no elliptic equation, so that there are no conductances.
         """
         partial: dict[Offset, np.ndarray] = {}

@@ -18,6 +18,7 @@ from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear import Linearised
 from mosaicdd.schwarz.condensed.balanced_coarse import BalancedCoarse
@@ -195,7 +196,7 @@ class CondensedSystem:
                 self.stars = Stars(block, self.elements, largest)
         except torch.linalg.LinAlgError as error:
             every = wide.up, wide.right
-            raise ValueError(
+            raise NotEllipticError(
                 "the coefficients are not positive definite to rounding; their contrast must stay "
                 f"below some 1e12, here conductances are {min(map(np.min, every)):g} to "
                 f"{max(map(np.max, every)):g}"

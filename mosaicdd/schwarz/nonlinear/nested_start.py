@@ -18,6 +18,7 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.coarser import coarser, refined
+from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine
@@ -63,7 +64,7 @@ class NestedStart:
         """Return the values at some nodes of the grid; None if the equation breaks down on the way."""
         try:
             (outcome,) = self._engine.solve_many(self._boundaries)
-        except ValueError:
+        except NotEllipticError:
             return None
         if outcome.field is None or not torch.isfinite(outcome.field).all():
             return None

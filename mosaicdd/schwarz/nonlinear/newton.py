@@ -14,6 +14,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
@@ -51,6 +52,8 @@ class Newton:
         Values at the nodes that are held here.
     status, relative, size, history
         How it went: ``relative`` is the residual by its measure.
+    failure
+        Why there was no way on, if it stagnated.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class Newton:
         self._rtol = min(steps.settings.rtol, steps.settings.certify or steps.settings.rtol)
         self.history = history
         self.status: str | None = None
-        self.size = 0.0
+        self.failure: str | None = None
 
     def run(self, u: np.ndarray, step: Step | None = None) -> None:
         """Iterate from values on until the residual is small, or nothing makes it smaller.
@@ -113,26 +116,28 @@ class Newton:
         of the change $\delta$ is $-\delta \cdot F$. The derivative is forgotten.
         """
         last = self.history.update[-1]
+        if not math.isfinite(self._norm):
+            return self._unknown()
         try:
-            found = self._solved(_ESTIMATE)
-            if found.size > _FAST * last:
+            change = self._solved(_ESTIMATE)
+            if change.size > _FAST * last:
                 self._linear = None
-                found = self._solved(_ESTIMATE)
-        except ValueError:
+                change = self._solved(_ESTIMATE)
+        except NotEllipticError:
             return self._unknown()
         finally:
             self._linear = None
-        if not math.isfinite(found.size):
+        if not math.isfinite(change.size):
             return self._unknown()
-        share = min(found.size / last, _SLOWEST) if last > 0 else 0.0
-        scale = _SAFETY * (1.0 + found.error / found.size) / (1.0 - share) if found.size else 1.0
+        share = min(change.size / last, _SLOWEST) if last > 0 else 0.0
+        scale = _SAFETY * (1.0 + change.error / change.size) / (1.0 - share) if change.size else 1.0
         energy = None
         if self._equations.self_adjoint:
-            products = found.values * self._place.owned(self._residual)
+            products = change.values * self._place.owned(self._residual)
             energy = scale * math.sqrt(
                 abs(float(self._steps.ranks.sum(np.array([products.sum()]))[0]))
             )
-        rms, nodes = scale * found.size, scale * found.at_nodes(self._place)
+        rms, nodes = scale * change.size, scale * change.at_nodes(self._place)
         return ErrorEstimate(
             rms, rms, nodes.to(**self._steps.settings.tensors), self._where, energy
         )
@@ -151,35 +156,34 @@ class Newton:
     def _step(self) -> None:
         """Take a step, and judge it; by the last derivative, if that is enough for the last step."""
         before = self._norm
+        if before == 0 or not math.isfinite(before):
+            self._enter(before)
+            self.status = "diverged_nan" if before else "converged_rtol"
+            return
         aim = 0.5 * self._rtol / max(self.relative, 1e-300)
         try:
-            found = self._solved(max(min(_LOOSEST, _FORCING * self.relative), min(aim, _LOOSEST)))
-        except ValueError:  # of all ranks: no elliptic equation at these values
+            change = self._solved(max(min(_LOOSEST, _FORCING * self.relative), min(aim, _LOOSEST)))
+        except NotEllipticError as error:  # on all ranks
             self._enter(0.0)
-            self.status = "stagnated"
+            self._stagnate(str(error))
             return
-        if not math.isfinite(found.size):
-            self._enter(found.size)
+        if not math.isfinite(change.size):
+            self._enter(change.size)
             self.status = "diverged_nan"
             return
         u, length = self.u, 1.0
-        begin, change = self._place.owned(u), found.values
+        begin = self._place.owned(u)
         while True:
-            self._take(self._place.widened(begin + length * change))
+            self._take(self._place.widened(begin + length * change.values))
             if self._norm < before or length < _SHORTEST:
                 break
             length /= 2
         improved = self._norm < before
-        if not improved and math.isfinite(before):
+        if not improved:
             self._take(u)
-        nodes = self._place.owned(self.u)
-        total, count, *calls = self._steps.ranks.sum(
-            np.array([np.square(nodes).sum(), nodes.size, *self._watch.calls()])
-        )
-        self.size = math.sqrt(total / count)
-        if length * found.size > math.sqrt(self._rtol) * self.size:
+        if length * change.size > math.sqrt(self._rtol) * self.size:
             self._remeasure()
-        self._enter(length * found.size)
+        self._enter(length * change.size)
         if self._progress is not None:
             updates = self.history.update
             self._progress(len(updates), updates[-1], self.size, math.nan)
@@ -193,7 +197,8 @@ class Newton:
             self._kept = (
                 improved and length == 1.0 and _MARGIN * share * self.relative <= self._rtol
             )
-            self._judge(found.status, improved=improved)
+            self._judge(change.status, improved=improved)
+        calls = self._steps.ranks.sum(np.array(self._watch.calls()))
         self._answer(*(call > 0 for call in calls))
 
     def _remeasure(self) -> None:
@@ -205,7 +210,7 @@ class Newton:
             return
         try:
             right = self._steps.ranks.agree(lambda: self._equations.right_hand_side(self.u))
-        except ValueError:  # no elliptic equation at these values, as the next step will find, too
+        except NotEllipticError:  # as the next step will find, too
             self._measure = _NOTHING
         else:
             self._measure = min(self._measure, self._size_of(right))
@@ -231,12 +236,22 @@ class Newton:
             self.status = "converged_rtol"
         elif self.history.update[-1] <= settings.atol:
             self.status = "converged_atol"
-        elif not improved or linear == "stagnated":
-            self.status = "stagnated"
+        elif not improved:
+            self._stagnate("no part of the next one lowers the residual")
+        elif linear == "stagnated":
+            self._stagnate("rounding leaves too much of its linear problem")
         elif linear in ("diverged_nan", "diverged_tolerance"):
             self.status = linear
         elif len(self.history.update) >= settings.max_iterations:
             self.status = OUT_OF_ITERATIONS
+
+    def _stagnate(self, why: str) -> None:
+        """End where there is no way on."""
+        self.status = "stagnated"
+        self.failure = (
+            f"Newton's method finds no step to go on by: {why}. For these data the equation may have no solution, "
+            "or none that is reached from this start"
+        )
 
     def _answer(self, interrupted: bool, due: bool) -> None:
         """Keep a checkpoint, and stop, if any rank was called to; or there are no steps left."""
@@ -252,21 +267,25 @@ class Newton:
             self.status = self.status or "interrupted"
 
     def _take(self, u: np.ndarray) -> None:
-        """Go to other values: evaluate their residual, and its 2-norm over the nodes of all ranks."""
+        """Go to other values: evaluate their residual, its 2-norm and their root mean square over all ranks."""
         steps, self.u = self._steps, u
         with steps.clock.part("residual"):
-            self._residual = self._equations.residual(u)
+            self._residual = steps.ranks.agree(lambda: self._equations.residual(u))
+            nodes, residual = self._place.owned(u), self._place.owned(self._residual)
             with np.errstate(over="ignore"):  # of a step that is too long
-                mine = np.square(self._place.owned(self._residual)).sum()
-        self._norm = math.sqrt(float(steps.ranks.sum(np.array([mine]))[0]))
+                mine = [np.square(residual).sum(), np.square(nodes).sum(), nodes.size]
+        norm, total, count = steps.ranks.sum(np.array(mine)).tolist()
+        self._norm, self.size = math.sqrt(norm), math.sqrt(total / count)
 
     def _solved(self, rtol: float) -> Change:
         """Solve for the change that the derivative asks for; the last derivative is kept."""
+        if self._norm == 0:
+            return Change(np.zeros_like(self._place.owned(self.u)), 0.0, 0.0, "converged_rtol")
         while True:
             if self._linear is None:
                 self._linear = self._ways[0](self.u)
-            found = self._linear(-self._residual, rtol)
-            if found is not None:
-                return found
+            change = self._linear(-self._residual, rtol)
+            if change is not None:
+                return change
             self._linear = None
             del self._ways[0]

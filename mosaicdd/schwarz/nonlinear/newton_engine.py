@@ -17,6 +17,7 @@ from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
+from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.operators.nonlinear import Nonlinear, NonlinearPart
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
@@ -146,7 +147,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
     def _linearised(self, u: np.ndarray, equations: NewtonEquations) -> np.ndarray:
         """Return what the equation linearised at values has on its right-hand side, but for sources."""
         if not np.isfinite(equations.residual(u)).all():
-            raise ValueError(
+            raise NotEllipticError(
                 "the equation's residual is not finite for values between those on the sides"
             )
         return equations.right_hand_side(u)
@@ -209,6 +210,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
                 place=self.place,
                 layout=self.layout,
                 seconds=dict(seconds),
+                failure=solve.failure,
             )
             for i, (solve, estimate) in enumerate(solves)
         ]
@@ -222,8 +224,9 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         if values is None:
             return beginning.u
         starts = equations.begun(values), beginning.u
-        residuals = [self._place.owned(equations.residual(one)) for one in starts]
-        norms = self._ranks.sum(np.array([np.square(one).sum() for one in residuals]))
+        residuals = self._ranks.agree(lambda: [*map(equations.residual, starts)])
+        squares = [np.square(self._place.owned(residual)).sum() for residual in residuals]
+        norms = self._ranks.sum(np.array(squares))
         return starts[0] if norms[0] < norms[1] else starts[1]
 
     def _begun(self, i: int, start: Interface, equations: NewtonEquations) -> np.ndarray:

@@ -47,6 +47,8 @@ class Outcome:
         How the field of the whole domain lies over the ranks.
     seconds
         Of this rank: ``iterate``, ``estimate`` and ``assemble``; of several problems, for all.
+    failure
+        Why it ended, where more is known than the status says.
     """
 
     status: str
@@ -64,6 +66,7 @@ class Outcome:
     layout: Layout
     seconds: dict[str, float]
     imbalance: float | None = None
+    failure: str | None = None
 
     @property
     def converged(self) -> bool:

@@ -27,7 +27,7 @@ _LARGEST = (
     "error_estimate",
     "energy_estimate",
 )
-_SMALL = ("status", *_LARGEST, "imbalance", "outside_training_range")
+_SMALL = ("status", *_LARGEST, "imbalance", "outside_training_range", "failure")
 _NOT_BEGUN = {"status": "interrupted", "iterations": 0, "sweeps": 0}
 
 
@@ -68,6 +68,7 @@ def result_of(ranks: Ranks, outcome: Outcome) -> Result:
         "energy_estimate": outcome.error_estimate.energy,
         "outside_training_range": _count_outside(ranks, outcome),
         "imbalance": outcome.imbalance,
+        "failure": outcome.failure,
         "certificate": outcome.certificate and asdict(outcome.certificate),
     }
     return Result(report, outcome.history)
@@ -87,6 +88,7 @@ def merged_results(results: Sequence[Result]) -> dict:
     for name in _LARGEST:
         merged[name] = _largest([report[name] for report in begun])
     merged["imbalance"] = _largest([report["imbalance"] for report in begun])
+    merged["failure"] = next((why for report in begun if (why := report["failure"])), None)
     worst = max(begun, key=lambda report: report["discrete_residual"] or 0.0)
     merged["certificate"] = worst["certificate"]
     outside = [report["outside_training_range"] for report in begun]
@@ -170,6 +172,8 @@ def _how_it_ended(report: dict) -> str:
         ended += f" after up to {report['iterations']} iterations; largest {reached}"
     else:
         ended = f"{report['status']} after {report['iterations']} iterations: {reached}"
+    if report["failure"] is not None:
+        ended += f"\n{report['failure']}"
     if report["imbalance"] is not None:
         ended += (
             f"\nno value is given on any side: the mean is zero; {report['imbalance']:.1e} of sources and "
