@@ -1,9 +1,9 @@
-"""Media of high contrast: condensed elements beside CHOLMOD, hypre and pyAMG.
+"""Media of high contrast: condensed elements beside CHOLMOD, hypre's five multigrids and pyAMG.
 
 Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..] [--runs N]. One thread,
 float64, a random source, zero sides. Seconds are wall time from the problem to the field, set-up
 included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
-same medium, for CHOLMOD a solve with its factor, and *16 more* are solved at once. Before each, as much
+same medium, for peers a solve with the same factor or set-up, and *16 more* are solved at once. Before each, as much
 memory as any needs was in use; where there is a pool of huge pages, see `memory`, it is from there. Bytes
 per node are those that the process had at its peak of the first solve beyond what it had with the problem
 in memory; then in a run of its own, as those of a pool are not counted. The ratio is to the fastest of the
@@ -40,7 +40,15 @@ _MORE = 16
 _READY = 900  # bytes per node that were in use a moment ago
 _WARM = 64  # cells of a first solve, which pays for what is loaded once per process
 _OURS = "mosaicdd"
-_BY = (_OURS, "CHOLMOD", "hypre", "pyAMG")
+_PETSC = {
+    "CHOLMOD": "cholmod",
+    "PFMG": "pfmg",
+    "PFMG red-black": "pfmg-red-black",
+    "SMG": "smg",
+    "BoomerAMG": "hypre",
+    "BoomerAMG tuned": "hypre-tuned",
+}
+_BY = (_OURS, *_PETSC, "pyAMG")
 _MEDIA = (*MEDIA, "spe10")
 _ROWS = BENCHMARKS / "fields.csv"
 _BYTES = "bytes per node"
@@ -143,14 +151,15 @@ def _theirs(by: str, a: np.ndarray, f: np.ndarray) -> dict[str, str] | None:
         peer = by_pyamg(system.matrix, b, _RTOL)
         memory = (_peak() - before) / a.size
     else:
-        found = by_petsc(system.matrix, b, by.lower(), _RTOL)
+        inner = (a.shape[0] - 2, a.shape[1] - 2)
+        found = by_petsc(system.matrix, b, _PETSC[by], _RTOL, inner)
         if found is None:
             return None
         peer, memory = found, found.bytes / a.size
     return {
         "iterations": "direct" if peer.iterations is None else str(peer.iterations),
         "seconds": f"{peer.seconds:.2f}",
-        "again": f"{peer.solve:.2f}" if peer.iterations is None else "",
+        "again": f"{peer.solve:.2f}",
         _BYTES: f"{memory:.0f}",
         "residual": _residual(system, b, peer.solution),
     }

@@ -21,13 +21,17 @@ def petsc_described() -> str:
 
 
 def by_petsc(
-    matrix: scipy.sparse.csr_array, b: np.ndarray, method: str, rtol: float = 1e-10
+    matrix: scipy.sparse.csr_array,
+    b: np.ndarray,
+    method: str,
+    rtol: float = 1e-10,
+    grid: tuple[int, int] | None = None,
 ) -> PeerResult | None:
-    """Solve by ``"cholmod"``, ``"lu"`` or ``"hypre"``; None where there is none."""
+    """Solve by a method of `petsc.solve_by_petsc`; None where there is none."""
     symmetric = _is_symmetric(matrix)
     if petsc.petsc_python() is None or (method == "cholmod" and not symmetric):
         return None
-    return petsc.solve_by_petsc(matrix, b, method, symmetric=symmetric, rtol=rtol)
+    return petsc.solve_by_petsc(matrix, b, method, symmetric=symmetric, rtol=rtol, grid=grid)
 
 
 def by_pyamg(matrix: scipy.sparse.csr_array, b: np.ndarray, rtol: float = 1e-10) -> PeerResult:

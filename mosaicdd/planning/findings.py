@@ -179,8 +179,8 @@ def peers() -> Finding:
             "to compare with them, install petsc4py by pip, or python3-petsc4py by apt, or name a Python "
             "that has it in PETSC_PYTHON"
         )
-        return Finding("peers", "no petsc4py: SuperLU and pyAMG for cholmod and hypre", advice)
-    return Finding("peers", f"cholmod and hypre by {described} of {petsc_python()}")
+        return Finding("peers", "no petsc4py: SuperLU and pyAMG for cholmod, hypre, pfmg", advice)
+    return Finding("peers", f"cholmod, hypre, pfmg by {described} of {petsc_python()}")
 
 
 def slurm(pmi: str | None) -> Finding:

@@ -1,8 +1,9 @@
 """Solutions against references: errors, and what the reference cost.
 
 A reference is the name of a method (`mosaicdd.problems.references.references`), ``auto`` for the fastest one,
-``cholmod`` or ``hypre``, for which SuperLU and pyAMG stand in where there is no petsc4py, ``expr:...`` in x and y, a solution file on the same grid, another solution, or an array or tensor at
-the nodes of the solution's field.
+``cholmod``, ``hypre`` or ``pfmg`` (SuperLU and pyAMG stand in where there is no petsc4py), ``expr:...`` in x
+and y, a solution file on the same grid, another solution, or an array or tensor at the nodes of the
+solution's field.
 """
 
 import time

@@ -161,7 +161,9 @@ def test_solvers_of_petsc_are_references(method, compared, solved):
     assert report["mae"] < 2e-8  # as pyAMG, to the same residual
 
 
-@pytest.mark.parametrize(("asked", "instead"), [("cholmod", "direct"), ("hypre", "pyamg")])
+@pytest.mark.parametrize(
+    ("asked", "instead"), [("cholmod", "direct"), ("hypre", "pyamg"), ("pfmg", "pyamg")]
+)
 def test_without_petsc_others_stand_in_and_people_are_told(
     asked, instead, solved, monkeypatch, capfd
 ):
@@ -239,7 +241,7 @@ def test_a_folder_is_no_solution(command, mosaicdd):
         ("nothing.h5", "the solution file is missing"),
         (
             "exact",
-            "unknown reference 'exact'; known: pyamg, dst, direct, cholmod, hypre, auto, 'expr",
+            "unknown reference 'exact'; known: pyamg, dst, direct, cholmod, hypre, pfmg, auto, 'expr",
         ),
     ],
 )

@@ -1,13 +1,15 @@
-"""CHOLMOD and hypre as references: the same fields as by a direct solution, and what stands in for them."""
+"""CHOLMOD and hypre's multigrids as references: the fields of a direct solution, and what stands in."""
 
 import numpy as np
 import pytest
 import scipy.sparse
 
+from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import petsc
+from mosaicdd.problems.references.petsc_solve import ON_GRIDS
 from mosaicdd.problems.references.references import PEERS, solve_by_peer, solve_directly
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic
 
 here = pytest.mark.skipif(petsc.petsc_python() is None, reason="no Python here has petsc4py")
 CELLS = (40, 56)
@@ -18,7 +20,7 @@ FLOW = {"bx": "expr:50*(1-y)", "by": "expr:30*x", "f": 1.0}
 @here
 @pytest.mark.parametrize("method", PEERS)
 @pytest.mark.parametrize("sides", [Dirichlet("sin(x) + y"), {"left": Neumann(1.0)}])
-def test_both_agree_with_a_direct_solution(method, sides):
+def test_each_agrees_with_a_direct_solution(method, sides):
     problem = Problem(CELLS, "diffusion", MEDIUM, sides)
     field, seconds = solve_by_peer(method, problem)
     expected = solve_directly(problem)
@@ -33,6 +35,30 @@ def test_hypre_takes_a_velocity_and_cholmod_refuses_it():
     np.testing.assert_allclose(field, solve_directly(problem), rtol=0, atol=1e-7)
     with pytest.raises(ValueError, match="cholmod factorises symmetric matrices"):
         solve_by_peer("cholmod", problem)
+
+
+@here
+@pytest.mark.parametrize("method", ON_GRIDS)
+def test_multigrids_for_grids_solve_on_rectangles_only(method):
+    problem = Problem(CELLS, "diffusion", MEDIUM)
+    system = MediumSystem(problem.operator, problem.domain.grid())
+    f = np.random.default_rng(0).standard_normal((CELLS[0] + 1, CELLS[1] + 1))
+    b = system.right_hand_side(np.zeros(f.shape), f)
+    inner = (CELLS[0] - 1, CELLS[1] - 1)
+    solved = petsc.solve_by_petsc(system.matrix, b, method, symmetric=True, grid=inner)
+    # What is asked for, 1e-10, times what differences lose at a contrast of 1e6 (as hypre's on this medium).
+    assert np.linalg.norm(b - system.matrix @ solved.solution) < 1e-8 * np.linalg.norm(b)
+    assert solved.iterations > 1
+    with pytest.raises(ValueError, match=f"{method} solves for all nodes of a rectangle"):
+        petsc.solve_by_petsc(system.matrix, b, method, symmetric=True)
+
+
+@here
+def test_pfmg_is_refused_where_the_grid_closes_upon_itself():
+    sides = {"left": Periodic(), "right": Periodic()}
+    problem = Problem(CELLS, "diffusion", MEDIUM, sides)
+    with pytest.raises(ValueError, match="pfmg solves for all nodes of a rectangle"):
+        solve_by_peer("pfmg", problem)
 
 
 @here

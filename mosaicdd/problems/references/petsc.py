@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
+from mosaicdd.problems.references.petsc_solve import ON_GRIDS
+
 _SCRIPT = Path(__file__).with_name("petsc_solve.py")
 _SYSTEM = ("/usr/bin/python3", "python3")
 # Set by launchers for their own ranks, of which PETSc's MPI must not take itself for one.
@@ -78,29 +80,41 @@ def solve_by_petsc(
     *,
     symmetric: bool,
     rtol: float = 1e-10,
+    grid: tuple[int, int] | None = None,
 ) -> PeerResult:
     """Solve ``A x = b``.
 
     Parameters
     ----------
     method
-        ``"cholmod"`` (a Cholesky factorisation, of symmetric matrices), ``"lu"``, or ``"hypre"``:
-        conjugate gradients, GMRES where not ``symmetric``, with BoomerAMG's defaults.
+        ``"cholmod"`` (a Cholesky factorisation, of symmetric matrices), ``"lu"``, or one of hypre's
+        multigrids under conjugate gradients, under GMRES where not ``symmetric``: ``"hypre"``
+        (BoomerAMG's defaults), ``"hypre-tuned"``, and for unknowns at all nodes of a grid ``"pfmg"``,
+        ``"pfmg-red-black"``, ``"smg"``.
     rtol
         Relative residual at which the iterations end.
+    grid
+        ``(rows, columns)`` of the nodes that are unknowns, where they are all nodes of a rectangle.
 
     Raises
     ------
     RuntimeError
         If there is no petsc4py, or PETSc fails, as where a matrix is too large for the memory.
+    ValueError
+        If the method needs a ``grid``.
     """
     python = petsc_python()
     if python is None:
         raise RuntimeError(f"{method} needs petsc4py, which no Python here has")
+    if method in ON_GRIDS and grid is None:
+        raise ValueError(
+            f"{method} solves for all nodes of a rectangle, here only some of them are unknowns; take "
+            "the reference hypre or direct"
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "system.npz"
         arrays = {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
-        np.savez(path, b=b, symmetric=symmetric, **arrays)
+        np.savez(path, b=b, symmetric=symmetric, grid=grid or (), **arrays)
         command = [python, str(_SCRIPT), str(path), method, str(rtol)]
         ended = subprocess.run(
             command, capture_output=True, text=True, env=environment_of(python), check=False
@@ -110,7 +124,7 @@ def solve_by_petsc(
             raise RuntimeError(f"{method}: {lines[-1]}")
         facts = json.loads(ended.stdout.strip().splitlines()[-1])
         solution = np.load(f"{path}.solution.npy")
-    iterations = facts["iterations"] if method == "hypre" else None
+    iterations = None if method in ("cholmod", "lu") else facts["iterations"]
     memory = facts["megabytes"] * 2**20
     return PeerResult(solution, facts["setup"], facts["solve"], iterations, memory)
 

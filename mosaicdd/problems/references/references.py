@@ -107,7 +107,7 @@ def by_sine_transform(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
     return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
 
 
-PEERS = {"cholmod": "direct", "hypre": "pyamg"}
+PEERS = {"cholmod": "direct", "hypre": "pyamg", "pfmg": "pyamg"}
 """Solvers of PETSc, and what is of the same kind where there is no petsc4py."""
 
 _REACHED = 1e-8  # relative residual that rounding allows hypre at the largest contrasts
@@ -116,7 +116,7 @@ _REACHED = 1e-8  # relative residual that rounding allows hypre at the largest c
 def solve_by_peer(
     method: str, problem: Problem, grid: Grid | None = None, number: int = 0
 ) -> tuple[np.ndarray, float]:
-    """Solve by CHOLMOD or hypre.
+    """Solve by CHOLMOD, or by one of hypre's multigrids.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def solve_by_peer(
     Raises
     ------
     ValueError
-        If CHOLMOD is to factorise what is not symmetric.
+        If CHOLMOD is to factorise what is not symmetric, or PFMG to solve what lies on no rectangle.
     RuntimeError
         If there is no petsc4py, PETSc fails, or the residual is not reached.
     """
@@ -148,7 +148,8 @@ def solve_by_peer(
                 "fields is not; take the reference hypre or direct"
             )
         begun = time.perf_counter()
-        found = solve_by_petsc(matrix, b, method, symmetric=symmetric)
+        where = _whole_grid(problem, grid or problem.domain.grid(), b.size)
+        found = solve_by_petsc(matrix, b, method, symmetric=symmetric, grid=where)
         aside += time.perf_counter() - begun - found.seconds
         residual = np.linalg.norm(b - matrix @ found.solution)
         if not residual <= _REACHED * np.linalg.norm(b):
@@ -160,6 +161,15 @@ def solve_by_peer(
 
     field = _solved(problem, grid, number, solve)
     return field, time.perf_counter() - start - aside
+
+
+def _whole_grid(problem: Problem, grid: Grid, unknowns: int) -> tuple[int, int] | None:
+    """Return the nodes per axis where the unknowns are all nodes of a rectangle, with unit rows or not."""
+    if any(problem.conditions.periodic):
+        return None
+    ny, nx = grid.nodes
+    rectangles = ((ny - 2, nx - 2), (ny, nx))
+    return next((nodes for nodes in rectangles if nodes[0] * nodes[1] == unknowns), None)
 
 
 def _solved(
