@@ -12,8 +12,8 @@ command line starts fast. The folders, and which may import which, are described
 imports.
 """
 
-import importlib
-import os
+import importlib as _importlib
+import os as _os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from mosaicdd.problems.operators.elliptic import EllipticOperator
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
-    from mosaicdd.report.presented import compare
-    from mosaicdd.report.presented import open_solution as open
+    from mosaicdd.report.presented import compare, read
     from mosaicdd.schwarz.results.solution import Solution
     from mosaicdd.schwarz.settings import Output, SolveSettings
     from mosaicdd.schwarz.solver import Solver, solve
@@ -38,11 +37,12 @@ if TYPE_CHECKING:
         generate,
         train,
     )
+    from mosaicdd.unsupported import Unsupported
 
 # Ask Linux for pages of 2 MB where a tensor is large, as numpy does for arrays: of a solve of
 # thousands of nodes a side, a fifth of the time goes into pages of 4 kB. Torch reads it once, when it
 # first allocates.
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+_os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __version__ = "0.1.0"
 
@@ -65,13 +65,15 @@ _HOMES = {
     "SolveSettings": "schwarz.settings",
     "Solver": "schwarz.solver",
     "TrainingSettings": "training",
+    "Unsupported": "unsupported",
     "compare": "report.presented",
     "generate": "training",
     "march": "time.march",
-    "open": "report.presented",
+    "read": "report.presented",
     "solve": "schwarz.solver",
     "train": "training",
 }
+_FORMER = {"open": "read"}  # names that were, for those who look for them
 __all__ = [
     "Dirichlet",
     "Domain",
@@ -91,11 +93,12 @@ __all__ = [
     "SolveSettings",
     "Solver",
     "TrainingSettings",
+    "Unsupported",
     "__version__",
     "compare",
     "generate",
     "march",
-    "open",
+    "read",
     "solve",
     "train",
 ]
@@ -103,12 +106,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'mosaicdd' has no attribute {name!r}")
-    module = importlib.import_module(f"mosaicdd.{_HOMES[name]}")
-    value = getattr(module, {"open": "open_solution"}.get(name, name))
+        former = f"; it is {_FORMER[name]!r} now" if name in _FORMER else ""
+        raise AttributeError(f"module 'mosaicdd' has no attribute {name!r}{former}")
+    value = getattr(_importlib.import_module(f"mosaicdd.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return [*__all__, "__doc__", "__file__"]

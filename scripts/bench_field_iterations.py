@@ -48,7 +48,7 @@ def _measure(kind: str, cells: int, counts: list[int], folder: Path, path: Path 
     for ranks in counts:
         output, several = folder / f"{ranks}.h5", len(counts) > 1
         shape = ["--cells", f"{cells}x{cells}", "--rtol", "1e-8", "--boundary", "expr:0"]
-        shape += ["--fields", "solution" if several else "interface"]
+        shape += ["--keep", "field" if several else "interface"]
         report = mosaicdd(ranks, "solve", "-o", str(output), *shape, *options)
         row = {
             "iterations": str(report["iterations"]),

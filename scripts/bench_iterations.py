@@ -87,7 +87,7 @@ def _solve_here(cells: int, method: str) -> None:
     problem = m.Problem((cells, cells), "laplace", sides=boundary)
     settings = m.SolveSettings(until_mae=0.05, **_METHODS[method])
     ranks = MPI.COMM_WORLD
-    with m.Solver(problem, "laplace", ranks=ranks, settings=settings, fields="interface") as solver:
+    with m.Solver(problem, "laplace", ranks=ranks, settings=settings, keep="interface") as solver:
         count = solver().iterations
     if ranks.rank == 0:
         print(count)

@@ -1,7 +1,10 @@
 """The library's face: a dozen names, imported when they are used, with no MPI library at all."""
 
+import configparser
+import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,8 +26,9 @@ PROGRAM = """
 import mosaicdd as m
 problem = m.Problem((256, 256), "laplace", sides=m.Dirichlet("exp(x)*sin(y)/50"))
 solution = m.solve(problem, ranks=ranks)
-text = f"{type(solution.field).__name__} {solution.field.shape} {solution.status} "
-text += f"{solution.field.sum():.6f}"
+field = solution.gather()
+assert (solution.field == field).all()
+text = f"{type(field).__name__} {field.shape} {solution.status} {field.sum():.6f}"
 texts = [text] if ranks is None else ranks.allgather(text)
 if ranks is None or ranks.rank == 0:
     print(len(texts), *sorted(set(texts)))
@@ -46,9 +50,29 @@ def run(program, launcher=()):
 def test_all_names_are_there_and_listed():
     for name in mosaicdd.__all__:
         assert getattr(mosaicdd, name) is not None
-    assert set(mosaicdd.__all__) <= set(dir(mosaicdd))
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+    assert set(dir(mosaicdd)) == {*mosaicdd.__all__, "__doc__", "__file__"}
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
         mosaicdd.nothing  # noqa: B018
+    with pytest.raises(AttributeError, match="'open'; it is 'read' now"):
+        mosaicdd.open  # noqa: B018
+
+
+def test_solve_takes_what_a_solver_and_its_call_take():
+    planned, called, once = (
+        inspect.signature(function).parameters
+        for function in (mosaicdd.Solver, mosaicdd.Solver.__call__, mosaicdd.solve)
+    )
+    for name in {*planned, *called} - {"self", "problem"}:
+        expected = planned.get(name, called.get(name))
+        assert (once[name].default, once[name].kind) == (expected.default, expected.kind), name
+    assert set(once) == {*planned, *called} - {"self"}
+
+
+def test_its_types_are_shipped():
+    assert (Path(mosaicdd.__file__).parent / "py.typed").is_file()
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).parents[1] / "setup.cfg")
+    assert "py.typed" in setup["options.package_data"]["mosaicdd"]
 
 
 def test_to_import_it_or_its_settings_imports_neither_mpi_nor_torch():

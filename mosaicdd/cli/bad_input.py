@@ -39,7 +39,7 @@ def bad_input(option: str | None = None, *, only: type[Exception] = Exception) -
     """
     try:
         yield
-    except (ValueError, TypeError, OSError, NotImplementedError) as error:
+    except (ValueError, TypeError, OSError) as error:
         if not isinstance(error, only):
             raise
         text = in_options(" ".join(str(error).split()), _options())

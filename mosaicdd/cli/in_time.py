@@ -12,6 +12,7 @@ from mosaicdd.parallel.signals import listening
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import RTOL, TimeSettings
+from mosaicdd.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from mosaicdd.parallel.ranks import Ranks
@@ -36,10 +37,10 @@ def time_settings(ctx: click.Context, problem: "Problem") -> TimeSettings | None
         return None
     time = collected(ctx, TimeSettings)
     others = [name for name in _NOT_IN_TIME if ctx.params[name] is not None]
-    if ctx.params["fields"] == "interface":
-        others.append("fields")
+    if ctx.params["keep"] == "interface":
+        others.append("keep")
     for name in others:
-        raise TypeError(f"{name}: not for an equation in time; leave it out")
+        raise Unsupported(f"{name}: not for an equation in time; leave it out")
     return time
 
 

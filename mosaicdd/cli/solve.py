@@ -94,9 +94,9 @@ from mosaicdd.time.settings import TimeSettings
 )
 @settings_options(Output)
 @click.option(
-    "--fields",
-    type=click.Choice(["solution", "interface"]),
-    default="solution",
+    "--keep",
+    type=click.Choice(["field", "interface"]),
+    default="field",
     show_default=True,
     help="interface: write the values on the lattice lines only, and skip the fill.",
 )
@@ -131,7 +131,7 @@ def solve(
     local_solver: str | None,
     initial: str | None,
     dims: tuple[int, int] | None,
-    fields: str,
+    keep: str,
     window: tuple[tuple[float, float], tuple[float, float]] | None,
     points: str | None,
     trace: str | None,
@@ -179,7 +179,7 @@ def solve(
             ranks=ranks,
             settings=settings,
             window=window,
-            fields=fields,
+            keep=keep,
             points=places,
             output=file,
             clock=clock,

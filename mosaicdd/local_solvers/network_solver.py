@@ -20,6 +20,7 @@ from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.unsupported import Unsupported
 
 # A processor is fastest when the activations stay in its cache; a GPU wants large products.
 _ACTIVATION_BYTES = {"cpu": 2**22, "cuda": 2**28}
@@ -126,11 +127,13 @@ class NetworkSolver:
 
         Raises
         ------
-        TypeError
+        Unsupported
             If the network is not linear in the perimeter values.
         """
         if not self.linear:
-            raise TypeError(f"{self.name} is not linear in the perimeter values: it has no matrix")
+            raise Unsupported(
+                f"{self.name} is not linear in the perimeter values: it has no matrix"
+            )
         key = points.tobytes()
         if key not in self._compiled:
             network = copy.deepcopy(self.network).to("cpu", torch.float64)

@@ -26,6 +26,7 @@ from mosaicdd.local_solvers.upscaling import (
 )
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
+from mosaicdd.unsupported import Unsupported
 
 _MOST = 0.1  # of the patches of a medium that may lie outside of a network's range
 _COARSE_CELLS = (32, 16, 8)  # per side of a subdomain of the coarse grid; the first that fits
@@ -65,14 +66,14 @@ class UpscaledSolver:
     ):
         medium = problem.operator
         if not isinstance(medium, Medium):
-            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+            raise Unsupported(
                 f"{name} is for coefficients that are fields, those of {problem.equation.name} are "
                 "numbers here; take 'exact'"
             )
         if not medium.self_adjoint:
-            raise ValueError(f"{name} is for diffusion without a velocity; take 'exact'")
+            raise Unsupported(f"{name} is for diffusion without a velocity; take 'exact'")
         if not problem.plain:
-            raise ValueError(
+            raise Unsupported(
                 f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
                 "take 'exact'"
             )
@@ -125,7 +126,7 @@ def _fitting(name: str, grid: Grid, sizes: tuple[int, ...]) -> int:
             return cells
     least = RATIO * sizes[-1] // 2
     ny, nx = grid.shape
-    raise ValueError(
+    raise Unsupported(
         f"cells={nx}x{ny}: {name} needs multiples of {least}, at least {4 * least}; take 'exact'"
     )
 

@@ -24,6 +24,7 @@ from mosaicdd.problems.sides.boundary_spec import BoundarySpec
 from mosaicdd.problems.sides.conditions import Condition, Periodic
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.unsupported import Unsupported
 
 
 def at_time(values: Any, t: float) -> Any:
@@ -231,12 +232,12 @@ def step_problem(problem: Problem, rate: float) -> Problem:
     """
     equation = problem.equation.steady or problem.equation
     if equation.reaction is None:
-        raise ValueError(
+        raise Unsupported(
             f"{equation.name} has no parameter that multiplies u, through which it could be solved in "
             "time; heat, advection-diffusion and others have: see the equations' page"
         )
     if max(problem.conditions.counts.values(), default=1) > 1:
-        raise ValueError(
+        raise Unsupported(
             f"an equation in time is solved for one problem, the sides are of {problem.problems}; solve "
             "them one by one"
         )

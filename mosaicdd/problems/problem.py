@@ -20,6 +20,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet
 from mosaicdd.problems.sides.edge_data import Data
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.unsupported import Unsupported
 
 _SAMPLES = 2**18  # values of a source that are checked at a time: few, for the cache
 
@@ -53,7 +54,7 @@ class Problem:
         no number, or arrays are of different numbers of problems.
     TypeError
         If a condition is none.
-    NotImplementedError
+    Unsupported
         If a side is natural or periodic, or the domain no rectangle, with an equation that has mixed
         derivatives.
     """
@@ -114,7 +115,7 @@ class Problem:
                 continue
             number = Field(name, values).number
             if number is None and name in self.equation.fields:
-                raise ValueError(
+                raise Unsupported(
                     f"the field {name} of {self.equation.name} must be one number for the whole domain"
                 )
             parameters[name] = values if number is None else number

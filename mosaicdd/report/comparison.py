@@ -22,6 +22,7 @@ from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.references.petsc import petsc_python
 from mosaicdd.problems.references.references import PEERS, REFERENCES, solve_by_peer
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
+from mosaicdd.unsupported import Unsupported
 
 
 class Solutions(Protocol):
@@ -187,7 +188,7 @@ def available(reference: str, solution: StoredSolution) -> str:
         If it is a method, and the solution is of an equation in time.
     """
     if solution.times is not None and reference in ("auto", *REFERENCES, *PEERS):
-        raise ValueError(
+        raise Unsupported(
             f"the reference {reference} solves equations without time; compare a series with 'expr:...' in "
             "x, y and t, or with another series"
         )

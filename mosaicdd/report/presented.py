@@ -124,7 +124,7 @@ class Presented:
 
 
 class OpenedSolution(Presented, StoredSolution):
-    """One problem of a solution file, as `open_solution` gives it."""
+    """One problem of a solution file, as `read` gives it."""
 
     def __repr__(self) -> str:
         nx, ny = self.attributes.get("grid", self.grid.shape[::-1])
@@ -141,7 +141,7 @@ class OpenedSolution(Presented, StoredSolution):
         return [self]
 
 
-def open_solution(path: str | PathLike, number: int | None = None) -> OpenedSolution:
+def read(path: str | PathLike, number: int | None = None) -> OpenedSolution:
     """Open one problem of a solution file; its arrays are read when they are first asked for.
 
     Parameters

@@ -29,6 +29,7 @@ from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.unsupported import Unsupported
 
 PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
@@ -144,10 +145,12 @@ class BaseEngine(abc.ABC, Generic[S]):
 
         Raises
         ------
-        TypeError
+        Unsupported
             If the local solver that the field is filled by has values at grid nodes only.
         """
-        raise TypeError(f"{self.filling.name} has values at grid nodes only; interpolate the field")
+        raise Unsupported(
+            f"{self.filling.name} has values at grid nodes only; interpolate the field"
+        )
 
     def check_source(self, problem: Problem) -> None:
         """Check that the source of the problems to be solved is finite at the nodes that this rank owns.

@@ -26,6 +26,7 @@ from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.unsupported import Unsupported
 
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
 
@@ -37,7 +38,7 @@ class Engine(BaseEngine[BoundSolver]):
     ------
     ValueError
         If the ranks do not fit the lattice.
-    TypeError
+    Unsupported
         If GMRES is asked for with a local solver that is not linear, or several problems are to be
         solved by what takes one only.
     """
@@ -45,12 +46,12 @@ class Engine(BaseEngine[BoundSolver]):
     def _prepare(self, lattice: Lattice, local_solver: BoundSolver) -> None:
         settings, problems = self.settings, self.problems
         if settings.accelerate == "gmres" and not local_solver.linear:
-            raise TypeError(
+            raise Unsupported(
                 f"gmres needs a local solver that is linear in the boundary values; "
                 f"{local_solver.name} is not: use accelerate='none'"
             )
         if problems > 1 and (not settings.takes_many or settings.until_mae is not None):
-            raise TypeError(
+            raise Unsupported(
                 f"{problems} problems at once need an iteration without inner products, a "
                 "certificate or an aim for the MAE: use batch=1"
             )

@@ -31,6 +31,7 @@ from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument
+from mosaicdd.unsupported import Unsupported
 
 Extent = tuple[tuple[float, float], tuple[float, float]]
 """Low and high end per axis, (y, x), in units of domain length."""
@@ -74,12 +75,12 @@ class Setup:
         world: Ranks,
         settings: SolveSettings,
         window: Extent | None,
-        fields: str,
+        keep: str,
         clock: Stopwatch,
     ):
-        if fields not in ("solution", "unknowns", "interface"):
-            raise ValueError(f"unknown fields {fields!r}; known: solution, unknowns, interface")
-        self.fill, self._beyond = fields != "interface", fields == "unknowns"
+        if keep not in ("field", "unknowns", "interface"):
+            raise ValueError(f"keep={keep!r} is unknown; known: field, unknowns, interface")
+        self.fill, self._beyond = keep != "interface", keep == "unknowns"
         self._world = world
         self._clock = clock
         self._engines: dict[int, BaseEngine] = {}
@@ -115,7 +116,7 @@ class Setup:
         bound = self._world.agree(lambda: self._unbound.bind(problem, self.grid))
         other = self.settings.network_dtype != self.settings.dtype
         if other and (not isinstance(bound, NetworkSolver) or bound.linear):
-            raise TypeError(
+            raise Unsupported(
                 f"network_dtype={self.settings.network_dtype!r} is for a network that is not linear, "
                 f"{bound.name} is none; leave it out"
             )
@@ -163,12 +164,12 @@ class Setup:
 
         Raises
         ------
-        TypeError
+        Unsupported
             If it is, with the argument's name.
         """
         if not self.fill:
-            raise TypeError(
-                f"{name}: the field is left out by fields='interface'; leave out one of them"
+            raise Unsupported(
+                f"{name}: the field is left out by keep='interface'; leave out one of them"
             )
 
     @property
@@ -283,6 +284,6 @@ class Setup:
             "certify": settings.certify,
             "device": settings.device.partition(":")[0],
             "dtype": settings.dtype,
-            "fields": "solution" if self.fill else "interface",
+            "keep": "field" if self.fill else "interface",
             "window": extent and [list(ends) for ends in extent.extent(self.grid)[::-1]],
         }

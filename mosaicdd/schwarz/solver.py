@@ -28,6 +28,7 @@ from mosaicdd.schwarz.work import Work, WritePoints
 from mosaicdd.settings import argument, require_type
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.shards import require_shard_folder
+from mosaicdd.unsupported import Unsupported
 
 
 class Solver:
@@ -48,11 +49,13 @@ class Solver:
         needs no MPI library.
     settings
         How it is solved.
+    rtol
+        Instead of that of the settings: the relative update that is small enough.
     window
         Ends of the part of the domain whose field is wanted, ``((y0, y1), (x0, x1))``, snapped
         outwards to grid nodes; by default all of it.
-    fields
-        ``"solution"``; ``"unknowns"``, the same and what lies beyond the natural outlines of a shape,
+    keep
+        ``"field"``; ``"unknowns"``, the same and what lies beyond the natural outlines of a shape,
         where control volumes reach; or ``"interface"``: the values on the lattice lines only, no fill.
     points
         Points ``(q, 2)``, (x, y), whose values an output file is to hold, too; not with a source.
@@ -81,8 +84,9 @@ class Solver:
         *,
         ranks: Any = None,
         settings: SolveSettings | None = None,
+        rtol: float | None = None,
         window: Extent | None = None,
-        fields: str = "solution",
+        keep: str = "field",
         points: Any = None,
         output: str | PathLike | Output | None = None,
         clock: Stopwatch | None = None,
@@ -96,14 +100,16 @@ class Solver:
         try:
             require_type("problem", problem, Problem)
             if problem.equation.steady is not None:
-                raise TypeError(
+                raise Unsupported(
                     f"{problem.equation.name} is an equation in time: give it steps (march), or solve "
                     f"{problem.equation.steady.name}"
                 )
-            if settings is not None:
-                require_type("settings", settings, SolveSettings)
+            settings = SolveSettings() if settings is None else settings
+            require_type("settings", settings, SolveSettings)
+            if rtol is not None:
+                settings = settings.with_changes(rtol=rtol)
             self._output = self._checked_output(output)
-            plan = (self._world, settings or SolveSettings(), window, fields, self._clock)
+            plan = (self._world, settings, window, keep, self._clock)
             self._setup = Setup(problem, local_solver, *plan)
             if self._output is not None and self._output.shards:
                 self._setup.require_field("shards")
@@ -171,11 +177,11 @@ class Solver:
             "until_mae": self._setup.settings.until_mae is not None,
             "resume=True": output is not None and output.resume,
             "shards=True": output is not None and output.shards,
-            "fields='interface'": output is not None and not self._setup.fill,
+            "keep='interface'": output is not None and not self._setup.fill,
         }
         for name, is_given in given.items():
             if is_given and problems > 1:
-                raise ValueError(
+                raise Unsupported(
                     f"{name} takes one problem, there are {problems}: solve them one by one"
                 )
 
@@ -185,7 +191,7 @@ class Solver:
             return
         with argument("points"):
             if self._work.problem.problems > 1 or self._output is None:
-                raise TypeError("points are written to the output file of one problem")
+                raise Unsupported("points are written to the output file of one problem")
             points = as_points(points)
             cells = on_grid(points, self._setup.grid)
             values_at = self._work.engine(1).plan_points(cells)
@@ -256,7 +262,7 @@ class Solver:
             if self._write_points is not None and (
                 problem.source is not None or problem.problems > 1
             ):
-                raise TypeError(
+                raise Unsupported(
                     "this Solver was planned with points, which take one problem without a source; make "
                     "a new one without points and interpolate the field"
                 )
@@ -340,13 +346,27 @@ def solve(
     *,
     ranks: Any = None,
     settings: SolveSettings | None = None,
+    rtol: float | None = None,
     window: Extent | None = None,
+    keep: str = "field",
+    points: Any = None,
     output: str | PathLike | Output | None = None,
-    start: Solution | None = None,
+    clock: Stopwatch | None = None,
+    start: Solution | FieldStart | None = None,
+    atol: float | None = None,
     progress: Progress | None = None,
 ) -> Solution:
     """Solve a problem once; the arguments are those of `Solver` and of its call."""
     with Solver(
-        problem, local_solver, ranks=ranks, settings=settings, window=window, output=output
+        problem,
+        local_solver,
+        ranks=ranks,
+        settings=settings,
+        rtol=rtol,
+        window=window,
+        keep=keep,
+        points=points,
+        output=output,
+        clock=clock,
     ) as solver:
-        return solver(start=start, progress=progress)
+        return solver(start=start, atol=atol, progress=progress)

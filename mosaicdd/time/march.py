@@ -22,6 +22,7 @@ from mosaicdd.time.series import Series, write_series
 from mosaicdd.time.settings import RTOL, TimeSettings
 from mosaicdd.time.step_control import StepControl
 from mosaicdd.time.stepper import DataError, Stepper, Taken
+from mosaicdd.unsupported import Unsupported
 
 
 class March:
@@ -108,7 +109,7 @@ class March:
         with argument("output"):
             self._ranks.on_root(lambda: require_writable(output.path))
         if output.shards:
-            raise TypeError("shards=True is not for equations in time: leave it out")
+            raise Unsupported("shards=True is not for equations in time: leave it out")
         return output
 
     def __call__(self, progress: Progress | None = None) -> Series:
@@ -260,6 +261,7 @@ def march(
     local_solver: str | PathLike | LocalSolver | None = None,
     ranks: Any = None,
     settings: SolveSettings | None = None,
+    rtol: float | None = None,
     output: str | PathLike | Output | None = None,
     progress: Progress | None = None,
 ) -> Series:
@@ -285,7 +287,7 @@ def march(
     solver_share
         A step is solved for until the last change is this share of the last step's estimated error, or as
         small as the settings ask for; with 0 for the latter only.
-    local_solver, ranks, settings, output, progress
+    local_solver, ranks, settings, rtol, output, progress
         As those of `solve`; the default ``rtol`` is 1e-9 here.
 
     Returns
@@ -304,6 +306,8 @@ def march(
     >>> series = m.march(hot, 0.0, dt=0.05, steps=100, every=10)
     """
     time = TimeSettings(steps, dt, method, every, tolerance, solver_share)
+    if rtol is not None:
+        settings = (settings or SolveSettings()).with_changes(rtol=rtol)
     with March(
         problem, initial, time, local_solver, ranks=ranks, settings=settings, output=output
     ) as marching:

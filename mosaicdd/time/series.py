@@ -16,6 +16,7 @@ from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.in_time import SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.presented import labelled
+from mosaicdd.schwarz.results.kept import OVER_RANKS
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
@@ -30,8 +31,8 @@ _ROWS = 256  # of a coefficient that are sampled at once
 class Series:
     """The solution of an equation in time; every rank has its own part.
 
-    ``series[i]`` is the field at ``times[i]``, ``(ny + 1, nx + 1)``; that, `save` and `to_xarray` are asked
-    for by all ranks together where there are several.
+    ``series[i]`` is the field at ``times[i]``, ``(ny + 1, nx + 1)``. On several ranks `gather`, `save` and
+    `to_xarray` are called by all of them together; nothing else sends anything.
 
     Attributes
     ----------
@@ -92,8 +93,24 @@ class Series:
 
     @property
     def field(self) -> np.ndarray:
-        """The last field, ``(ny + 1, nx + 1)``, on every rank."""
+        """The last field, ``(ny + 1, nx + 1)``.
+
+        Raises
+        ------
+        RuntimeError
+            If it lies over several ranks.
+        """
         return self[-1]
+
+    def gather(self, number: int = -1) -> np.ndarray:
+        """Return a field on every rank, by default the last; all ranks together."""
+        number = self._number(number)
+        if self.path is not None:
+            return read_solution(self.path, number).field
+        whole = np.zeros(self._grid.nodes)
+        whole[self.place] = self.local(number)
+        with Ranks.of(self._given_ranks) as ranks:
+            return whole if ranks.size == 1 else ranks.sum(whole)
 
     def local(self, number: int = -1) -> np.ndarray:
         """Return the part of a field that this rank has, by default of the last."""
@@ -109,13 +126,9 @@ class Series:
         return (self[number] for number in range(len(self)))
 
     def __getitem__(self, number: int) -> np.ndarray:
-        number = self._number(number)
-        if self.path is not None:
-            return read_solution(self.path, number).field
-        whole = np.zeros(self._grid.nodes)
-        whole[self.place] = self.local(number)
-        with Ranks.of(self._given_ranks) as ranks:
-            return whole if ranks.size == 1 else ranks.sum(whole)
+        if self.path is None and self.report["ranks"] > 1:
+            raise RuntimeError(OVER_RANKS.format(ranks=self.report["ranks"]))
+        return self.gather(number)
 
     def _number(self, number: int) -> int:
         """Return which field it is, from the first.
@@ -137,7 +150,7 @@ class Series:
         ModuleNotFoundError
             If xarray is not installed.
         """
-        fields = np.stack(list(self))
+        fields = np.stack([self.gather(number) for number in range(len(self))])
         return labelled(fields, self.y, self.x, self.report, ("time", self.times))
 
     def save(self, path: str | PathLike) -> None:

@@ -19,6 +19,7 @@ from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import argument
 from mosaicdd.time.levels import Levels
 from mosaicdd.time.settings import TimeSettings
+from mosaicdd.unsupported import Unsupported
 
 _PLANNED = 3  # lengths of steps whose plans are kept
 
@@ -231,7 +232,7 @@ class Stepper:
                     self._local_solver,
                     ranks=self._ranks,
                     settings=self._settings,
-                    fields="unknowns",
+                    keep="unknowns",
                 ),
                 problem,
             )
@@ -247,7 +248,7 @@ def _require_method(settings: SolveSettings) -> None:
 
     Raises
     ------
-    TypeError
+    Unsupported
         If something is.
     """
     unlike = {
@@ -258,4 +259,4 @@ def _require_method(settings: SolveSettings) -> None:
     }
     for name, is_given in unlike.items():
         if is_given:
-            raise TypeError(f"{name} is not for equations in time: leave it out")
+            raise Unsupported(f"{name} is not for equations in time: leave it out")

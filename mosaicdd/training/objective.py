@@ -16,6 +16,7 @@ from mosaicdd.training.family import require_operators
 from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.unsupported import Unsupported
 
 SIGNALS = ("data_loss", "pde_loss", "seconds", "stop", "save")
 
@@ -120,12 +121,12 @@ def require_trainable(
             "network family, or generate data for fixed parameters"
         )
     if execution.recompute and not hasattr(network, "recompute"):
-        raise ValueError(
+        raise Unsupported(
             "this network cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); leave "
             "recompute away"
         )
     if execution.recompute and settings.laplacian == "autograd":
-        raise ValueError("double backward cannot recompute hidden layers; use laplacian taylor")
+        raise Unsupported("double backward cannot recompute hidden layers; use laplacian taylor")
     folds = getattr(network, "symmetry", None) is not None
     if folds and not operators[0].symmetric:
         raise ValueError(

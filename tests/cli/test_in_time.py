@@ -30,16 +30,16 @@ def series(mosaicdd, common_path):
 
 
 def test_a_series_is_opened_compared_and_drawn(series, mosaicdd, strict_json):
-    opened = m.open(series)
+    opened = m.read(series)
     np.testing.assert_allclose(opened.times, [0, 0.1, 0.2, 0.3])
     assert opened.time == opened.times[-1]
-    assert m.open(series, 1).time == opened.times[1]
+    assert m.read(series, 1).time == opened.times[1]
     labelled = opened.to_xarray()
     assert labelled.dims == ("time", "y", "x")
     np.testing.assert_array_equal(labelled[-1], opened.field)
     np.testing.assert_array_equal(labelled.time, opened.times)
     nearest = labelled.sel(time=0.2, y=0.5, x=0.75, method="nearest")
-    assert float(nearest) == m.open(series, 2).field[32, 48]
+    assert float(nearest) == m.read(series, 2).field[32, 48]
     assert len(opened.history["time_error"]) == 6
     ended = mosaicdd("compare", series, "--reference", "expr:t*x", "--json")
     report = strict_json(ended.out)
@@ -71,7 +71,7 @@ def test_vtk_plays_a_series_with_its_times(series):
     from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline as Pipeline
     from vtkmodules.vtkIOHDF import vtkHDFReader
 
-    opened = m.open(series)
+    opened = m.read(series)
     reader = vtkHDFReader()
     reader.SetFileName(str(series))
     reader.UpdateInformation()
@@ -99,7 +99,7 @@ def test_the_file_holds_the_series_of_the_library_whatever_the_ranks(
     )
     settings = m.SolveSettings(rtol=1e-11)
     same = m.march(problem, "sin(3*x)*y", dt=0.05, steps=3, solver_share=0, settings=settings)
-    stored = m.open(common_path / "out.h5").series()
+    stored = m.read(common_path / "out.h5").series()
     np.testing.assert_allclose(stored, list(same), rtol=0, atol=1e-10)
     assert [path.name for path in common_path.iterdir()] == ["out.h5"]
     comm.Barrier()
@@ -137,7 +137,7 @@ def test_what_was_interrupted_or_killed_goes_on_to_the_same_bits(mosaicdd, tmp_p
     output = tmp_path / "part.h5"
     code, part, err = interrupt(signal.SIGTERM, output, *LONG)
     assert (code, part["status"]) == (1, "interrupted"), err
-    assert len(m.open(output).times) == part["frames"] < report["frames"]
+    assert len(m.read(output).times) == part["frames"] < report["frames"]
     code, _, _ = interrupt(signal.SIGKILL, output, *LONG, "--resume")
     assert code == -signal.SIGKILL
     code, rest, err = run("-o", output, *LONG, "--resume")

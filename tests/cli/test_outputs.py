@@ -91,7 +91,7 @@ def test_a_rank_that_cannot_write_its_shard_ends_all_and_keeps_the_file_before(
 
 @RANKS
 def test_the_interface_alone_has_the_lines_of_the_field(solve, comm):
-    path, report = solve("lines", "--fields", "interface", "--rtol", "1e-13")
+    path, report = solve("lines", "--keep", "interface", "--rtol", "1e-13")
     whole, _ = solve("whole", "--rtol", "1e-13")
     field = read_solution(whole).field
     assert report["residual"] is None
@@ -113,7 +113,7 @@ def test_the_interface_alone_has_the_lines_of_the_field(solve, comm):
 @pytest.mark.ranks(1)
 @pytest.mark.parametrize("command", ["compare", "plot"])
 def test_without_a_field_commands_say_what_is_missing(command, solve, mosaicdd):
-    path, _ = solve("lines", "--fields", "interface")
+    path, _ = solve("lines", "--keep", "interface")
     ended = mosaicdd(command, path)
     assert ended.code == 2
     assert len(ended.err.splitlines()) == 1
@@ -169,8 +169,8 @@ def test_a_window_can_be_drawn(solve, mosaicdd):
         (("--window", "1:1,0:1"), ("--window", "holds nothing")),
         (("--window", "1,2"), ("--window", "not of the form X0:X1,Y0:Y1")),
         (("--window", "0:nan,0:1"), ("--window", "not of the form")),
-        (("--fields", "interface", "--window", "0:1,0:1"), ("--fields interface", "--window")),
-        (("--fields", "interface", "--shards"), ("--fields interface", "--shards")),
+        (("--keep", "interface", "--window", "0:1,0:1"), ("--keep interface", "--window")),
+        (("--keep", "interface", "--shards"), ("--keep interface", "--shards")),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_any_work(

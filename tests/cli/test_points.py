@@ -60,7 +60,7 @@ def between_nodes():
 def test_at_grid_nodes_the_values_are_blended_from_the_subdomains_around(solver, solve, by_one):
     path, values = solve(
         all_nodes(),
-        "--fields",
+        "--keep",
         "interface",
         "--local-solver",
         solver,
@@ -153,7 +153,7 @@ def _alone(points, solver, make_ranks):
 
 @RANKS
 def test_points_need_no_field(solve, comm):
-    path, values = solve(between_nodes(), "--fields", "interface")
+    path, values = solve(between_nodes(), "--keep", "interface")
     with h5py.File(path) as file:
         assert "solution" not in file
     comm.Barrier()

@@ -14,6 +14,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard, write_model
+from mosaicdd.unsupported import Unsupported
 
 SUBDOMAIN = Subdomain(cells=8, size=0.25)
 P = 32
@@ -123,7 +124,7 @@ def test_points_outside_the_subdomain_are_refused():
 
 
 def test_only_a_linear_network_has_an_operator():
-    with pytest.raises(TypeError, match="no matrix"):
+    with pytest.raises(Unsupported, match="no matrix"):
         make_solver("sdnet").matrix(SUBDOMAIN.interior)
 
 

@@ -30,29 +30,29 @@ def path(tmp_path):
 
 def test_a_file_is_compared_as_a_whole_and_problem_by_problem(path):
     assert mosaicdd.compare(path, "dst").mae == pytest.approx(5e-4)
-    assert mosaicdd.open(path).compare("dst").mae == pytest.approx(0.0, abs=1e-12)
-    assert mosaicdd.open(path, 1).compare("dst").mae == pytest.approx(1e-3)
+    assert mosaicdd.read(path).compare("dst").mae == pytest.approx(0.0, abs=1e-12)
+    assert mosaicdd.read(path, 1).compare("dst").mae == pytest.approx(1e-3)
 
 
 def test_a_notebook_shows_what_is_known_and_a_picture(path):
     pytest.importorskip("matplotlib")
-    shown = mosaicdd.open(path, 1)._repr_html_()
+    shown = mosaicdd.read(path, 1)._repr_html_()
     for text in ("laplace", "32 x 24 cells", "&lt;exact&gt;", "stagnated", "2.0e-05"):
         assert text in shown
     assert "data:image/png;base64," in shown
 
 
 def test_an_opened_solution_says_which_of_how_many_problems_it_is(path):
-    shown = repr(mosaicdd.open(path, 1))
+    shown = repr(mosaicdd.read(path, 1))
     assert shown.startswith("<solution of laplace on 32x24 cells in ")
     assert shown.endswith("out.h5: problem 1 of 2, stagnated>")
-    assert "<td style='text-align:left'>1 of 2</td>" in mosaicdd.open(path, 1)._repr_html_()
+    assert "<td style='text-align:left'>1 of 2</td>" in mosaicdd.read(path, 1)._repr_html_()
 
 
 def test_it_is_drawn_with_a_reference_and_without(path, tmp_path):
     pytest.importorskip("matplotlib")
-    alone = mosaicdd.open(path).plot()
-    beside = mosaicdd.open(path).plot(tmp_path / "figure.png", reference="auto")
+    alone = mosaicdd.read(path).plot()
+    beside = mosaicdd.read(path).plot(tmp_path / "figure.png", reference="auto")
     assert len(beside.axes) == len(alone.axes) + 2
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
@@ -63,7 +63,7 @@ def test_without_matplotlib_there_is_no_picture_and_plot_says_the_way_out(path, 
         if name == "mosaicdd.report.figures" or name.partition(".")[0] == "matplotlib":
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    solution = mosaicdd.open(path)
+    solution = mosaicdd.read(path)
     assert "laplace" in solution._repr_html_()
     assert "<img" not in solution._repr_html_()
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'mosaicdd\[plot\]'"):
@@ -72,7 +72,7 @@ def test_without_matplotlib_there_is_no_picture_and_plot_says_the_way_out(path, 
 
 def test_coordinates_and_attributes_go_with_the_field(path):
     pytest.importorskip("xarray")
-    array = mosaicdd.open(path, 1).to_xarray()
+    array = mosaicdd.read(path, 1).to_xarray()
     assert array.dims == ("y", "x")
     np.testing.assert_array_equal(array.x, X)
     np.testing.assert_array_equal(array.values, TRUTH + 1e-3)
@@ -82,4 +82,4 @@ def test_coordinates_and_attributes_go_with_the_field(path):
 def test_without_xarray_the_way_out_is_said(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(ModuleNotFoundError, match="pip install 'xarray'"):
-        mosaicdd.open(path).to_xarray()
+        mosaicdd.read(path).to_xarray()

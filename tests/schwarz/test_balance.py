@@ -59,7 +59,7 @@ def closest(lattice):
 def test_the_most_unknowns_of_a_rank_are_fewer_than_if_the_area_were_cut_evenly(comm):
     solution = solve(a_shape(AN_L, 384), ranks=comm)
     counts = comm.allgather(np.isfinite(solution.local).sum())
-    inside = np.isfinite(solution.field)
+    inside = np.isfinite(solution.gather())
     with Ranks.of(comm) as ranks:
         lattice = Lattice.around(Grid((384, 384), SIDE / 384), Subdomain(32, 32 * SIDE / 384))
         even = ranks.fitted(lattice.subdomains)
@@ -78,5 +78,5 @@ def test_a_rank_without_any_unknowns_takes_part(comm):
     assert min(comm.allgather(np.isfinite(together.local).sum())) == 0
     assert together.iterations == alone.iterations
     inside = np.isfinite(alone.field)
-    np.testing.assert_array_equal(np.isfinite(together.field), inside)
-    np.testing.assert_allclose(together.field[inside], alone.field[inside], atol=1e-10)
+    np.testing.assert_array_equal(np.isfinite(together.gather()), inside)
+    np.testing.assert_allclose(together.gather()[inside], alone.field[inside], atol=1e-10)

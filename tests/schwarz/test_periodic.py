@@ -164,7 +164,7 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, axes, cells):
     problem = Problem(Domain(cells, 1 / 32), "diffusion", fields, sides)
     alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
-    assert abs(together.field - alone.field).max() < 1e-10 * abs(alone.field).max()
+    assert abs(together.gather() - alone.field).max() < 1e-10 * abs(alone.field).max()
     # Estimates at a tolerance whose errors are above those of rounding, which differ between ranks.
     alone_early, early = alone_and_together(solve, problem, settings=SolveSettings(rtol=1e-6))
     assert early.error_estimate == pytest.approx(alone_early.error_estimate, rel=1e-3, abs=0)
@@ -178,7 +178,7 @@ def test_a_rank_may_be_its_own_neighbour(comm, dims):
     problem = Problem(Domain((70, 70), 0.1), "screened-poisson", {"c": 1.0, "f": "x*y"}, Periodic())
     settings = TIGHT.with_changes(dims=dims if comm.size == 4 else None)
     solution = solve(problem, ranks=comm, settings=settings)
-    assert abs(solution.field - solve_directly(problem)).max() < 1e-10
+    assert abs(solution.gather() - solve_directly(problem)).max() < 1e-10
 
 
 @pytest.mark.ranks(1, 3)
@@ -190,7 +190,7 @@ def test_what_is_periodic_all_round_is_known_up_to_a_constant(comm):
     solution = solve(Problem(Domain(cells, 0.1), "poisson", {"f": f}, sides), ranks=comm)
     # The mean of |sin| is 2 / pi, on the grid as well to h^2.
     assert solution.report["imbalance"] == pytest.approx(1e-3 * np.pi / 2, rel=1e-2)
-    assert abs(solution.field[:-1, :-1].mean()) < 1e-12
+    assert abs(solution.gather()[:-1, :-1].mean()) < 1e-12
 
 
 @pytest.mark.ranks(1, 3)
@@ -275,7 +275,7 @@ def test_a_window_may_hold_the_copies(comm):
     whole = solve(problem, ranks=comm)
     window = solve(problem, ranks=comm, window=((0.3, 1.2), (0.5, 70 / 64)))
     rows, columns = np.isin(whole.y, window.y), np.isin(whole.x, window.x)
-    np.testing.assert_array_equal(window.field, whole.field[rows][:, columns])
+    np.testing.assert_array_equal(window.gather(), whole.gather()[rows][:, columns])
 
 
 def test_new_values_need_no_new_elements():
@@ -318,7 +318,7 @@ def test_a_flow_comes_round_on_all_ranks(comm):
     fields = {"bx": "200*y", "by": 50.0, "f": "1 + sin(5*x)"}
     problem = Problem(Domain((70, 83), 1 / 64), "advection-diffusion", fields, periodic("x"))
     solution = solve(problem, ranks=comm, settings=TIGHT)
-    assert abs(solution.field - solve_directly(problem)).max() < 1e-11
+    assert abs(solution.gather() - solve_directly(problem)).max() < 1e-11
 
 
 @pytest.mark.parametrize("speed", [1e3, 1e5])  # cell Peclet numbers of 16 and 1600

@@ -82,7 +82,7 @@ def test_each_of_several_problems_has_its_own_on_any_ranks(kind, comm):
     problem.fields["f"][2] *= 1e6
     solution = solve(problem, settings=SolveSettings(rtol=1e-13), ranks=comm)
     estimates = [one.report["energy_estimate"] for one in solution.results]
-    energies, _ = error_norms(problem, solution.field)
+    energies, _ = error_norms(problem, solution.gather())
     ratios = np.array(estimates) / energies
     assert (ratios >= 1.1).all()
     assert (ratios <= 10).all()

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd.unsupported import Unsupported
+
 ACCELERATE = pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])
 
 
@@ -153,5 +155,5 @@ def test_with_a_nonlinear_local_solver_the_iterations_do_not_grow_either(
 
 def test_gmres_refuses_a_nonlinear_local_solver(make_lattice, make_solver, bent):
     lattice = make_lattice((4, 4))
-    with pytest.raises(TypeError, match="changed is not: use accelerate='none'"):
+    with pytest.raises(Unsupported, match="changed is not: use accelerate='none'"):
         make_solver(lattice, local_solver=bent(lattice, 0.01), accelerate="gmres")

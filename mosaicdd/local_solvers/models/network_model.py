@@ -13,6 +13,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.unsupported import Unsupported
 
 _ROUNDING = 1e-6  # of limits to what operators are like
 
@@ -76,18 +77,18 @@ class NetworkModel:
                 "take 'exact'"
             )
         if not isinstance(needed, EllipticOperator):
-            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+            raise Unsupported(
                 f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "
                 "are fields here; take 'exact'"
             )
         if not problem.plain:
-            raise ValueError(
+            raise Unsupported(
                 f"{self.name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
                 "take 'exact'"
             )
         outside = self.outside(needed, subdomain) if self.card.ranges else ""
         if not self.card.ranges and needed != self._operator:
-            raise ValueError(
+            raise Unsupported(
                 f"{self.name} is a model for {_said(self.card.pde, self.card.parameters)}, it does not "
                 f"solve {_said(problem.equation.name, problem.parameters)}; take 'exact', or a model "
                 "that does"

@@ -24,6 +24,7 @@ from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
+from mosaicdd.unsupported import Unsupported
 
 
 class NonlinearPlan(Protocol):
@@ -146,16 +147,16 @@ def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
     """
     operator = problem.operator
     if not isinstance(operator, Nonlinear):
-        raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+        raise Unsupported(
             f"{name} is for nonlinear equations, {problem.equation.name} is linear; take 'exact'"
         )
     if not operator.self_adjoint:
-        raise ValueError(
+        raise Unsupported(
             f"{name} is for equations whose derivative is symmetric, that of {problem.equation.name} "
             "is not; take 'exact'"
         )
     if not problem.plain:
-        raise ValueError(
+        raise Unsupported(
             f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
             "take 'exact'"
         )

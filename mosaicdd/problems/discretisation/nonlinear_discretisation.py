@@ -43,7 +43,7 @@ class NonlinearDiscretisation:
     ------
     ValueError
         If conditions do not fit the domain, or a part of it has no given value and no reaction.
-    NotImplementedError
+    Unsupported
         If neighbours do not count one by one.
     """
 

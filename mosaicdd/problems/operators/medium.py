@@ -27,6 +27,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Linearised
@@ -112,7 +113,7 @@ class Medium:
         """
         for field in self.fields.values():
             if field.problems > 1:
-                raise ValueError(
+                raise Unsupported(
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
                     "at once share their coefficients: solve them one by one"
                 )
@@ -268,13 +269,13 @@ def medium_of(operator: object) -> Medium:
 
     Raises
     ------
-    NotImplementedError
+    Unsupported
         If its tensor is not diagonal, it describes waves, or is not linear.
     """
     if isinstance(operator, Medium):
         return operator
     if not isinstance(operator, EllipticOperator) or operator.axy or operator.c < 0:
-        raise NotImplementedError(
+        raise Unsupported(
             "natural and periodic sides, domains that are no rectangles, and numbers of cells that are no "
             "multiples of half a subdomain are solved for linear equations without mixed derivatives, "
             "with c >= 0"

@@ -24,6 +24,7 @@ from mosaicdd.problems.operators.jacobian import elliptic_conductances
 from mosaicdd.problems.operators.medium import Medium, require_sign
 from mosaicdd.problems.operators.patch import OFFSETS, Offset, Patch, beside
 from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.unsupported import Unsupported
 
 _STRIP = 2**15  # nodes whose patches are differentiated at a time: they stay in the cache
 _ROUNDING = 1e-9  # relative, of residuals
@@ -110,7 +111,7 @@ class Nonlinear:
                 )
             field.require_shape(grid)
             if field.problems > 1:
-                raise ValueError(
+                raise Unsupported(
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
                     "at once share their coefficients: solve them one by one"
                 )
@@ -171,7 +172,7 @@ class Nonlinear:
 
         Raises
         ------
-        NotImplementedError
+        Unsupported
             If they do not, with the equation's name.
         """
         rng = np.random.default_rng(0)
@@ -185,7 +186,7 @@ class Nonlinear:
             flow = self.at(patch, fields, h) - alone
             total, size = total + flow, size + abs(flow)
         if (abs(self.at(Patch(*values), fields, h) - total) > _ROUNDING * size).any():
-            raise NotImplementedError(
+            raise Unsupported(
                 f"{name} couples the differences along both axes, and is solved with values on all "
                 "sides of a rectangle whose cells are a multiple of half a subdomain; natural sides and "
                 "other domains are for equations whose neighbours count one by one"

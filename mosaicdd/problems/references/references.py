@@ -15,6 +15,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.multigrid import MultigridSolver
 from mosaicdd.problems.references.newton_reference import StepSystem, solve_by_newton
 from mosaicdd.problems.references.petsc import solve_by_petsc
+from mosaicdd.unsupported import Unsupported
 
 System = DirichletSystem | MediumSystem | OutlineSystem | StepSystem
 
@@ -84,11 +85,11 @@ def solve_by_sine_transform(
 
     def solve(system: System, b: np.ndarray) -> np.ndarray:
         if not problem.plain:
-            raise ValueError(
+            raise Unsupported(
                 "a sine transform needs values on all sides; take the reference pyamg or direct"
             )
         if not isinstance(system, DirichletSystem) or not problem.operator.reflective:
-            raise ValueError(
+            raise Unsupported(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
                 "transform needs; take the reference pyamg or direct"
             )

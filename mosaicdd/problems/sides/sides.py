@@ -36,6 +36,7 @@ from mosaicdd.problems.sides.side_values import (
     enter,
     evaluated,
 )
+from mosaicdd.unsupported import Unsupported
 
 
 class Sides:
@@ -127,7 +128,7 @@ class Sides:
         """
         for part in self.parts:
             if is_outline(part.name) and isinstance(part.condition, Periodic):
-                raise ValueError(
+                raise Unsupported(
                     f"the side {part} is periodic: an outline has a value, a flux or an exchange, only the "
                     "sides of the rectangle may be periodic; name them"
                 )

@@ -34,6 +34,7 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.sweep import interface_exchange
+from mosaicdd.unsupported import Unsupported
 
 _METHODS = {"cg": ConjugateGradients, "gcr": ConjugateResiduals}
 
@@ -45,7 +46,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
     ------
     ValueError
         If the ranks do not fit the lattice, or the coefficients are not sound.
-    TypeError
+    Unsupported
         If the settings ask for what this method has not.
     """
 
@@ -265,7 +266,7 @@ def require_method(settings: SolveSettings) -> None:
 
     Raises
     ------
-    TypeError
+    Unsupported
         If something is.
     """
     unlike = {
@@ -279,7 +280,7 @@ def require_method(settings: SolveSettings) -> None:
     }
     for name, is_given in unlike.items():
         if is_given:
-            raise TypeError(
+            raise Unsupported(
                 f"{name} is not for coefficients that are fields, natural or periodic sides, shapes, "
                 "nonlinear equations and anisotropies above 100, which condensed elements solve on two "
                 "levels in float64: leave it out"

@@ -28,7 +28,11 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.tensors import Tensors
 
-LEFT_OUT = "the field was left out by fields='interface'; solve with fields='solution'"
+LEFT_OUT = "the field was left out by keep='interface'; solve with keep='field'"
+OVER_RANKS = (
+    "the field lies over {ranks} ranks: gather(), called by all of them together, returns it on each; local is "
+    "the part of this one"
+)
 
 
 @dataclass(frozen=True)

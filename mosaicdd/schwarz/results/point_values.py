@@ -19,6 +19,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.unsupported import Unsupported
 
 
 class PointValues:
@@ -31,7 +32,7 @@ class PointValues:
 
     Raises
     ------
-    TypeError
+    Unsupported
         If the local solver has values at grid nodes only, or has a source.
     """
 
@@ -46,12 +47,12 @@ class PointValues:
         dtype: torch.dtype,
     ):
         if not isinstance(local_solver, NetworkSolver):
-            raise TypeError(
+            raise Unsupported(
                 "an exact local solver has values at grid nodes only; points between them need a "
                 "network; leave out out_of_range='exact' and the certificate"
             )
         if local_solver.source is not None:
-            raise TypeError(
+            raise Unsupported(
                 "what a source adds is known at grid nodes only; points between them need an "
                 "equation without a source, or the field, interpolated"
             )

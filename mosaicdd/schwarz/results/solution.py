@@ -19,7 +19,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.report.presented import Presented
-from mosaicdd.schwarz.results.kept import LEFT_OUT, Kept
+from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.settings import CONVERGED
@@ -29,14 +29,15 @@ from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.tensors import Tensors
+from mosaicdd.unsupported import Unsupported
 
 
 class Solution(Presented):
     """The solutions of one or several problems; every rank has its own part.
 
     Arrays are numpy's, or torch's if the problem's were; of several problems they have a leading axis.
-    What reads `field`, and `at`, `save`, `compare`, `plot` and `to_xarray` do, is called by all ranks
-    together where there are several.
+    On several ranks `gather`, `at`, `save`, `each`, `compare`, `plot` and `to_xarray` are called by all of
+    them together; no property sends anything.
 
     Attributes
     ----------
@@ -127,11 +128,29 @@ class Solution(Presented):
 
     @property
     def field(self) -> Any:
-        """The whole field ``(ny + 1, nx + 1)``, or the window that was asked for, on every rank.
+        """The whole field ``(ny + 1, nx + 1)``, or the window that was asked for.
 
-        Several ranks gather it at the first use, and each holds it from then on; `local` does not.
+        Raises
+        ------
+        RuntimeError
+            If it lies over several ranks and they have not called `gather`, or was left out.
+        """
+        if not self._at_hand:
+            raise RuntimeError(OVER_RANKS.format(ranks=self.report["ranks"]))
+        return self._given(self._field)
+
+    def gather(self) -> Any:
+        """Return the whole field on every rank; all ranks together.
+
+        Each of several ranks holds it from then on, as `field`; `local` takes no messages and no memory.
         """
         return self._given(self._field)
+
+    @property
+    def _at_hand(self) -> bool:
+        """Whether this rank has the whole field."""
+        alone = self.report["ranks"] == 1 or self._kept.path is not None
+        return alone or "field" in self._whole
 
     @property
     def _field(self) -> np.ndarray:
@@ -214,7 +233,7 @@ class Solution(Presented):
             If it cannot be written, on all ranks; a file that was there before stays.
         RuntimeError
             If the solver wrote the solution to a file already and kept nothing.
-        TypeError, ValueError
+        Unsupported
             If several problems are to be written in shards or without their fields, or shards of a
             field that was left out.
         """
@@ -237,17 +256,17 @@ class Solution(Presented):
                 Stopwatch(),
                 shards=shards,
             ) as file:
-                kept.write(file, ranks, lines=self.report["fields"] == "interface")
+                kept.write(file, ranks, lines=self.report["keep"] == "interface")
                 file.describe(self.report, self.results)
 
     def _require_one_to_write(self, *, shards: bool) -> None:
         """Check that nothing is asked for that a file holds of one problem only, or of a field."""
-        lines = self.report["fields"] == "interface"
+        lines = self.report["keep"] == "interface"
         if shards and lines:
-            raise TypeError(f"shards=True: {LEFT_OUT}")
-        for name, is_given in {"shards=True": shards, "fields='interface'": lines}.items():
+            raise Unsupported(f"shards=True: {LEFT_OUT}")
+        for name, is_given in {"shards=True": shards, "keep='interface'": lines}.items():
             if is_given and self.problems > 1:
-                raise ValueError(
+                raise Unsupported(
                     f"{name} takes one problem, there are {self.problems}: solve them one by one"
                 )
 
@@ -299,7 +318,7 @@ class Solution(Presented):
         return self._without_arrays(0)
 
     def _picture(self) -> str:
-        return super()._picture() if self.report["fields"] == "solution" else ""
+        return super()._picture() if self._at_hand and self.report["keep"] == "field" else ""
 
     def _fields_of(self, number: int) -> dict[str, float | np.ndarray]:
         """Return the parameters and the source of a problem."""

@@ -39,6 +39,7 @@ from mosaicdd.schwarz.sizes import fill_batch
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.upscaled.upscaled_engine import Approximation, UpscaledEngine
+from mosaicdd.unsupported import Unsupported
 
 _DRIVERS = {"none": stationary, "gmres": gmres, "anderson": anderson}
 _MOST = 2**20  # unknowns of the coarse problem
@@ -53,7 +54,7 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
     ValueError
         If the ranks do not fit the lattice, the coefficients are not sound, the network does not know the
         medium, or the coarse problem is too large.
-    TypeError
+    Unsupported
         If the settings ask for what this method has not.
     """
 
@@ -61,7 +62,7 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
         settings, ranks, problems = self.settings, self._ranks, self.problems
         self.acceleration = settings.accelerate or ("gmres" if settings.levels == 2 else "none")
         if self.acceleration not in _DRIVERS:
-            raise TypeError(
+            raise Unsupported(
                 f"accelerate={self.acceleration!r} is not for coefficients that are fields; known: "
                 f"{', '.join(_DRIVERS)}"
             )

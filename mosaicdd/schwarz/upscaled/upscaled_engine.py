@@ -32,6 +32,7 @@ from mosaicdd.schwarz.layouts import Overlapping, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.upscaled.fine_fill import REACH, Band, Filled, Slot
+from mosaicdd.unsupported import Unsupported
 
 _ROWS = 64  # coarse cells of a band
 _SAFETY = 3.0
@@ -62,7 +63,7 @@ class UpscaledEngine(BaseEngine[U]):
     ValueError
         If the ranks do not fit the lattice, the coefficients are not sound, or a network does not know
         the medium.
-    TypeError
+    Unsupported
         If the settings ask for what this method has not.
     """
 
@@ -71,7 +72,7 @@ class UpscaledEngine(BaseEngine[U]):
     def _prepare(self, lattice: Lattice, local_solver: U) -> None:
         settings, ranks = self.settings, self._ranks
         if not self._wanted:
-            raise TypeError(f"{local_solver.name} gives fields only: leave out fields='interface'")
+            raise Unsupported(f"{local_solver.name} gives fields only: leave out keep='interface'")
         self._grid = lattice.grid
         seen, solver = local_solver.medium.coarse_grid, local_solver.coarse
         self._lattice = Lattice(seen, solver.subdomain)
