@@ -5,6 +5,7 @@ Usage: house.py [COMMIT ...] prints a column for each commit and one for the wor
 """
 
 import ast
+import collections
 import statistics
 import subprocess
 import sys
@@ -24,7 +25,10 @@ _ROWS = {
     "lines of a function: median": lambda house: int(statistics.median(house.functions)),
     "lines of a function: 90th percentile": lambda house: house.percentile(house.functions, 0.9),
     "parameters of the longest signature": lambda house: max(house.parameters),
-    "classes that a solve makes objects of": lambda house: house.wired(),
+    "class names defined more than once": lambda house: house.twins(),
+    "locals named one, found, given, some": lambda house: house.pronouns(),
+    "classes that a solve makes objects of": lambda house: house.wired("schwarz", "parallel"),
+    "... that one in a medium does, of all folders": lambda house: house.wired("", medium=True),
     "imports of the shortest useful program": lambda house: house.imports(),
 }
 # The shortest program that solves and has the field, as far as each tree has one.
@@ -38,10 +42,10 @@ made = set()
 def trace(frame, event, argument):
     if event == "call" and frame.f_code.co_name == "__init__":
         name = frame.f_globals.get("__name__", "")
-        if name.startswith("mosaicdd.schwarz") or name.startswith("mosaicdd.parallel"):
+        if name.startswith({folders}):
             made.add((name, type(frame.f_locals.get("self")).__name__))
 sys.setprofile(trace)
-sys.argv = ["mosaicdd", "solve", "-o", "{path}", "--cells", "128x128"]
+sys.argv = ["mosaicdd", "solve", "-o", "{path}", "--cells", "128x128", *{more}]
 from mosaicdd.cli.main import main
 try:
     main()
@@ -61,9 +65,14 @@ class House:
             path for path in sorted((root / "mosaicdd").rglob("*.py")) if path.name != "__init__.py"
         ]
         self.lines = [len(path.read_text().splitlines()) for path in self.files]
-        self.functions, self.parameters = [], []
+        self.functions, self.parameters, self.names = [], [], collections.Counter()
+        self.classes = collections.Counter()
         for path in self.files:
             for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    self.classes[node.name] += 1
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    self.names[node.id] += 1
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     self.functions.append(node.end_lineno - node.lineno + 1)
                     given = node.args
@@ -81,10 +90,28 @@ class House:
         """Return the value below which a share of the values lies."""
         return sorted(values)[int(share * (len(values) - 1))]
 
-    def wired(self) -> str:
-        """Count the classes of the engine and of the ranks that one ``mosaicdd solve`` makes."""
+    def twins(self) -> int:
+        """Count the names that two or more classes have."""
+        return sum(1 for times in self.classes.values() if times > 1)
+
+    def pronouns(self) -> int:
+        """Count the places that bind a name which does not say what it holds."""
+        return sum(self.names[name] for name in ("one", "found", "given", "some"))
+
+    def wired(self, *folders: str, medium: bool = False) -> str:
+        """Count the classes in folders that one ``mosaicdd solve`` makes objects of."""
+        more = (
+            ["--pde", "diffusion", "--field", "a=expr:1+x", "--boundary", "expr:x"]
+            if medium
+            else []
+        )
         with tempfile.TemporaryDirectory() as folder:
-            return self._python(_WIRED.format(path=f"{folder}/out.h5")).splitlines()[-1]
+            program = _WIRED.format(
+                path=f"{folder}/out.h5",
+                folders=tuple(f"mosaicdd.{name}" for name in folders),
+                more=more,
+            )
+            return self._python(program).splitlines()[-1]
 
     def imports(self) -> str:
         """Count the imports of the shortest program, where that runs."""
