@@ -48,7 +48,8 @@ class Exact:
             if isinstance(problem.operator, Nonlinear):
                 flows = NonlinearDiscretisation(problem, grid, (rows, columns))
                 return CondensedSolver(problem.operator, subdomain, given, flows)
-            medium = medium_of(problem.operator)
+            cells = f"the cells are no multiples of {spacing}"
+            medium = medium_of(problem.operator, problem.hindrance or cells)
             one = Discretisation(problem, medium, grid, (rows, columns))
             return CondensedSolver(medium, subdomain, given, one)
         operator = problem.operator

@@ -135,7 +135,7 @@ class _Frame:
 def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.ndarray:
     """Return values of one problem at the nodes of a part, ``(rows, columns)``.
 
-    Beside a domain that is no rectangle they are the means of those inside, further out zero.
+    Beside a domain that is no rectangle they are as `sample_near` has them, further out zero.
     """
     inside = inside_ring(shape, grid, part)
     values = field.sample(grid, part) if inside is None else None

@@ -93,7 +93,7 @@ class Problem:
             if isinstance(self.operator, Nonlinear):
                 self.operator.require_flows(known.name, self.domain.grid().spacing)
             else:
-                medium_of(self.operator)
+                medium_of(self.operator, self.hindrance)
         self.problems  # noqa: B018 - checks the numbers of problems
 
     @cached_property

@@ -130,10 +130,6 @@ class Stepper:
             if field.problems > 1:
                 raise ValueError(f"initial values are those of one problem, got {field.problems}")
             u = sampled(field, self._shape, grid, share.wide).copy()
-            if self._shape is not None and not hasattr(field.values, "shape"):
-                # A formula goes on beyond the outline, where some volumes have their nodes.
-                (formula,) = field.sample_as_given(grid, share.wide, checked=False)
-                u = np.where(np.isfinite(formula), formula, u)
             outline = self._sides(0.0).values(grid, self._pieces)
             y, x = (outline.known - [part.start for part in share.wide]).T
             held = (y >= 0) & (y < u.shape[0]) & (x >= 0) & (x < u.shape[1])

@@ -11,7 +11,8 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
+from mosaicdd.schwarz.solver import solve
 
 GRID = Grid((6, 9), 0.25)
 WHOLE = tuple(slice(0, nodes) for nodes in GRID.nodes)
@@ -21,6 +22,13 @@ ROUNDING = 1e-13
 def medium(a, c=0.0, **others):
     given = {"a": a, "c": c, **others}
     return Medium({name: Field(name, v) for name, v in given.items() if v is not None})
+
+
+def _one_at(shape, value):
+    """Return ones with one other value."""
+    values = np.ones(shape)
+    values[48, 40] = value
+    return values
 
 
 def test_between_two_nodes_is_their_harmonic_mean():
@@ -139,7 +147,7 @@ def test_smooth_coefficients_are_solved_to_second_order(case):
     ("a", "c", "message"),
     [
         (np.where(np.arange(70).reshape(7, 10) == 23, -1.0, 1.0), 0.0, "a must be positive"),
-        (np.where(np.arange(54).reshape(6, 9) == 20, 0.0, 1.0), 0.0, "first is 0 at (2, 2)"),
+        (np.where(np.arange(54).reshape(6, 9) == 20, 0.0, 1.0), 0.0, "first is 0 at cell (2, 2)"),
         ("x - 1", 0.0, "a must be positive"),
         (np.ones((7, 10)), "x - 1", "c must be not negative"),
         (np.full((7, 10), np.nan), 0.0, "70 of 70 values that are not finite"),
@@ -171,6 +179,30 @@ def test_coefficients_are_checked_where_they_are_sampled(a, c, message):
 def test_a_problem_refuses_fields_that_do_not_fit(fields, message):
     with pytest.raises(ValueError, match=message):
         Problem(Domain((8, 8)), "diffusion", fields)
+
+
+@pytest.mark.parametrize("sides", [Dirichlet(), {"left": Neumann()}], ids=["values", "natural"])
+@pytest.mark.parametrize(
+    ("a", "message"),
+    [
+        (
+            _one_at((128, 96), 0.0),
+            "1 of the 12288 values given are not, the first is 0 at cell (48, 40)",
+        ),
+        (
+            _one_at((65, 65), -2.0),
+            "1 of the 4225 values given are not, the first is -2 at node (48, 40)",
+        ),
+        ("x - 0.1", "it is -0.1 at node (0, 0)"),
+    ],
+    ids=["cell", "node", "expression"],
+)
+def test_where_nothing_conducts_is_refused_with_what_was_given_and_the_way_out(a, message, sides):
+    cells = (64, 64) if isinstance(a, str) else tuple(n - n % 2 for n in a.shape)
+    with pytest.raises(ValueError, match="the field a must be positive everywhere") as refused:
+        solve(Problem(Domain(cells), "diffusion", {"a": a}, sides))
+    assert f"everywhere; {message}: leave" in str(refused.value)
+    assert "--domain" in str(refused.value)
 
 
 def test_the_same_coefficients_are_the_same_medium():

@@ -14,6 +14,7 @@ On the staircase of a mask both are of first order; there it may be insulated, b
 known, so nothing can flow.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -59,9 +60,11 @@ class Cut:
         reported: np.ndarray,
     ):
         own = slice(1, -1), slice(1, -1)
-        self.cover, volumes = cover, cover.volumes
+        volumes = cover.volumes
         self.volumes = np.where(volumes > _SMALLEST, volumes, 0.0)
         self.level, self.given, self.reported = level[own], given[own], reported[own]
+        counts = (self.volumes > 0) & ~self.given
+        self.cover = dataclasses.replace(cover, inside=level < 0, counts=counts)
         self._numbers = numbers[own]
         self._natural = np.where((level >= 0) & ~given, numbers, -1)
         self._segments = segments

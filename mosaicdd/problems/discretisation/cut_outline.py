@@ -182,7 +182,6 @@ class CutOutline:
             cover = staircase(natural, cells)
         else:
             cover, segments = cut_cells(natural, cells)
-        cover = Cover(cover.faces, cover.quarters, level < 0)
         return Cut(part, cover, level, given, numbers, segments, reported=self.reported(level))
 
 

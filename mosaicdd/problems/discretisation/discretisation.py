@@ -258,12 +258,18 @@ class Discretisation:
 
     def _natural_sides(self, part: Part) -> tuple[Conductances, np.ndarray]:
         """Return what a part has where nothing is said of the sides of the rectangle."""
-        cover, volumes = self._cover(part)
+        cover, volumes = self.cover(part)
         return self._within(part, cover, volumes)
 
-    def _cover(self, part: Part) -> tuple[Cover, np.ndarray]:
-        """Return what the domain has of a part of the rectangle, and the volumes."""
-        cells = self._cells(part)
+    def cover(self, part: Part, periods: Periods = (None, None)) -> tuple[Cover, np.ndarray]:
+        """Return what the domain has of the cells around the nodes of a part, and the volumes.
+
+        Parameters
+        ----------
+        periods
+            Of the rectangle, by default without what lies beyond its sides.
+        """
+        cells = self._cells(part, periods)
         if self.outline is None:
             cover = Cover.of_cells(cells)
             return cover, cover.volumes
@@ -289,10 +295,8 @@ class Discretisation:
         def natural(piece: Part) -> np.ndarray:
             inside = None
             if self.outline is not None:
-                inside = (
-                    self.outline.level(tuple(slice(p.start - 1, p.stop + 1) for p in piece)) < 0
-                )
-            own = self._cover(piece)[1] if any(self._rounds) else volumes
+                inside = self.outline.level(tuple(slice(p.start - 1, p.stop + 1) for p in piece)) < 0
+            own = self.cover(piece)[1] if any(self._rounds) else volumes
             return sample_near(source, self.grid, piece, inside, fill=0.0) * own
 
         return glued_nodes(part, self._rounds, natural)

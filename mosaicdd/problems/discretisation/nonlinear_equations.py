@@ -124,11 +124,8 @@ class NonlinearEquations:
 
     def _sampled(self) -> dict[str, torch.Tensor]:
         """Return the fields at the nodes of the ring, ``(rows, columns)``; a number takes no memory."""
-        outline = self._discretisation.faces.outline
-        inside = None
-        if outline is not None:
-            inside = outline.level(tuple(slice(p.start - 1, p.stop + 1) for p in self._ring)) < 0
-        return self.operator.sampled_near(self.grid, self._ring, inside, self.rounds)
+        cover, _ = self._discretisation.faces.cover(self._ring, self.rounds)
+        return self.operator.sampled_near(self.grid, self._ring, cover, self.rounds)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
         """Evaluate what one of several problems gives.

@@ -3,7 +3,7 @@
 import functools
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -198,6 +198,13 @@ class Field:
         """Say whether values are given per cell of a grid."""
         return self._shape == tuple(grid.shape)
 
+    def count(self, wrong: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
+        """Return of how many values of an array something holds, and how many it has; zeros of others."""
+        if not self._shape:
+            return 0, 0
+        rows = (real_array(self.values[..., row, :], self.name) for row in range(self._shape[-2]))
+        return sum(int(wrong(row).sum()) for row in rows), math.prod(self._shape)
+
     def sample_as_given(self, grid: Grid, part: Part, *, checked: bool = True) -> np.ndarray:
         """Return the values at nodes, or in the cells above and to the right of them.
 
@@ -222,7 +229,7 @@ class Field:
         Parameters
         ----------
         where
-            Which nodes count, ``(rows, columns)``: elsewhere there may be anything, and 0 is returned.
+            Which nodes must have finite values, ``(rows, columns)``; by default all.
 
         Raises
         ------
@@ -230,10 +237,11 @@ class Field:
             If node values belong to another grid, or one is not finite.
         """
         values = self._values(grid, part)
-        if where is not None:
-            values = np.where(where, values, 0.0)
+        checked = values if where is None else np.where(where, values, 0.0)
         origin = (0, part[0].start, part[1].start)
-        require_finite(values[0] if len(values) == 1 else values, f"the field {self.name}", origin)
+        require_finite(
+            checked[0] if len(values) == 1 else checked, f"the field {self.name}", origin
+        )
         return values
 
     def _values(self, grid: Grid, part: Part) -> np.ndarray:

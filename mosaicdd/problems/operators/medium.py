@@ -32,6 +32,8 @@ from mosaicdd.unsupported import Unsupported
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Linearised
 
+_DIFFUSION = "a", "axx", "ayy"
+
 
 @dataclass(frozen=True)
 class Resampled:
@@ -69,7 +71,7 @@ class Medium:
         not given is zero.
     """
 
-    NAMES = ("a", "axx", "ayy", "bx", "by", "c")
+    NAMES = (*_DIFFUSION, "bx", "by", "c")
     """Of all coefficients that may be fields."""
 
     reflective = False
@@ -130,7 +132,7 @@ class Medium:
         """
         same = self._c.number is not None
         at = tuple(slice(p.start, p.start + 1) for p in part) if same else part
-        c = require_sign(self._c.sample(grid, at)[0], self._c, at, positive=False)
+        c = require_sign(self._c.sample(grid, at)[0], self._c, grid, at, positive=False)
         up, right = self._diffusion(grid, part)
         reaction = grid.spacing**2 * c
         if same:  # of one value, which takes no memory
@@ -152,15 +154,15 @@ class Medium:
         cover
             What the domain has of the cells around the nodes.
         """
-        c = _near(self._c, grid, part, cover.inside, fill=0.0)
+        c = _near(self._c, grid, part, cover, fill=0.0)
         between = []
         for axis, a in enumerate(self._along):
             if a.per_cell(grid):
                 cells = _cells_around(a, grid, part, cover.inside)
                 between.append(cover.of_edges(axis, cells))
                 continue
-            values = _near(a, grid, part, cover.inside, fill=1.0)
-            resistance = 0.5 / require_sign(values, a, part, positive=True)
+            values = _near(a, grid, part, cover, fill=1.0)
+            resistance = 0.5 / require_sign(values, a, grid, part, positive=True)
             if a.number is not None:
                 between.append(cover.of_edges(axis) / (2 * resistance))
                 continue
@@ -173,13 +175,14 @@ class Medium:
                 )
             )
             between.append(cover.of_edges(axis) / (low + high))
-        reaction = grid.spacing**2 * require_sign(c, self._c, part, positive=False)
+        reaction = grid.spacing**2 * require_sign(c, self._c, grid, part, positive=False)
         reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
             return Conductances(between[0], between[1], reaction)
         fitted = []
         for axis, (k, b) in enumerate(zip(between, self._velocity, strict=True)):
-            values = grid.spacing * sample_near(b, grid, part, cover.inside, fill=0.0)[0]
+            near = sample_near(b, grid, part, cover.inside, fill=0.0, counts=cover.counts)
+            values = grid.spacing * near[0]
             low, high = (values[:-1], values[1:]) if axis == 0 else (values[:, :-1], values[:, 1:])
             velocity = cover.of_edges(axis) * (low + high) / 2
             fitted += [
@@ -201,7 +204,7 @@ def _conductances(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndar
     """Return the conductances along both axes that a coefficient gives."""
     if a.per_cell(grid):
         return _from_cells(a, grid, part)
-    resistance = 0.5 / require_sign(a.sample(grid, part)[0], a, part, positive=True)
+    resistance = 0.5 / require_sign(a.sample(grid, part)[0], a, grid, part, positive=True)
     up = 1.0 / (resistance[1:] + resistance[:-1])
     right = 1.0 / (resistance[:, 1:] + resistance[:, :-1])
     return up, right
@@ -214,7 +217,7 @@ def _from_cells(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarra
         for p, cells in zip(part, grid.shape, strict=True)
     )
     values = require_finite(a.sample_cells((rows, columns)), f"the field {a.name}")
-    require_sign(values, a, (rows, columns), positive=True)
+    require_sign(values, a, grid, (rows, columns), positive=True)
     ends = [
         (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
     ]
@@ -241,7 +244,8 @@ def _cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -
     if inside is not None:
         corners = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
         values[~corners] = 1.0
-    return require_sign(require_finite(values, f"the field {a.name}"), a, wide, positive=True)
+    require_finite(values, f"the field {a.name}")
+    return require_sign(values, a, grid, wide, positive=True)
 
 
 def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -264,8 +268,13 @@ def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray,
     return np.where(forwards, against, along), np.where(forwards, along, against)
 
 
-def medium_of(operator: object) -> Medium:
+def medium_of(operator: object, because: str = "") -> Medium:
     """Return an operator, with constant coefficients or not, as a medium.
+
+    Parameters
+    ----------
+    because
+        Why it must be one, for messages.
 
     Raises
     ------
@@ -274,37 +283,52 @@ def medium_of(operator: object) -> Medium:
     """
     if isinstance(operator, Medium):
         return operator
-    if not isinstance(operator, EllipticOperator) or operator.axy or operator.c < 0:
-        raise Unsupported(
-            "natural and periodic sides, domains that are no rectangles, and numbers of cells that are no "
-            "multiples of half a subdomain are solved for linear equations without mixed derivatives, "
-            "with c >= 0"
-        )
-    values = {name: getattr(operator, name) for name in Medium.NAMES if name != "a"}
-    return Medium({name: Field(name, value) for name, value in values.items()})
+    if not isinstance(operator, EllipticOperator):
+        lacks = "is not linear"
+    elif operator.axy:
+        lacks = f"has a mixed derivative, axy {operator.axy:g}"
+    elif operator.c < 0:
+        lacks = f"describes waves, c is {operator.c:g}, not 0 or more"
+    else:
+        values = {name: getattr(operator, name) for name in Medium.NAMES if name != "a"}
+        return Medium({name: Field(name, value) for name, value in values.items()})
+    raise Unsupported(
+        f"{because + ', and ' if because else ''}the equation {lacks}: such an equation is solved with "
+        "values given on all sides of a rectangle, whose cells are multiples of half a subdomain"
+    )
 
 
-def _near(
-    field: Field, grid: Grid, part: Part, inside: np.ndarray | None, *, fill: float
-) -> np.ndarray:
+def _near(field: Field, grid: Grid, part: Part, cover: Cover, *, fill: float) -> np.ndarray:
     """Return what `sample_near` does of one field; ``(1, 1)`` of a number."""
     if field.number is not None:
         return np.full((1, 1), field.number)
-    return sample_near(field, grid, part, inside, fill=fill)[0]
+    return sample_near(field, grid, part, cover.inside, fill=fill, counts=cover.counts)[0]
 
 
-def require_sign(values: np.ndarray, field: Field, part: Part, *, positive: bool) -> np.ndarray:
-    """Check the sign of coefficients, and return them."""
+def require_sign(
+    values: np.ndarray, field: Field, grid: Grid, part: Part, *, positive: bool
+) -> np.ndarray:
+    """Check the sign of a coefficient's values in a part of a grid, and return them.
+
+    Raises
+    ------
+    ValueError
+        If one is not positive, or negative: with its place, how many there are in the array that was
+        given, and what to do where nothing conducts.
+    """
     bad = values <= 0 if positive else values < 0
-    if bad.any():
-        first = np.argwhere(bad)[0]
-        place = tuple(int(i) + p.start for i, p in zip(first, part, strict=True))
-        raise ValueError(
-            f"the field {field.name} must be {'positive' if positive else 'not negative'} everywhere; "
-            f"{int(bad.sum())} of {bad.size} values are not, the first is {values[tuple(first)]:g} at "
-            f"{place}"
-        )
-    return values
+    if not bad.any():
+        return values
+    first = np.argwhere(bad)[0]
+    place = tuple(int(i) + p.start for i, p in zip(first, part, strict=True))
+    count, size = field.count(lambda given: given <= 0 if positive else given < 0)
+    what = f"{count} of the {size} values given are not, the first is" if size else "it is"
+    way_out = ": leave what does not conduct out of the domain, by --domain or Domain.from_mask"
+    raise ValueError(
+        f"the field {field.name} must be {'positive' if positive else 'not negative'} everywhere; "
+        f"{what} {values[tuple(first)]:g} at {'cell' if field.per_cell(grid) else 'node'} {place}"
+        f"{way_out if field.name in _DIFFUSION else ''}"
+    )
 
 
 class MediumSystem:

@@ -23,6 +23,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import elliptic_conductances
 from mosaicdd.problems.operators.medium import Medium, require_sign
 from mosaicdd.problems.operators.patch import OFFSETS, Offset, Patch, beside
+from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
@@ -135,23 +136,31 @@ class Nonlinear:
             nodes = part if varies else tuple(slice(p.start, p.start + 1) for p in part)
             values = field.sample(grid, nodes)[0]
             if name in self._signs:
-                values = require_sign(values, field, nodes, positive=self._signs[name])
+                values = require_sign(values, field, grid, nodes, positive=self._signs[name])
             samples[name] = torch.from_numpy(np.ascontiguousarray(values)).expand(shape)
         return samples
 
     def sampled_near(
-        self, grid: Grid, part: Part, inside: np.ndarray | None, periods: Periods = (None, None)
+        self, grid: Grid, part: Part, cover: Cover, periods: Periods = (None, None)
     ) -> dict[str, torch.Tensor]:
-        """Return the fields at the nodes of a part that may reach beyond a domain, as `sample_near` does."""
+        """Return the fields at the nodes of a part that may reach beyond a domain, as `sample_near` does.
+
+        Parameters
+        ----------
+        cover
+            What the domain has of the cells around the nodes.
+        """
         shape, samples = tuple(p.stop - p.start for p in part), {}
         for name, field in self.fields.items():
             if field.number is not None:
                 samples[name] = torch.tensor([[field.number]], dtype=torch.float64).expand(shape)
                 continue
             fill = 1.0 if name in self._signs else 0.0
-            values = sample_near(field, grid, part, inside, fill=fill, periods=periods)[0]
+            (values,) = sample_near(
+                field, grid, part, cover.inside, fill=fill, counts=cover.counts, periods=periods
+            )
             if name in self._signs:
-                values = require_sign(values, field, part, positive=self._signs[name])
+                values = require_sign(values, field, grid, part, positive=self._signs[name])
             samples[name] = torch.from_numpy(np.ascontiguousarray(values))
         return samples
 

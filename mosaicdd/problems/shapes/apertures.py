@@ -37,18 +37,22 @@ class Cover:
         Of the volume of each corner, as `_CORNERS`; ``(rows + 1, columns + 1)``, at most a quarter.
     inside
         Which nodes are inside of an outline, with a node more all around, ``(rows + 2, columns +
-        2)``: coefficients count at these, and elsewhere as near to them. None for all.
+        2)``: coefficients are known at these. None for all.
+    counts
+        Which others have a volume, on or beyond a natural outline, ``(rows, columns)``: what is given
+        there counts if it is finite. Elsewhere coefficients are as near to those inside.
     """
 
     faces: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
     quarters: tuple[np.ndarray, ...]
     inside: np.ndarray | None = None
+    counts: np.ndarray | None = None
 
     @classmethod
-    def of_cells(cls, cells: np.ndarray, inside: np.ndarray | None = None) -> "Cover":
+    def of_cells(cls, cells: np.ndarray) -> "Cover":
         """Return what a domain of whole cells has, ``(rows + 1, columns + 1)``."""
         half, quarter = 0.5 * cells, 0.25 * cells
-        return cls(((half, half), (half, half)), (quarter,) * 4, inside)
+        return cls(((half, half), (half, half)), (quarter,) * 4)
 
     @property
     def volumes(self) -> np.ndarray:
@@ -107,7 +111,6 @@ def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
     cover = Cover(
         tuple((0.5 * whole, 0.5 * whole) for _ in (0, 1)),  # type: ignore[arg-type]
         tuple(0.25 * whole for _ in _CORNERS),
-        inside,
     )
     at = cut[:, 0], cut[:, 1]
     values = np.array([_corner(level, y, x)[at] for y, x in _CORNERS]).reshape(2, 2, -1)
@@ -153,7 +156,7 @@ def staircase(level: np.ndarray, cells: np.ndarray) -> Cover:
         (0.5 * (corner[0, 0] & corner[1, 0]), 0.5 * (corner[0, 1] & corner[1, 1])),
         (0.5 * (corner[0, 0] & corner[0, 1]), 0.5 * (corner[1, 0] & corner[1, 1])),
     )
-    return Cover(faces, tuple(0.25 * corner[place] for place in _CORNERS), inside)
+    return Cover(faces, tuple(0.25 * corner[place] for place in _CORNERS))
 
 
 def _corner(nodes: np.ndarray, y: int, x: int) -> np.ndarray:

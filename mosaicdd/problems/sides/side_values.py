@@ -107,18 +107,22 @@ def evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
         y, x = (piece.nodes * grid.spacing).T
         given = evaluate(values, y, x, what)[None]
     if piece.inside is not None:
-        given = _near(given, piece.inside)  # elsewhere there may be anything
+        given = _finite_near(given, piece.inside)
     if part.whole:
         require_finite(given[0] if len(given) == 1 else given, what)
     return given
 
 
-def _near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Return values ``(n, M)`` of nodes inside; beside these their means, zero further out."""
+def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Return values ``(n, M)``: those outside that are not finite are the means of nodes inside beside them.
+
+    Further out these are zero.
+    """
     known = np.pad(np.where(inside, values, 0.0), [(0, 0), (1, 1)])
     counts = np.pad(inside.astype(int), 1)
     around = np.maximum(counts[:-2] + counts[2:], 1)
-    return np.where(inside, values, (known[:, :-2] + known[:, 2:]) / around)
+    means = (known[:, :-2] + known[:, 2:]) / around
+    return np.where(inside | np.isfinite(values), values, means)
 
 
 def covered(part: Part, piece: Piece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
