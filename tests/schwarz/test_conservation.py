@@ -106,7 +106,7 @@ def values_at_nodes(seed):
 
 def solved(problem):
     """Return the values at all unknowns, those beyond the outline among them, and zero elsewhere."""
-    with Solver(problem, "exact", settings=TIGHT, fields="unknowns") as solver:
+    with Solver(problem, "exact", settings=TIGHT, keep="unknowns") as solver:
         solution = solver()
     assert solution.status == "converged_rtol"
     return np.nan_to_num(np.asarray(solution.local))

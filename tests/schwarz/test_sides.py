@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.equations import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_multigrid, solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
@@ -217,8 +219,21 @@ def test_networks_and_averages_are_refused(name):
 
 
 def test_mixed_derivatives_are_refused():
-    with pytest.raises(Unsupported, match="without mixed derivatives"):
+    with pytest.raises(Unsupported, match=r"side is natural .* mixed derivative, axy 0\.5"):
         Problem((64, 64), "anisotropic-diffusion", {"axy": 0.5}, {"left": Neumann()})
+
+
+def test_waves_are_refused_by_what_hinders_them_alone():
+    waves = EllipticOperator(c=-0.25)
+    equation = Equation(name="waves", text="", parameters={}, operator=lambda: waves)
+    with pytest.raises(Unsupported) as refused:
+        Problem((64, 64), equation, sides={"left": Neumann()})
+    assert "a side is natural here, and the equation describes waves, c is -0.25" in str(
+        refused.value
+    )
+    assert "derivative" not in str(refused.value)
+    with pytest.raises(Unsupported, match=r"the cells are no multiples of 16, and .* waves"):
+        solve(Problem((70, 64), equation))
 
 
 @pytest.mark.parametrize("varying", [False, True])

@@ -295,7 +295,9 @@ class Discretisation:
         def natural(piece: Part) -> np.ndarray:
             inside = None
             if self.outline is not None:
-                inside = self.outline.level(tuple(slice(p.start - 1, p.stop + 1) for p in piece)) < 0
+                inside = (
+                    self.outline.level(tuple(slice(p.start - 1, p.stop + 1) for p in piece)) < 0
+                )
             own = self.cover(piece)[1] if any(self._rounds) else volumes
             return sample_near(source, self.grid, piece, inside, fill=0.0) * own
 
