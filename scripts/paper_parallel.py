@@ -26,7 +26,7 @@ from mosaicdd.cli.launch import world
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.sharing import DIRECTIONS
+from mosaicdd.lattice.sharing import directions
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.parallel.partition import fitting_dims
@@ -171,7 +171,7 @@ def _counts() -> None:
             cells = _STRONG if study == "strong" else tuple(np.multiply(_WEAK, dims).tolist())
             lattice = Lattice(Grid(cells, 0.5 / 32), Subdomain())
             blocks = Decomposition(lattice, dims)
-            words = [blocks.words(direction) for direction in DIRECTIONS]
+            words = [blocks.words(direction) for direction in directions(2)]
             messages, values = (np.sum(n, axis=0).max() for n in ([w > 0 for w in words], words))
             size = "x".join(map(str, reversed(cells)))
             rows.append([study, ranks, size, blocks.subdomains.max(), messages, 8 * values])

@@ -1,6 +1,10 @@
-"""One of each per axis, in the order of the axes of arrays, (y, x) in the plane; made in loops over the axes."""
+"""One of each per axis, in the order of the axes of arrays: (y, x) in the plane, (z, y, x) in space.
+
+What is said of an axis is made in loops over the axes, so that it serves any number of them.
+"""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,7 +12,27 @@ Slices = tuple[slice, ...]
 """A part of an array: a slice per axis."""
 
 
-def strips(shape: tuple[int, int], most: int) -> list[tuple[slice, list[slice]]]:
+def letters(axes: int) -> str:
+    """Return the letters of the axes, in their order: ``yx`` of two."""
+    return "zyx"[-axes:]
+
+
+def times(sizes: Sequence[int]) -> str:
+    """Return sizes as people write them, that along x first: ``3x2`` of two rows and three columns."""
+    return "x".join(map(str, sizes[::-1]))
+
+
+def others(axis: int, axes: int) -> tuple[int, ...]:
+    """Return the axes but one, in their order."""
+    return tuple(other for other in range(axes) if other != axis)
+
+
+def family(axis: int, axes: int) -> tuple[int, ...]:
+    """Return which axes those of an array of lines constant in an axis are: this one, then the others."""
+    return axis, *others(axis, axes)
+
+
+def strips(shape: tuple[int, ...], most: int) -> list[tuple[slice, list[slice]]]:
     """Cut rows and columns into pieces of at most so many: whole rows, or parts of one row.
 
     Returns

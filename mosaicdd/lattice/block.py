@@ -32,28 +32,25 @@ the same, and a single block is its own neighbour on both sides.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, family, others
 from mosaicdd.lattice.lattice import Lattice
 
-Piece = tuple[int, Slices]
+InterfacePart = tuple[int, Slices]
 """A part of the interface: which family of lines (the axis they are constant in), which part."""
 
 
 def frame(outer: Slices, inner: Slices) -> list[Slices]:
     """Return what a rectangle has around another one within it: below, above, left and right."""
-    (rows, columns), (inside, across) = outer, inner
-    parts = (
-        (slice(rows.start, inside.start), columns),
-        (slice(inside.stop, rows.stop), columns),
-        (inside, slice(columns.start, across.start)),
-        (inside, slice(across.stop, columns.stop)),
-    )
+    parts = []
+    for axis, (whole, inside) in enumerate(zip(outer, inner, strict=True)):
+        for beside in (slice(whole.start, inside.start), slice(inside.stop, whole.stop)):
+            parts.append((*inner[:axis], beside, *outer[axis + 1 :]))
     return [part for part in parts if all(side.start < side.stop for side in part)]
 
 
 @dataclass(frozen=True)
 class Block:
-    """The subdomains centred at the lattice nodes ``start <= (i, j) < stop``, on axes (y, x).
+    """The subdomains centred at the lattice nodes ``start <= (i, j) < stop``.
 
     Parameters
     ----------
@@ -138,28 +135,23 @@ class Block:
 
     def line_shape(self, axis: int) -> tuple[int, ...]:
         """Shape of the lines constant in ``axis``: lattice lines, grid nodes along each."""
-        return self.last[axis] - self.first[axis] + 1, self.cells[1 - axis] + 1
+        along = others(axis, len(self.cells))
+        return self.last[axis] - self.first[axis] + 1, *(self.cells[other] + 1 for other in along)
 
-    def boundary_pieces(self) -> list[Piece]:
+    def boundary_parts(self) -> list[InterfacePart]:
         """List the parts of the interface on the edge of the domain, where the data are given."""
-        everything, ends = slice(None), (slice(0, 1), slice(-1, None))
-        pieces: list[Piece] = []
-        for axis in (0, 1):
-            pieces += [
-                (axis, (end, everything))
-                for end, at in zip(ends, self.at_edge(axis), strict=True)
-                if at
-            ]
-            pieces += [
-                (axis, (everything, end))
-                for end, at in zip(ends, self.at_edge(1 - axis), strict=True)
-                if at
-            ]
-        return pieces
+        axes, everything = len(self.cells), slice(None)
+        return [
+            (axis, tuple(end if other == edge else everything for other in family(axis, axes)))
+            for axis in range(axes)
+            for edge in family(axis, axes)
+            for end, at in zip((slice(0, 1), slice(-1, None)), self.at_edge(edge), strict=True)
+            if at
+        ]
 
     def inner(self, axis: int) -> Slices:
         """Return the part of the lines constant in ``axis`` that is not on the domain's edge."""
-        sides = (self.at_edge(axis), self.at_edge(1 - axis))
+        sides = map(self.at_edge, family(axis, len(self.cells)))
         return tuple(
             slice(int(low), count - int(high))
             for (low, high), count in zip(sides, self.line_shape(axis), strict=True)
@@ -176,27 +168,27 @@ class Block:
     def owned(self, axis: int) -> Slices:
         """Return the part of the lines constant in ``axis`` that this block alone owns."""
         s, first = self.lattice.spacing, self.first[axis]
-        along = self.owned_cells(1 - axis)
+        along = map(self.owned_cells, others(axis, len(self.cells)))
         lines = slice(self.start[axis] - first, self.stop[axis] - first)
-        return lines, slice(max(along.start * s, 1), along.stop * s)
+        return lines, *(slice(max(cells.start * s, 1), cells.stop * s) for cells in along)
 
     def owned_lattice_nodes(self) -> Slices:
-        """Return the lattice nodes that this block owns on the lines constant in y."""
+        """Return the lattice nodes that this block owns on the lines constant in the first axis."""
         s = self.lattice.spacing
-        rows, columns = (
+        lines, *along = (
             slice(a - first, b - first)
             for a, b, first in zip(self.start, self.stop, self.first, strict=True)
         )
-        return rows, slice(columns.start * s, (columns.stop - 1) * s + 1, s)
+        return lines, *(slice(nodes.start * s, (nodes.stop - 1) * s + 1, s) for nodes in along)
 
     def settled(self, axis: int) -> Slices:
         """Return the part of `owned` to which no other block's subdomains contribute."""
-        lines, nodes = self.owned(axis)
-        along = 1 - axis
-        if self.stop[along] < self.lattice.cells[along]:
-            last = (self.stop[along] - 1 - self.first[along]) * self.lattice.spacing
-            nodes = slice(nodes.start, last + 1)
-        return lines, nodes
+        lines, *nodes = self.owned(axis)
+        for place, along in enumerate(others(axis, len(self.cells))):
+            if self.stop[along] < self.lattice.cells[along]:
+                last = (self.stop[along] - 1 - self.first[along]) * self.lattice.spacing
+                nodes[place] = slice(nodes[place].start, last + 1)
+        return lines, *nodes
 
     def owned_nodes(self) -> tuple[Slices, Slices]:
         """Return which nodes of the grid this block alone owns, in the region and in the whole field.

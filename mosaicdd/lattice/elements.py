@@ -8,7 +8,7 @@ an interface has of a lattice node, the one in the lines constant in y is meant.
 import numpy as np
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.lattice.perimeter import perimeter_nodes
 
 # The four elements around a centre, from their lower-left corners relative to it, in lattice cells.
 QUARTERS = ((-1, -1), (-1, 0), (0, -1), (0, 0))
@@ -67,9 +67,9 @@ def star_places(block: Block) -> np.ndarray:
     ends = zip(block.start, block.stop, block.first, strict=True)
     centres = [np.arange(a - first, b - first) for a, b, first in ends]
     s, turned = block.lattice.spacing, turned_stars(block)
-    found = _placed(block, centres, star_nodes(s))
-    found[turned] = _placed(block, centres, star_nodes(s, turned=True))[turned]
-    return found
+    stars = _placed(block, centres, star_nodes(s))
+    stars[turned] = _placed(block, centres, star_nodes(s, turned=True))[turned]
+    return stars
 
 
 def quarter_numbers(block: Block) -> np.ndarray:
@@ -80,10 +80,10 @@ def quarter_numbers(block: Block) -> np.ndarray:
     ends = zip(block.start, block.stop, block.first, strict=True)
     y, x = np.meshgrid(*(np.arange(a - first, b - first) for a, b, first in ends), indexing="ij")
     columns = element_shape(block)[1]
-    found = np.stack([((y + dy) * columns + x + dx).ravel() for dy, dx in QUARTERS], axis=1)
+    numbers = np.stack([((y + dy) * columns + x + dx).ravel() for dy, dx in QUARTERS], axis=1)
     turned = turned_stars(block)
-    found[turned] = found[turned][:, [QUARTERS.index((dx, dy)) for dy, dx in QUARTERS]]
-    return found
+    numbers[turned] = numbers[turned][:, [QUARTERS.index((dx, dy)) for dy, dx in QUARTERS]]
+    return numbers
 
 
 def star_parts(spacing: int, *, turned: bool = False) -> list[np.ndarray]:
@@ -112,7 +112,7 @@ def loose_edges(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     lattice = block.lattice
     turned = turned_stars(block)
     at = (np.indices(star_shape(block)) + np.reshape(block.start, (2, 1, 1))).reshape(2, -1)
-    found = []
+    loose = []
     for axis, around in enumerate(lattice.periodic):
         is_arm = turned == (axis == 0)
         low, high = at[axis] == lattice.first_centre[axis], at[axis] == lattice.cells[axis] - 1
@@ -126,8 +126,8 @@ def loose_edges(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             ]
         for end, those, times in ends:
             stars = np.flatnonzero(those)
-            found.append((stars, np.where(is_arm, 0, 2)[stars] + end, times[stars]))
-    stars, edges, times = (np.concatenate(one) for one in zip(*found, strict=True))
+            loose.append((stars, np.where(is_arm, 0, 2)[stars] + end, times[stars]))
+    stars, edges, times = (np.concatenate(parts) for parts in zip(*loose, strict=True))
     return stars, edges, times
 
 

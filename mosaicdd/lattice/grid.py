@@ -1,16 +1,16 @@
-"""The global grid: cells, nodes and spacing. Axis order is (y, x) everywhere."""
+"""The global grid: cells, nodes and spacing. The order of the axes is that of arrays everywhere."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A uniform grid of square cells with its lower-left node at the origin.
+    """A uniform grid of square cells, in space cubes, with its lower-left node at the origin.
 
     Parameters
     ----------
     shape
-        Cells per axis, ``(ny, nx)``; there are ``(ny + 1, nx + 1)`` nodes.
+        Cells per axis, ``(ny, nx)`` in the plane; there are ``(ny + 1, nx + 1)`` nodes.
     spacing
         Side of a cell, in units of domain length.
     """
@@ -27,9 +27,9 @@ class Grid:
     @property
     def nodes(self) -> tuple[int, ...]:
         """Nodes per axis, ``(ny + 1, nx + 1)``."""
-        return self.shape[0] + 1, self.shape[1] + 1
+        return tuple(cells + 1 for cells in self.shape)
 
     @property
-    def size(self) -> tuple[float, float]:
+    def size(self) -> tuple[float, ...]:
         """Extent per axis, in units of domain length."""
-        return self.shape[0] * self.spacing, self.shape[1] * self.spacing
+        return tuple(cells * self.spacing for cells in self.shape)

@@ -1,16 +1,19 @@
 """The interface: the values that the iteration works on, on lattice lines only.
 
-Of a field of ``N^2`` values it holds ``O(N^2 / s)``: two families of lines, ``lines[0]`` constant
-in y, of shape ``(n, lines_y, nx + 1)``, and ``lines[1]`` constant in x, of shape ``(n, lines_x, ny +
-1)``, for ``n`` problems on the same lattice; all in one flat tensor, so that a Krylov method can
-treat it as a vector. A lattice node stands in both families, with the same value.
+Of a field of ``N^2`` values it holds ``O(N^2 / s)``: a family of lines for each axis, ``lines[0]``
+constant in y, of shape ``(n, lines_y, nx + 1)``, and ``lines[1]`` constant in x, of shape ``(n,
+lines_x, ny + 1)``, for ``n`` problems on the same lattice; all in one flat tensor, so that a Krylov
+method can treat it as a vector. A lattice node stands in all families, with the same value. In space
+the families are planes, ``lines[1]`` of shape ``(n, lines_y, nz + 1, nx + 1)``.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import family, others
 from mosaicdd.lattice.block import Block
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.tensors import Tensors
@@ -36,8 +39,8 @@ class Interface:
         problems: int = 1,
         flat: torch.Tensor | None = None,
     ):
-        shapes = [block.line_shape(axis) for axis in (0, 1)]
-        sizes = [rows * nodes for rows, nodes in shapes]
+        shapes = [block.line_shape(axis) for axis in range(len(block.cells))]
+        sizes = list(map(math.prod, shapes))
         if flat is None:
             flat = torch.zeros(problems * sum(sizes), device=device, dtype=dtype)
         self.block = block
@@ -63,10 +66,11 @@ class Interface:
         """Return a copy of the values in the region of a block within this one."""
         part = Interface(block, problems=self.problems, **self.tensors)
         for axis, (own, lines) in enumerate(zip(part.lines, self.lines, strict=True)):
-            across = block.first[axis] - self.block.first[axis]
-            along = block.origin[1 - axis] - self.block.origin[1 - axis]
-            count, nodes = own.shape[1:]
-            own.copy_(lines[:, across : across + count, along : along + nodes])
+            starts = [block.first[axis] - self.block.first[axis]]
+            for other in others(axis, len(block.cells)):
+                starts.append(block.origin[other] - self.block.origin[other])
+            counts = zip(starts, own.shape[1:], strict=True)
+            own.copy_(lines[:, *(slice(start, start + count) for start, count in counts)])
         return part
 
     def like_boundary(self) -> "Interface":
@@ -77,42 +81,56 @@ class Interface:
 
     def copy_boundary(self, other: "Interface") -> None:
         """Take the values on the edge of the domain from another interface."""
-        for axis, part in self.block.boundary_pieces():
-            self.lines[axis][..., *part] = other.lines[axis][..., *part]
+        for axis, part in self.block.boundary_parts():
+            self.lines[axis][:, *part] = other.lines[axis][:, *part]
 
     def impose(self, boundaries: Sequence[Boundary]) -> None:
         """Write the boundary data of each problem to its values on the edge of the domain."""
-        s, block = self.block.lattice.spacing, self.block
-        for axis, lines in enumerate(self.lines):
-            other = 1 - axis
-            along = slice(block.origin[other], block.origin[other] + block.cells[other] + 1)
-            across = slice(block.origin[axis], block.origin[axis] + block.cells[axis] + 1, s)
-            for end, at in zip((0, -1), block.at_edge(axis), strict=True):
-                if at:
-                    edges = np.stack([b.edge(axis, end)[along] for b in boundaries])
-                    lines[:, end] = torch.from_numpy(edges)
-            for end, at in zip((0, -1), block.at_edge(other), strict=True):
-                if at:
-                    edges = np.stack([b.edge(other, end)[across] for b in boundaries])
-                    lines[:, :, end] = torch.from_numpy(edges)
+        block = self.block
+        for axis in range(len(self.lines)):
+            lines, nodes = self.in_order(axis), list(block.nodes)
+            nodes[axis] = slice(nodes[axis].start, nodes[axis].stop, block.lattice.spacing)
+            for edge in family(axis, len(nodes)):
+                along = tuple(nodes[other] for other in others(edge, len(nodes)))
+                for end, at in zip((0, -1), block.at_edge(edge), strict=True):
+                    if at:
+                        values = np.stack([b.edge(edge, end)[along] for b in boundaries])
+                        lines.select(1 + edge, end).copy_(torch.from_numpy(values))
+
+    def in_order(self, axis: int) -> torch.Tensor:
+        """Return the lines constant in an axis with the axes in the order of fields, a view.
+
+        Of fields ``(n, rows, columns)`` in the plane: ``(n, lines_y, columns)`` and ``(n, rows, lines_x)``.
+        """
+        return self.lines[axis].movedim(1, 1 + axis)
 
     def take(self, fields: torch.Tensor) -> None:
         """Take the values on the lines from those at all nodes of the region, ``(n, rows, columns)``."""
         s = self.block.lattice.spacing
-        self.lines[0].copy_(fields[:, ::s])
-        self.lines[1].copy_(fields[:, :, ::s].mT)
+        for axis, lines in enumerate(self.lines):
+            lines.copy_(_every(fields, axis, s).movedim(1 + axis, 1))
 
-    def owned_parts(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def owned_parts(self) -> list[torch.Tensor]:
         """Return views of the values that this block owns: every node of the interface once.
 
-        Over all blocks each interface node inside the domain is owned once. Of the two copies of a
-        lattice node, the one in the lines constant in y counts, so the lines constant in x come as
-        ``(n, lines, lattice cells, s - 1)``.
+        Over all blocks each interface node inside the domain is owned once. Of the copies of a lattice
+        node, the one in the first family counts, the lines constant in y, so the lines constant in x
+        come as ``(n, lines, lattice cells, s - 1)``.
         """
-        s, block = self.block.lattice.spacing, self.block
-        cells, across = block.owned_cells(0), block.owned(1)[0]
-        between = self.lines[1][:, across, 1:].unfold(2, s - 1, s)[:, :, cells]
-        return self.lines[0][..., *block.owned(0)], between
+        s, parts = self.block.lattice.spacing, []
+        for axis, part in enumerate(self.lines):
+            lines, *along = self.block.owned(axis)
+            part = part[:, lines]
+            for place, other in enumerate(others(axis, len(self.lines)), start=2):
+                if other < axis:
+                    between = part.narrow(place, 1, part.shape[place] - 1).unfold(place, s - 1, s)
+                    cells = self.block.owned_cells(other)
+                    part = between.narrow(place, cells.start, cells.stop - cells.start)
+                else:
+                    nodes = along[place - 2]
+                    part = part.narrow(place, nodes.start, nodes.stop - nodes.start)
+            parts.append(part)
+        return parts
 
     def ownership(self) -> "Interface":
         """Return ones at the values that this block owns and zeros elsewhere."""
@@ -126,6 +144,14 @@ class Interface:
         return self.lines[0][:, *self.block.owned_lattice_nodes()]
 
     def match_copies(self) -> None:
-        """Give both copies of each lattice node the value that counts: on the lines constant in y."""
+        """Give all copies of each lattice node the value that counts: that of the first family."""
         s = self.block.lattice.spacing
-        self.lines[1][:, :, ::s] = self.lines[0][:, :, ::s].mT
+        for axis in range(1, len(self.lines)):
+            for before in range(axis):
+                counts = _every(self.in_order(before), axis, s)
+                _every(self.in_order(axis), before, s).copy_(counts)
+
+
+def _every(values: torch.Tensor, axis: int, spacing: int) -> torch.Tensor:
+    """Return values ``(n, ..)`` at every so many nodes along an axis."""
+    return values[(slice(None),) * (1 + axis) + (slice(None, None, spacing),)]

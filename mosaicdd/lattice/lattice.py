@@ -1,16 +1,18 @@
 """The lattice: half-overlapping subdomains over the whole grid.
 
-Lattice lines lie every ``s = m / 2`` cells. Lattice node ``(i, j)`` is grid node ``(i s, j s)``;
+Lattice lines, in space planes, lie every ``s = m / 2`` cells. Lattice node ``(i, j)`` is grid node ``(i s, j s)``;
 each node inside the domain is the centre of exactly one subdomain, which therefore is named by its
 centre: ``1 <= i < K_y``, ``1 <= j < K_x`` with ``K = N / s`` lattice cells per axis.
 
 Along a periodic axis line ``K`` is line 0 again: there is no edge, and the centres are ``0 <= i < K``.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import letters, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 
@@ -54,11 +56,11 @@ class Lattice:
     Parameters
     ----------
     margins
-        Cells that the lattice reaches beyond the grid at the low and the high end of each axis. There
-        are no values; with them the edge of the grid lies inside the lattice, and may have unknowns.
+        Cells that the lattice reaches beyond the grid at the low and the high end of each axis, by
+        default none. There are no values; with them the edge of the grid lies inside the lattice, and may have unknowns.
         Along a periodic axis they are nodes on the way from the last cell back to the first node.
     periodic
-        Along which axes the last line is the first.
+        Along which axes the last line is the first, by default none.
 
     Raises
     ------
@@ -68,23 +70,24 @@ class Lattice:
 
     grid: Grid
     subdomain: Subdomain
-    margins: tuple[tuple[int, int], ...] = ((0, 0), (0, 0))
-    periodic: tuple[bool, ...] = (False, False)
+    margins: tuple[tuple[int, int], ...] = ()
+    periodic: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
+        axes = len(self.grid.shape)
+        object.__setattr__(self, "margins", self.margins or ((0, 0),) * axes)
+        object.__setattr__(self, "periodic", self.periodic or (False,) * axes)
         if not np.isclose(self.grid.spacing, self.subdomain.spacing, rtol=1e-12, atol=0):
             raise ValueError(
                 f"the grid spacing is {self.grid.spacing:g}, "
                 f"the local solver's is {self.subdomain.spacing:g}; they must be equal"
             )
-        ny, nx = (k + sum(m) for k, m in zip(self.grid.shape, self.margins, strict=True))
-        for name, cells in (("nx", nx), ("ny", ny)):
-            self._check_cells(name, cells)
+        sizes = zip(letters(axes), self.grid.shape, self.margins, strict=True)
+        for letter, cells, margin in reversed(list(sizes)):
+            self._check_cells(f"n{letter}", cells + sum(margin))
 
     @classmethod
-    def around(
-        cls, grid: Grid, subdomain: Subdomain, periodic: tuple[bool, ...] = (False, False)
-    ) -> "Lattice":
+    def around(cls, grid: Grid, subdomain: Subdomain, periodic: tuple[bool, ...] = ()) -> "Lattice":
         """Return a lattice that reaches beyond a grid of any number of cells, on sides that are no pair.
 
         Raises
@@ -93,10 +96,12 @@ class Lattice:
             If there are too few cells along a periodic axis.
         """
         s, margins = subdomain.cells // 2, []
-        for name, cells, around in zip(("ny", "nx"), grid.shape, periodic, strict=True):
+        axes = len(grid.shape)
+        sizes = zip(letters(axes), grid.shape, periodic or (False,) * axes, strict=True)
+        for letter, cells, around in sizes:
             if around and cells <= s:
                 raise ValueError(
-                    f"{name} must be at least {s + 1} between periodic sides, two subdomains, got {cells}"
+                    f"n{letter} must be at least {s + 1} between periodic sides, two subdomains, got {cells}"
                 )
             if around:
                 margins.append((0, period_of(cells, s) - cells))
@@ -132,15 +137,13 @@ class Lattice:
     def periods(self) -> tuple[int | None, ...]:
         """After how many nodes of the lattice each axis comes round; None where it does not."""
         sizes = zip(self.cells, self.periodic, strict=True)
-        rows, columns = (cells * self.spacing if around else None for cells, around in sizes)
-        return rows, columns
+        return tuple(cells * self.spacing if around else None for cells, around in sizes)
 
     @property
     def rounds(self) -> tuple[int | None, ...]:
         """After how many nodes of the grid each axis comes round; None where it does not."""
         sizes = zip(self.grid.shape, self.periodic, strict=True)
-        rows, columns = (cells if around else None for cells, around in sizes)
-        return rows, columns
+        return tuple(cells if around else None for cells, around in sizes)
 
     @property
     def subdomains(self) -> tuple[int, ...]:
@@ -170,14 +173,16 @@ class Lattice:
 
     def line_shape(self, axis: int) -> tuple[int, ...]:
         """Shape of all lines constant in ``axis``: lattice lines, grid nodes along each."""
-        return self.cells[axis] + 1, self.cells[1 - axis] * self.spacing + 1
+        along = others(axis, len(self.cells))
+        return self.cells[axis] + 1, *(self.cells[other] * self.spacing + 1 for other in along)
 
     @property
     def unknowns(self) -> int:
         """Interface nodes inside the domain, each counted once."""
         sizes = zip(self.cells, self.first_centre, strict=True)
-        (ny, nx), (y, x) = (k * self.spacing - first for k, first in sizes), self.subdomains
-        return y * nx + x * ny - y * x
+        nodes = [k * self.spacing - first for k, first in sizes]
+        between = [n - on for n, on in zip(nodes, self.subdomains, strict=True)]
+        return math.prod(nodes) - math.prod(between)
 
     @property
     def hat(self) -> np.ndarray:

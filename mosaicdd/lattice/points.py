@@ -1,39 +1,41 @@
 """Points between grid nodes: where they lie on the grid, and which subdomains cover them."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
 _ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
 
 
-def as_points(points: Any) -> np.ndarray:
-    """Return points as an array ``(q, 2)``; they may be a list, a tensor, or a single point.
+def as_points(points: Any, axes: int = 2) -> np.ndarray:
+    """Return points as an array ``(q, axes)``; they may be a list, a tensor, or a single point.
 
     Raises
     ------
     ValueError
-        If they are not pairs of numbers.
+        If they are not rows of so many numbers.
     """
-    given = points.detach().cpu() if hasattr(points, "detach") else points
+    row = f"rows ({', '.join(reversed(letters(axes)))})"
     try:
-        array = np.asarray(given, float)
+        array = np.asarray(points.detach().cpu() if hasattr(points, "detach") else points, float)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"points must be rows (x, y) of numbers, got {points!r}") from error
-    if array.shape == (2,):
+        raise ValueError(f"points must be {row} of numbers, got {points!r}") from error
+    if array.shape == (axes,):
         array = array[None]
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"points must have the shape (q, 2), rows (x, y), got {array.shape}")
+    if array.ndim != 2 or array.shape[1] != axes:
+        raise ValueError(f"points must have the shape (q, {axes}), {row}, got {array.shape}")
     return array
 
 
 def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:
-    """Turn points ``(q, 2)``, (x, y) in domain coordinates, into (y, x) in cells.
+    """Turn points ``(q, 2)``, (x, y) in domain coordinates, into cells in the order of the axes.
 
     Raises
     ------
@@ -46,16 +48,17 @@ def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:
     outside = ~((cells >= 0) & (cells <= grid.shape)).all(axis=1)  # NaN, too
     if outside.any():
         first = int(outside.argmax())
-        (x, y), (height, width) = points[first], grid.size
+        ends = zip(reversed(letters(len(grid.size))), reversed(grid.size), strict=True)
+        domain = " and ".join(f"0 to {size:g} along {letter}" for letter, size in ends)
         raise ValueError(
-            f"{outside.sum()} of {len(points)} points lie outside of the domain, 0 to {width:g} along "
-            f"x and 0 to {height:g} along y; the first is number {first + 1}, ({x:g}, {y:g})"
+            f"{outside.sum()} of {len(points)} points lie outside of the domain, {domain}; the first is "
+            f"number {first + 1}, ({', '.join(f'{x:g}' for x in points[first])})"
         )
     return cells
 
 
 def interpolate(field: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Interpolate fields ``(n, rows, columns)`` bilinearly at ``(q, 2)``, (y, x): ``(n, q)``.
+    """Interpolate fields ``(n, rows, columns)`` linearly along each axis at ``(q, 2)``: ``(n, q)``.
 
     Raises
     ------
@@ -67,11 +70,14 @@ def interpolate(field: np.ndarray, cells: np.ndarray) -> np.ndarray:
         raise ValueError("a point lies outside of the window that the field is known in")
     low = np.minimum(cells.astype(int), np.maximum(last - 1, 0))
     high = np.minimum(low + 1, last)
-    t = cells - low
-    (y0, x0), (y1, x1), (ty, tx) = low.T, high.T, t.T
-    below = (1 - tx) * field[:, y0, x0] + tx * field[:, y0, x1]
-    above = (1 - tx) * field[:, y1, x0] + tx * field[:, y1, x1]
-    return (1 - ty) * below + ty * above
+    corners = itertools.product(*zip(low.T, high.T, strict=True))
+    values = [field[:, *corner] for corner in corners]
+    for t in reversed((cells - low).T):
+        values = [
+            (1 - t) * below + t * above
+            for below, above in zip(values[::2], values[1::2], strict=True)
+        ]
+    return values[0]
 
 
 def interpolate_within(field: np.ndarray, level: np.ndarray, cells: np.ndarray) -> np.ndarray:
@@ -92,7 +98,7 @@ def interpolate_within(field: np.ndarray, level: np.ndarray, cells: np.ndarray) 
 
 
 @dataclass(frozen=True)
-class Cover:
+class PointCover:
     """For some points, one of the subdomains that cover each, and its weight there.
 
     Parameters
@@ -117,17 +123,16 @@ def owned_points(points: np.ndarray, block: Block) -> np.ndarray:
     """Say which points ``(q, 2)`` on the grid lie in lattice cells that a block owns: ``(q,)``."""
     cells = _lattice_cells(points, block)
     owned = np.ones(len(points), bool)
-    for axis in (0, 1):
+    for axis, first in enumerate(block.first):
         part = block.owned_cells(axis)
-        first = block.first[axis]
         owned &= (cells[:, axis] >= first + part.start) & (cells[:, axis] < first + part.stop)
     return owned
 
 
-def covers(points: np.ndarray, index: np.ndarray, block: Block) -> Iterator[Cover]:
-    """Yield up to four covers of the points ``points[index]``, whose weights add up to 1.
+def covers(points: np.ndarray, index: np.ndarray, block: Block) -> Iterator[PointCover]:
+    """Yield up to four covers (in space eight) of the points ``points[index]``, whose weights add up to 1.
 
-    The weights are hats along both axes, at any point: in a lattice cell they are bilinear, and 1
+    The weights are hats along all axes, at any point: in a lattice cell they are bilinear, and 1
     towards an edge of the domain, where no other subdomain reaches.
     """
     s, chosen = block.lattice.spacing, points[index]
@@ -135,14 +140,13 @@ def covers(points: np.ndarray, index: np.ndarray, block: Block) -> Iterator[Cove
     fraction = chosen / s - cells
     fraction[cells == 0] = 1.0
     fraction[cells == np.array(block.lattice.cells) - 1] = 0.0
-    for dy in (0, 1):
-        for dx in (0, 1):
-            upper = np.array((dy, dx))
-            weights = np.where(upper == 1, fraction, 1.0 - fraction).prod(axis=1)
-            some = weights > 0
-            centres = (cells + upper)[some]
-            local = chosen[some] - (centres - 1) * s
-            yield Cover(index[some], centres, local, weights[some])
+    for corner in itertools.product((0, 1), repeat=cells.shape[1]):
+        upper = np.array(corner)
+        weights = np.where(upper == 1, fraction, 1.0 - fraction).prod(axis=1)
+        within = weights > 0
+        centres = (cells + upper)[within]
+        local = chosen[within] - (centres - 1) * s
+        yield PointCover(index[within], centres, local, weights[within])
 
 
 def _lattice_cells(points: np.ndarray, block: Block) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Which parts of a block's interface a neighbouring block shares.
 
-Directions are ``(dy, dx)`` with entries -1, 0, 1. Sent is what the owned subdomains computed within
+Directions have an entry -1, 0 or 1 per axis, not all 0. Sent is what the owned subdomains computed within
 the neighbour's region; the neighbour adds it to its own. With a halo of one lattice cell, blocks
 share one cell, so a message holds one line and the ends, one cell long, of the lines across it: ``2
 N`` values for a block side of ``N`` cells. Each cell more adds as much again.
@@ -16,16 +16,18 @@ N`` values for a block side of ``N`` cells. Each cell more adds as much again.
 import itertools
 from collections.abc import Callable
 
-from mosaicdd.lattice.block import Block, Piece
+from mosaicdd.lattice.axes import family
+from mosaicdd.lattice.block import Block, InterfacePart
 
 Direction = tuple[int, ...]
 
-DIRECTIONS: tuple[Direction, ...] = tuple(
-    (dy, dx) for dy, dx in itertools.product((-1, 0, 1), repeat=2) if (dy, dx) != (0, 0)
-)
+
+def directions(axes: int) -> list[Direction]:
+    """List the directions to all neighbours; the opposite of each stands as far from the end."""
+    return [way for way in itertools.product((-1, 0, 1), repeat=axes) if any(way)]
 
 
-def interface_sent(block: Block, direction: Direction) -> list[Piece]:
+def interface_sent(block: Block, direction: Direction) -> list[InterfacePart]:
     """List the parts of the interface to send to the neighbour in a direction."""
     s, k = block.lattice.spacing, block.halo
 
@@ -37,10 +39,10 @@ def interface_sent(block: Block, direction: Direction) -> list[Piece]:
         below = slice(between.start, (low - 1 + k) * s + 1)
         return {-1: below, 0: between, 1: slice((high - k) * s, between.stop)}
 
-    return _pieces(block, direction, lines, nodes)
+    return _parts(block, direction, lines, nodes)
 
 
-def interface_received(block: Block, direction: Direction) -> list[Piece]:
+def interface_received(block: Block, direction: Direction) -> list[InterfacePart]:
     """List the parts of the interface to which the neighbour in a direction contributes."""
     s, k = block.lattice.spacing, block.halo
 
@@ -52,11 +54,13 @@ def interface_received(block: Block, direction: Direction) -> list[Piece]:
         above = slice((high - 1) * s + 1, (high - 1 + k) * s + 1)
         return {-1: below, 0: slice((low - 1) * s + 1, high * s), 1: above}
 
-    return _pieces(block, direction, lines, nodes)
+    return _parts(block, direction, lines, nodes)
 
 
-def _pieces(block: Block, direction: Direction, lines: Callable, nodes: Callable) -> list[Piece]:
-    """List a part of both families of lines.
+def _parts(
+    block: Block, direction: Direction, lines: Callable, nodes: Callable
+) -> list[InterfacePart]:
+    """List a part of each family of lines.
 
     Parameters
     ----------
@@ -64,9 +68,10 @@ def _pieces(block: Block, direction: Direction, lines: Callable, nodes: Callable
         From the owned centre lines, ``low <= i < high`` within the region: which lines, and which
         nodes along lines, belong to a neighbour below (-1), beside (0) and above (1).
     """
-    parts = []
-    for axis in (0, 1):
-        low = block.start[axis] - block.first[axis]
-        high = block.stop[axis] - block.first[axis]
-        parts.append((lines(low, high)[direction[axis]], nodes(low, high)[direction[axis]]))
-    return [(axis, (parts[axis][0], parts[1 - axis][1])) for axis in (0, 1)]
+    ends = [(a - c, b - c) for a, b, c in zip(block.start, block.stop, block.first, strict=True)]
+    across = [lines(*end)[way] for end, way in zip(ends, direction, strict=True)]
+    along = [nodes(*end)[way] for end, way in zip(ends, direction, strict=True)]
+    families = [family(axis, len(ends)) for axis in range(len(ends))]
+    return [
+        (axis, (across[axis], *(along[k] for k in along_axes))) for axis, *along_axes in families
+    ]

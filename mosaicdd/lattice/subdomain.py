@@ -1,22 +1,13 @@
-"""One subdomain: the square on which a local solver works, and the order of its perimeter nodes.
+"""One subdomain: the square on which a local solver works.
 
-Points are ``(y, x)`` pairs in cells, counted from the subdomain's lower-left corner. The perimeter
-runs counter-clockwise from that corner and holds each node once, so it has ``P = 4 m`` nodes.
+Points are (y, x) in cells, counted from the subdomain's lower-left corner.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-
-def perimeter_nodes(cells: int) -> np.ndarray:
-    """Return the perimeter of a square of ``m`` cells a side, ``(4 m, 2)`` integers."""
-    m, up = cells, np.arange(cells)
-    bottom = np.stack([np.zeros_like(up), up], axis=1)
-    right = np.stack([up, np.full_like(up, m)], axis=1)
-    top = np.stack([np.full_like(up, m), m - up], axis=1)
-    left = np.stack([m - up, np.zeros_like(up)], axis=1)
-    return np.concatenate([bottom, right, top, left])
+from mosaicdd.lattice.perimeter import perimeter_nodes
 
 
 @dataclass(frozen=True)

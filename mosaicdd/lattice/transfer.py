@@ -1,26 +1,23 @@
 """Restriction and prolongation between the interface of a block and its subdomains.
 
-A batch of subdomains is a pair of slices, ``rows`` and ``columns``, into the subdomains of a
-block's region, of all ``n`` problems that are solved at once; steps of 2 select a phase. It has ``B``
+A batch of subdomains is a slice per axis, ``rows`` and ``columns``, into the subdomains of a block's
+region, of all ``n`` problems that are solved at once; steps of 2 select a phase. It has ``B``
 subdomains, problem by problem. All is views, copies and sums: nothing is indexed by lists.
 """
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, others
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.perimeter import perimeter_faces, perimeter_nodes
 
 Batch = Slices
-
-# The sides of a perimeter, counter-clockwise: the axis in which the side is constant, its distance
-# in lattice lines from the lower-left corner, and whether it is run through backwards.
-_SIDES = ((0, 0, False), (1, 2, False), (0, 2, True), (1, 0, True))
-
-_AROUND = ((0, 0), (0, 1), (0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, 0))  # the perimeter if m = 2
 
 
 def length(part: slice) -> int:
@@ -30,7 +27,7 @@ def length(part: slice) -> int:
 
 def batch_shape(batch: Batch) -> tuple[int, ...]:
     """Return the rows and columns of a batch."""
-    return length(batch[0]), length(batch[1])
+    return tuple(map(length, batch))
 
 
 def batches(part: Batch, largest: int, step: int = 1) -> Iterator[Batch]:
@@ -41,13 +38,13 @@ def batches(part: Batch, largest: int, step: int = 1) -> Iterator[Batch]:
     every = [range(p.start, p.stop, step) for p in part]
     if not all(every):
         return
-    across = max(1, min(largest, len(every[1])))
-    down = max(1, largest // across)
-    for row in range(0, len(every[0]), down):
-        rows = every[0][row : row + down]
-        for column in range(0, len(every[1]), across):
-            columns = every[1][column : column + across]
-            yield tuple(slice(part[0], part[-1] + 1, step) for part in (rows, columns))
+    runs = []
+    for along in reversed(every):
+        most = max(1, min(largest, len(along)))
+        largest //= most
+        runs.append([along[first : first + most] for first in range(0, len(along), most)])
+    for members in itertools.product(*reversed(runs)):
+        yield tuple(slice(along[0], along[-1] + 1, step) for along in members)
 
 
 class Transfer:
@@ -65,26 +62,32 @@ class Transfer:
         self.s = block.lattice.spacing
         self._hat = torch.as_tensor(block.lattice.hat).to(device=device, dtype=dtype)
         self.hats = tuple(  # per axis: (subdomains, m - 1)
-            torch.as_tensor(block.lattice.hats(axis, block.first[axis] + 1, block.last[axis])).to(
+            torch.as_tensor(block.lattice.hats(axis, first + 1, last)).to(
                 device=device, dtype=dtype
             )
-            for axis in (0, 1)
+            for axis, (first, last) in enumerate(zip(block.first, block.last, strict=True))
         )
+        axes = len(block.cells)
+        self._faces = perimeter_faces(self.m, axes)
+        self._sizes = [math.prod(count for _, count in face.spans) for face in self._faces]
+        self._around = perimeter_nodes(2, axes).tolist()  # the perimeter if m = 2
+        self._others = [others(axis, axes) for axis in range(axes)]
 
     def restrict(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:
         """Gather the perimeters of a batch into ``out``, ``(B, P)``."""
         if self.m == 2:
             self._restrict_nodes(interface, batch, out)
             return
-        perimeters = out.view(-1, *batch_shape(batch), 4, self.m)
-        for side, (axis, distance, backwards) in enumerate(_SIDES):
-            lines = interface.lines[axis][..., 1:] if backwards else interface.lines[axis]
-            across, along = batch[axis], batch[1 - axis]
-            across = slice(across.start + distance, across.stop + distance, across.step)
-            values = lines[:, across].unfold(2, self.m, self.s)[:, :, along]
-            if axis == 1:
-                values = values.transpose(1, 2)
-            target = perimeters[..., side, :]
+        perimeters = out.view(-1, *batch_shape(batch), out.shape[1]).split(self._sizes, -1)
+        for target, (axis, end, spans, backwards) in zip(perimeters, self._faces, strict=True):
+            values = interface.lines[axis][:, _moved(batch[axis], 2 * end)]
+            for place, (other, (first, count)) in enumerate(
+                zip(self._others[axis], spans, strict=True), start=2
+            ):
+                nodes = values.narrow(place, first, values.shape[place] - first)
+                values = _part(nodes.unfold(place, count, self.s), place, batch[other])
+            values = values.movedim(1, 1 + axis)
+            target = target.view(values.shape)
             if not backwards:
                 target.copy_(values)
             elif values.is_cuda:
@@ -93,38 +96,37 @@ class Transfer:
                 np.copyto(target.numpy(), values.numpy()[..., ::-1])
 
     def _restrict_nodes(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:
-        """Gather where all nodes are lattice nodes: the eight around each, in one pass."""
-        y, x = batch
+        """Gather where all nodes are lattice nodes: those around each, in one pass."""
         nodes = interface.lines[0]
-        around = [
-            nodes[:, y.start + dy : y.stop + dy : y.step, x.start + dx : x.stop + dx : x.step]
-            for dy, dx in _AROUND
-        ]
+        around = [nodes[:, *map(_moved, batch, step)] for step in self._around]
         torch.stack(around, dim=-1, out=out.view(*around[0].shape, len(around)))
 
     def weigh(self, values: torch.Tensor, batch: Batch) -> None:
         """Multiply centre lines ``(B, 2 (m - 1))`` by the partition of unity, in place."""
-        rows, columns = batch
-        halves = values.view(-1, *batch_shape(batch), 2, self.m - 1)
-        halves[..., 0, :] *= self.hats[1][columns]
-        halves[..., 1, :] *= self.hats[0][rows][:, None]
+        for axis, lines in enumerate(self._centres(values, batch)):
+            for place, other in enumerate(self._others[axis], start=len(batch)):
+                hats = self.hats[other][batch[other]]
+                shape = [1] * (lines.dim() - 1)
+                shape[other], shape[place] = hats.shape
+                lines *= hats.view(shape)
 
     def weigh_at_edges(self, values: torch.Tensor, batch: Batch) -> None:
         """Correct centre lines weighted as far from the edges of the domain, in place.
 
         Beside an edge the weights are 1 where elsewhere they are those of the hat.
         """
-        halves = values.view(-1, *batch_shape(batch), 2, self.m - 1)
+        centres = self._centres(values, batch)
         for axis, part in enumerate(batch):
             low, high = self.block.at_edge(axis)
             count = self.block.region_subdomains[axis]
-            across = halves[..., 1 - axis, :]  # the lines that run along this axis
             ends = ((low and part.start == 0, 0), (high and part.stop == count, -1))
-            for at, end in ends:
-                if at:
-                    beside = across.select(axis + 1, end % across.shape[axis + 1])
-                    outer = slice(0, self.s - 1) if end == 0 else slice(self.s, None)
-                    beside[..., outer] /= self._hat[outer]
+            for across in self._others[axis]:  # the lines that run along this axis
+                place = self._others[across].index(axis) - len(self._others[across])
+                for at, end in ends:
+                    if at:
+                        beside = centres[across].select(axis + 1, end).movedim(place, -1)
+                        outer = slice(0, self.s - 1) if end == 0 else slice(self.s, None)
+                        beside[..., outer] /= self._hat[outer]
 
     def add(
         self, values: torch.Tensor, batch: Batch, interface: Interface, factor: float = 1.0
@@ -147,14 +149,30 @@ class Transfer:
         self, values: torch.Tensor, batch: Batch, interface: Interface
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Pair views of the interface that do not overlap with the values that belong there."""
-        halves = values.view(-1, *batch_shape(batch), 2, self.m - 1)
-        for axis, lines in enumerate(interface.lines):
-            source = halves[..., axis, :]
-            if axis == 1:
-                source = source.transpose(1, 2)
-            across, along = batch[axis], batch[1 - axis]
-            centres = lines[:, across.start + 1 : across.stop + 1 : across.step, 1:]
-            windows = centres.unfold(2, self.m - 1, self.s)[:, :, along]
-            apart = 1 if (along.step or 1) > 1 else 2
-            for first in range(apart):
-                yield windows[:, :, first::apart], source[:, :, first::apart]
+        for axis, source in enumerate(self._centres(values, batch)):
+            windows = interface.lines[axis][:, _moved(batch[axis], 1)]
+            source = source.movedim(1 + axis, 1)
+            apart = []
+            for place, other in enumerate(self._others[axis], start=2):
+                nodes = windows.narrow(place, 1, windows.shape[place] - 1)
+                windows = _part(nodes.unfold(place, self.m - 1, self.s), place, batch[other])
+                apart.append(1 if (batch[other].step or 1) > 1 else 2)
+            for first in itertools.product(*map(range, apart)):
+                every = map(slice, first, [None] * len(first), apart)
+                chosen = (slice(None), slice(None), *every)
+                yield windows[chosen], source[chosen]
+
+    def _centres(self, values: torch.Tensor, batch: Batch) -> Sequence[torch.Tensor]:
+        """Return views of centre lines by the axis that they are constant in, ``(n, *batch, m - 1)``."""
+        along = [self.m - 1] * (len(batch) - 1)
+        lines = values.view(-1, *batch_shape(batch), len(batch), *along)
+        return lines.unbind(1 + len(batch))
+
+
+def _moved(part: slice, by: int) -> slice:
+    return slice(part.start + by, part.stop + by, part.step)
+
+
+def _part(values: torch.Tensor, axis: int, part: slice) -> torch.Tensor:
+    """Return the part of an array along one axis."""
+    return values[(slice(None),) * axis + (part,)]

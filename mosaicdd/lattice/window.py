@@ -1,11 +1,11 @@
-"""A window: the rectangle of grid nodes that is wanted of a field."""
+"""A window: the rectangle of grid nodes that is wanted of a field, in space a box."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, letters
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
@@ -14,7 +14,7 @@ _ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
 
 @dataclass(frozen=True)
 class Window:
-    """The grid nodes ``start <= (i, j) < stop``, on axes (y, x)."""
+    """The grid nodes ``start <= (i, j) < stop``."""
 
     start: tuple[int, ...]
     stop: tuple[int, ...]
@@ -22,7 +22,7 @@ class Window:
     @classmethod
     def whole(cls, grid: Grid) -> "Window":
         """Return the window of all nodes."""
-        return cls((0, 0), grid.nodes)
+        return cls((0,) * len(grid.nodes), grid.nodes)
 
     @classmethod
     def of_extent(cls, grid: Grid, extent: tuple[tuple[float, float], ...]) -> "Window":
@@ -31,12 +31,12 @@ class Window:
         Parameters
         ----------
         extent
-            Low and high end per axis, (y, x), in domain coordinates.
+            Low and high end per axis, in domain coordinates.
 
         Raises
         ------
         TypeError
-            If these are not two ends for each of two axes.
+            If these are not two ends for each axis.
         ValueError
             If it is empty or reaches beyond the domain.
         """
@@ -44,10 +44,12 @@ class Window:
             ends = np.asarray(extent, float)
         except (ValueError, TypeError):
             ends = np.empty(0)
-        if ends.shape != (2, 2):
-            raise TypeError(f"the ends must be numbers ((y0, y1), (x0, x1)), got {extent!r}")
+        names = letters(len(grid.shape))
+        if ends.shape != (len(names), 2):
+            form = ", ".join(f"({name}0, {name}1)" for name in names)
+            raise TypeError(f"the ends must be numbers ({form}), got {extent!r}")
         start, stop = [], []
-        for name, (low, high), cells in zip("yx", ends.tolist(), grid.shape, strict=True):
+        for name, (low, high), cells in zip(names, ends.tolist(), grid.shape, strict=True):
             size = cells * grid.spacing
             if not low < high:
                 raise ValueError(
@@ -75,7 +77,7 @@ class Window:
         return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
 
     def extent(self, grid: Grid) -> tuple[tuple[float, float], ...]:
-        """Return the low and the high end per axis, (y, x), in domain coordinates."""
+        """Return the low and the high end per axis, in domain coordinates."""
         ends = zip(self.start, self.stop, strict=True)
         return tuple((a * grid.spacing, (b - 1) * grid.spacing) for a, b in ends)
 
@@ -84,7 +86,7 @@ class Window:
         starts = [max(a, part.start) for a, part in zip(self.start, place, strict=True)]
         stops = [min(b, part.stop) for b, part in zip(self.stop, place, strict=True)]
         if any(a >= b for a, b in zip(starts, stops, strict=True)):
-            return slice(0, 0), slice(0, 0)
+            return tuple(slice(0, 0) for _ in place)
         return tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
 
     def within(self, place: Slices) -> Slices:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.lattice.perimeter import perimeter_nodes
 
 CELLS = 8
 """Coarse cells a side."""

@@ -1,7 +1,7 @@
 """Where a process grid is cut so that its ranks have equal loads: arithmetic without MPI.
 
 The cuts go through the whole domain, so that blocks stay rectangles with one neighbour a side. With the
-rows cut, the best columns are found exactly, and the other way round, until neither helps (Nicol,
+other axes cut, the best cuts of an axis are found exactly, one axis after another, until none helps (Nicol,
 Rectilinear partitioning of irregular data parallel computations, 1994). An L on two by two ranks, even
 and balanced; ``.`` has no load:
 
@@ -15,6 +15,7 @@ and balanced; ``.`` has no load:
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,25 +28,29 @@ _NEARLY = 1.1
 
 @dataclass(frozen=True)
 class Cuts:
-    """The first item of each rank along an axis, and the number of items at the end; of both axes."""
+    """Where the axes are cut.
 
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
+    Parameters
+    ----------
+    axes
+        Of each axis, the first item of each rank, and the number of items at the end.
+    """
+
+    axes: tuple[tuple[int, ...], ...]
 
     @property
     def dims(self) -> Dims:
         """Ranks per axis."""
-        return len(self.rows) - 1, len(self.columns) - 1
+        return tuple(len(cuts) - 1 for cuts in self.axes)
 
     @property
     def counts(self) -> Dims:
         """Items per axis."""
-        return self.rows[-1], self.columns[-1]
+        return tuple(cuts[-1] for cuts in self.axes)
 
     def largest(self, loads: np.ndarray) -> int:
         """Return the largest load of a rank."""
-        by_rows = np.add.reduceat(loads, self.rows[:-1], axis=0)
-        return int(np.add.reduceat(by_rows, self.columns[:-1], axis=1).max())
+        return int(_summed(loads, self.axes).max())
 
 
 def balanced_cuts(loads: np.ndarray, size: int, dims: Dims | None = None) -> Cuts:
@@ -54,7 +59,7 @@ def balanced_cuts(loads: np.ndarray, size: int, dims: Dims | None = None) -> Cut
     Parameters
     ----------
     loads
-        Of each item, whole numbers that are not negative, ``(rows, columns)``.
+        Of each item, whole numbers that are not negative; an array with the axes.
     size
         Number of ranks.
     dims
@@ -65,28 +70,44 @@ def balanced_cuts(loads: np.ndarray, size: int, dims: Dims | None = None) -> Cut
     ValueError
         If no dims fit, or not the given ones.
     """
-    rows, columns = loads.shape
     if dims is not None:
-        require_fitting(dims, (rows, columns))
-    tried = [dims] if dims is not None else fitting_dims(size, (rows, columns))
-    found = [_cuts(loads, one) for one in tried]
-    largest = [cuts.largest(loads) for cuts in found]
+        require_fitting(dims, loads.shape)
+    tried = [dims] if dims is not None else fitting_dims(size, loads.shape)
+    best = [_cuts(loads, candidate) for candidate in tried]
+    largest = [cuts.largest(loads) for cuts in best]
     return next(
-        cuts for cuts, load in zip(found, largest, strict=True) if load <= _NEARLY * min(largest)
+        cuts for cuts, load in zip(best, largest, strict=True) if load <= _NEARLY * min(largest)
     )
 
 
 def _cuts(loads: np.ndarray, dims: Dims) -> Cuts:
-    """Return the cuts for some dims: rows and columns in turn, as long as they get better."""
+    """Return the cuts for some dims: the axes in turn, as long as they get better."""
     best: Cuts | None = None
-    rows = _along(loads.sum(axis=1, keepdims=True), dims[0])
+    axes: list[tuple[int, ...]] = [(0, count) for count in loads.shape]
+
+    def cut(axis: int) -> None:
+        strips = _summed(loads, [cuts if k != axis else None for k, cuts in enumerate(axes)])
+        axes[axis] = tuple(
+            _along(np.moveaxis(strips, axis, 0).reshape(loads.shape[axis], -1), dims[axis])
+        )
+
+    for axis in range(len(axes) - 1):
+        cut(axis)
     while True:
-        columns = _along(np.add.reduceat(loads, rows[:-1], axis=0).T, dims[1])
-        rows = _along(np.add.reduceat(loads, columns[:-1], axis=1), dims[0])
-        cuts = Cuts(tuple(rows), tuple(columns))
+        for axis in reversed(range(len(axes))):
+            cut(axis)
+        cuts = Cuts(tuple(axes))
         if best is not None and cuts.largest(loads) >= best.largest(loads):
             return best
         best = cuts
+
+
+def _summed(loads: np.ndarray, axes: Sequence[tuple[int, ...] | None]) -> np.ndarray:
+    """Add up what lies between the cuts of each axis that has some."""
+    for axis, cuts in enumerate(axes):
+        if cuts is not None:
+            loads = np.add.reduceat(loads, cuts[:-1], axis=axis)
+    return loads
 
 
 def _along(loads: np.ndarray, ranks: int) -> list[int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.sharing import DIRECTIONS, Direction
+from mosaicdd.lattice.sharing import Direction, directions
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.tensors import Tensors
 
@@ -53,7 +53,7 @@ class HaloExchange:
         *,
         dtype: torch.dtype | None = None,
         buffers: str = "host",
-        periodic: tuple[bool, ...] = (False, False),
+        periodic: tuple[bool, ...] = (),
     ):
         self._outgoing: list[_Message] = []
         self._incoming: list[_Message] = []
@@ -61,13 +61,14 @@ class HaloExchange:
         self._requests: list[MPI.Prequest] = []
         self._travelling: Sequence[torch.Tensor] | None = None
         tensors: Tensors = {"device": arrays[0].device, "dtype": dtype or arrays[0].dtype}
-        for tag, direction in enumerate(DIRECTIONS):
+        every = directions(len(ranks.dims))
+        for tag, direction in enumerate(every):
             rank = ranks.neighbour(direction, periodic)
             if rank is None:
                 continue
-            opposite = len(DIRECTIONS) - 1 - tag
+            opposite = len(every) - 1 - tag
             if rank == ranks.rank:
-                both = sent(direction), received(DIRECTIONS[opposite])
+                both = sent(direction), received(every[opposite])
                 self._own.append(
                     tuple(_Message(parts, arrays, **tensors, buffers="cuda") for parts in both)
                 )

@@ -179,8 +179,8 @@ def _free_memory() -> int:
 def _gpus() -> tuple[tuple[str, str], ...]:
     if not torch.cuda.is_available():
         return ()
-    found = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
-    return tuple((str(gpu.uuid), gpu.name) for gpu in found)
+    gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    return tuple((str(gpu.uuid), gpu.name) for gpu in gpus)
 
 
 def device_memory(device: torch.device, ranks: int) -> int:

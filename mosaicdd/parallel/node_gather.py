@@ -56,7 +56,7 @@ class NodeGather:
         if ranks.size == 1:
             return
         self._nodes = torch.empty(problems, size, dtype=torch.float64)
-        lengths = [problems * len(one) + sums for one in places]
+        lengths = [problems * len(numbers) + sums for numbers in places]
         starts = np.cumsum([0, *lengths[:-1]])
         own = lengths[ranks.rank] - sums
         self._mine = torch.zeros(own + sums, dtype=torch.float64)
@@ -65,10 +65,10 @@ class NodeGather:
         self._everything = torch.empty(sum(lengths), dtype=torch.float64)
         self._request = (self._mine.numpy(), (self._everything.numpy(), lengths))
         problem = size * np.arange(problems)[:, None]
-        targets = [(problem + one).ravel() for one in places]
-        sources = [s + np.arange(len(one)) for s, one in zip(starts, targets, strict=True)]
+        targets = [(problem + numbers).ravel() for numbers in places]
+        sources = [s + np.arange(len(nodes)) for s, nodes in zip(starts, targets, strict=True)]
         target, source = (
-            torch.from_numpy(np.concatenate(one).astype(np.int32)) for one in (targets, sources)
+            torch.from_numpy(np.concatenate(parts).astype(np.int32)) for parts in (targets, sources)
         )
         # Where every node is of one rank they are taken in their order, else added up.
         each_once = len(target) == problems * size and bool((target.bincount() == 1).all())

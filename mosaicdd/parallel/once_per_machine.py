@@ -26,21 +26,21 @@ class OncePerMachine:
         self.leads = self._machine.is_root
 
     def __call__(
-        self, compute: Callable[[torch.Tensor], torch.Tensor] | None, given: torch.Tensor
+        self, compute: Callable[[torch.Tensor], torch.Tensor] | None, argument: torch.Tensor
     ) -> torch.Tensor:
-        """Return ``compute(given)``, float64 of the shape of ``given``, on all ranks of the machine.
+        """Return ``compute(argument)``, float64 of the shape of ``argument``, on all ranks of the machine.
 
         Parameters
         ----------
         compute
             On the rank that leads; None on the others.
-        given
+        argument
             The same on all.
         """
         if self._machine.size == 1 and compute is not None:
-            return compute(given)
-        result = np.empty(given.shape)
+            return compute(argument)
+        result = np.empty(argument.shape)
         if compute is not None:
-            result[:] = compute(given).cpu()
+            result[:] = compute(argument).cpu()
         self._machine.comm.Bcast(result)
         return torch.from_numpy(result)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.parallel.balanced_cuts import Cuts, balanced_cuts
 from mosaicdd.parallel.life import Alone, Closable, Life
 from mosaicdd.parallel.partition import Dims, fitting_dims, require_fitting, share
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Result = TypeVar("Result")
-_UNLIMITED = (2**62, 2**62)  # items per axis: of dims that nothing is known about, the squarest
+_UNLIMITED = 2**62  # items per axis: of dims that nothing is known about, the squarest
 
 
 class Ranks:
@@ -41,20 +42,20 @@ class Ranks:
     size, rank
         Number of ranks, and of this one.
     dims, coords
-        Ranks per axis, and the place of this one, (y, x).
+        Ranks per axis, and the place of this one, (y, x) in the plane.
     is_root
         Whether this rank speaks and writes for all.
     cuts
         Where `partition` cuts; None if evenly.
     """
 
-    def __init__(self, life: "Life", dims: Dims | None):
+    def __init__(self, life: "Life", dims: Dims | None, *, offered: bool = False):
         self._life = life
         self.size, self.rank = life.comm.size, life.comm.rank
         self.is_root = self.rank == 0
-        self._dims_are_given = dims is not None
+        self._given, self._offered = dims, offered
         self.cuts: Cuts | None = None
-        self._place(dims or fitting_dims(self.size, _UNLIMITED)[0])
+        self._place(dims or fitting_dims(self.size, (_UNLIMITED, _UNLIMITED))[0])
 
     @classmethod
     def alone(cls) -> Self:
@@ -70,8 +71,8 @@ class Ranks:
         Parameters
         ----------
         comm
-            A communicator, which is duplicated; of a Cartesian one with two axes the dims are
-            taken, too. None: this process alone. `Ranks`: the same ones, without a duplicate; what
+            A communicator, which is duplicated; of a Cartesian one with as many axes as what is
+            shared the dims are taken, too. None: this process alone. `Ranks`: the same ones, without a duplicate; what
             is made through the result is freed when either is closed.
         dims
             Ranks per axis, (y, x). By default `fitted` chooses them for what they shall share.
@@ -86,7 +87,8 @@ class Ranks:
         if comm is None:
             comm = cls.alone()
         if isinstance(comm, Ranks):
-            given: Sequence[int] | None = comm.dims if comm._dims_are_given else None
+            offered: Sequence[int] | None = comm._given
+            only_offered = comm._offered
         elif not comm:
             raise ValueError("this rank is not in the communicator, which is MPI.COMM_NULL here")
         elif not hasattr(comm, "Create_cart"):
@@ -95,22 +97,24 @@ class Ranks:
                 f"{type(comm).__name__}"
             )
         else:
-            axes = tuple(getattr(comm, "dims", ()))  # of a Cartesian communicator
-            given = axes if len(axes) == 2 else None
-        wanted = _fitting(given if dims is None else dims, comm.size)
+            offered = tuple(getattr(comm, "dims", ())) or None  # of a Cartesian communicator
+            only_offered = True
+        only_offered = only_offered and dims is None
+        wanted = _fitting(offered if dims is None else dims, comm.size)
         if isinstance(comm, Ranks):
             life = Life(comm._life.comm, owned=False)
             comm.keep(life)
-            return cls(life, wanted)
-        several = comm.size > 1
-        return cls(Life(comm.Dup() if several else Alone(), owned=several), wanted)
+        else:
+            several = comm.size > 1
+            life = Life(comm.Dup() if several else Alone(), owned=several)
+        return cls(life, wanted, offered=only_offered)
 
     def _place(self, dims: Dims) -> None:
         self.dims = dims
         self.coords = self._coords_of(self.rank)
 
     def _coords_of(self, rank: int) -> Dims:
-        return divmod(rank, self.dims[1])
+        return tuple(int(c) for c in np.unravel_index(rank, self.dims))
 
     def fitted(self, counts: Dims, cuts: Cuts | None = None) -> Self:
         """Return these ranks on the dims with the shortest block edges, or on those that were given.
@@ -127,8 +131,8 @@ class Ranks:
         ValueError
             If no dims fit, or not the given ones.
         """
-        if cuts is None and self._dims_are_given:
-            require_fitting(self.dims, counts)
+        if cuts is None and (given := self._dims_for(len(counts))):
+            require_fitting(given, counts)
             return self
         fitted = copy.copy(self)
         fitted.cuts = cuts
@@ -137,7 +141,12 @@ class Ranks:
 
     def balanced(self, loads: np.ndarray) -> Cuts:
         """Return where to cut, so that these ranks have equal loads, as `balanced_cuts` does."""
-        return balanced_cuts(loads, self.size, self.dims if self._dims_are_given else None)
+        return balanced_cuts(loads, self.size, self._dims_for(loads.ndim))
+
+    def _dims_for(self, axes: int) -> Dims | None:
+        """Return the dims that were given, those of a communicator if it has as many axes."""
+        fit = self._given is not None and (not self._offered or len(self._given) == axes)
+        return self._given if fit else None
 
     @property
     def comm(self) -> "MPI.Comm":
@@ -208,23 +217,26 @@ class Ranks:
         if self.cuts is not None:
             if counts != self.cuts.counts:
                 raise ValueError(f"{self.cuts.counts} items were cut, not {counts}")
-            (y, x), rows, columns = coords, self.cuts.rows, self.cuts.columns
-            return (rows[y], columns[x]), (rows[y + 1], columns[x + 1])
-        require_fitting(self.dims, counts)
-        start, stop = zip(*map(share, counts, self.dims, coords), strict=True)
+            ends = [cuts[c : c + 2] for cuts, c in zip(self.cuts.axes, coords, strict=True)]
+        else:
+            require_fitting(self.dims, counts)
+            ends = list(map(share, counts, self.dims, coords))
+        start, stop = zip(*ends, strict=True)
         return start, stop
 
-    def neighbour(self, direction: Dims, periodic: tuple[bool, ...] = (False, False)) -> int | None:
+    def neighbour(self, direction: Dims, periodic: tuple[bool, ...] = ()) -> int | None:
         """Return the rank in a direction ``(dy, dx)``, or None beyond the edge.
 
         Along a periodic axis there is none; a single rank there is its own neighbour.
         """
-        y, x = (
-            (c + d) % count if around else c + d
-            for c, d, count, around in zip(self.coords, direction, self.dims, periodic, strict=True)
-        )
-        inside = 0 <= y < self.dims[0] and 0 <= x < self.dims[1]
-        return y * self.dims[1] + x if inside else None
+        rank = 0
+        around = periodic or (False,) * len(self.dims)
+        for c, d, count, wraps in zip(self.coords, direction, self.dims, around, strict=True):
+            place = (c + d) % count if wraps else c + d
+            if not 0 <= place < count:
+                return None
+            rank = rank * count + place
+        return rank
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         """Add up a small float64 array over all ranks; NaN anywhere is NaN everywhere."""
@@ -294,11 +306,9 @@ def agreed(function: Callable[[], Result], allgather: Callable[[object], Sequenc
 
 
 def _fitting(dims: Sequence[int] | None, size: int) -> Dims | None:
-    """Return dims, if any are given, as a pair that multiplies to the number of ranks."""
+    """Return dims, if any are given, which multiply to the number of ranks."""
     if dims is None:
         return None
-    if len(dims) != 2 or min(dims) < 1 or math.prod(dims) != size:
-        text = "x".join(map(str, dims[::-1]))
-        raise ValueError(f"dims {text} need {math.prod(dims)} ranks, there are {size}")
-    rows, columns = dims
-    return rows, columns
+    if min(dims, default=0) < 1 or math.prod(dims) != size:
+        raise ValueError(f"dims {times(dims)} need {math.prod(dims)} ranks, there are {size}")
+    return tuple(dims)

@@ -1,5 +1,8 @@
 """Groups of ranks that work side by side, each on its own share of many problems."""
 
+import math
+
+from mosaicdd.lattice.axes import times
 from mosaicdd.parallel.partition import Dims, share
 from mosaicdd.parallel.ranks import Ranks
 
@@ -22,7 +25,7 @@ class Replicas:
     count
         Number of groups.
     dims
-        Ranks per axis of a group, (y, x), if they are given.
+        Ranks per axis of a group, if they are given.
 
     Attributes
     ----------
@@ -42,10 +45,10 @@ class Replicas:
             raise ValueError(
                 f"replicas={count} must divide the number of ranks, there are {world.size}"
             )
-        if count > 1 and dims is not None and count * dims[0] * dims[1] != world.size:
+        needed = count * math.prod(dims or ())
+        if count > 1 and dims is not None and needed != world.size:
             raise ValueError(
-                f"replicas={count} with dims {dims[1]}x{dims[0]} need "
-                f"{count * dims[0] * dims[1]} ranks, there are {world.size}"
+                f"replicas={count} with dims {times(dims)} need {needed} ranks, there are {world.size}"
             )
         self.world = world
         self.count = count

@@ -20,7 +20,7 @@ import numpy as np
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.sharing import DIRECTIONS, Direction, interface_sent
+from mosaicdd.lattice.sharing import Direction, directions, interface_sent
 from mosaicdd.parallel.partition import Dims, require_fitting, share
 
 _CANDIDATES = 6  # shapes of bricks
@@ -174,10 +174,10 @@ def best_bricks(decomposition: Decomposition, ranks_per_node: int) -> RankOrder:
     shapes = [(most // across, across) for across in range(1, most + 1) if most % across == 0]
     # The words that leave a brick grow with its edges: a few compact shapes are enough to try.
     compact = sorted(shapes, key=sum)[:_CANDIDATES]
-    words = [decomposition.words(direction) for direction in DIRECTIONS]
+    words = [decomposition.words(direction) for direction in directions(len(decomposition.dims))]
 
     def words_leaving(order: RankOrder) -> int:
-        pairs = zip(words, DIRECTIONS, strict=True)
+        pairs = zip(words, directions(len(dims)), strict=True)
         return sum(int(sent[_leaves(order.node, direction)].sum()) for sent, direction in pairs)
 
     return min((bricks(dims, ranks_per_node, shape) for shape in compact), key=words_leaving)
@@ -186,7 +186,7 @@ def best_bricks(decomposition: Decomposition, ranks_per_node: int) -> RankOrder:
 def traffic(decomposition: Decomposition, order: RankOrder, halo: int = 1) -> Traffic:
     """Count what every rank sends within its node and to others in one exchange."""
     counts = np.zeros((4, *decomposition.dims), dtype=np.int64)
-    for direction in DIRECTIONS:
+    for direction in directions(len(decomposition.dims)):
         words = decomposition.words(direction, halo)
         leaves = _leaves(order.node, direction)
         counts[0] += (words > 0) & ~leaves

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.sharing import DIRECTIONS
+from mosaicdd.lattice.sharing import directions
 from mosaicdd.parallel.partition import Dims, fitting_dims
 from mosaicdd.planning.cost import (
     IterationCost,
@@ -190,7 +190,7 @@ def make_plan(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Plan:
     fastest = _cheapest(
         [Decomposition(job.lattice, candidate) for candidate in candidates],
         lambda d: iteration_cost(d, row_wise(d.dims, job.ranks_per_node), rates).total,
-        lambda d: sum(int(d.words(direction).sum()) for direction in DIRECTIONS),
+        lambda d: sum(int(d.words(direction).sum()) for direction in directions(len(d.dims))),
     )
     given = fastest if dims is None else Decomposition(job.lattice, dims)
     orders = _order_plans(given, job, rates)
@@ -248,7 +248,7 @@ def _order_plan(decomposition: Decomposition, order: RankOrder, rates: CompleteR
 
 
 def _counts(decomposition: Decomposition, rates: CompleteRates) -> Counts:
-    words = [decomposition.words(direction) for direction in DIRECTIONS]
+    words = [decomposition.words(direction) for direction in directions(len(decomposition.dims))]
     messages = np.sum([sent > 0 for sent in words], axis=0)
     size = np.sum(words, axis=0) * rates.word
     return Counts(

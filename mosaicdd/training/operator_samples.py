@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.local_solvers.networks.family import interior_images
 from mosaicdd.local_solvers.networks.medium_channels import SEEN, relative_reaction, scales
 from mosaicdd.local_solvers.networks.operator import MOMENTS, polynomials, shared_moments

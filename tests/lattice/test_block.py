@@ -59,12 +59,12 @@ def test_each_grid_node_is_owned_by_one_block(cells, make_lattice):
         assert (count == 1).all()
 
 
-def test_the_boundary_pieces_are_what_is_not_inner(make_lattice):
+def test_the_boundary_parts_are_what_is_not_inner(make_lattice):
     lattice = make_lattice((5, 4))
     for block in itertools.chain.from_iterable(partitions(lattice)):
         for axis in (0, 1):
             known = np.zeros(block.line_shape(axis), bool)
-            for family, part in block.boundary_pieces():
+            for family, part in block.boundary_parts():
                 if family == axis:
                     known[part] = True
             assert not known[block.inner(axis)].any()

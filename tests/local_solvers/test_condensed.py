@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.local_solvers.elements.condensed import CondensedElements, NodeSource
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.medium import Medium

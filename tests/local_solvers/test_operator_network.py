@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.local_solvers.networks.medium_channels import SEEN, roughness
 from mosaicdd.local_solvers.networks.operator import OperatorNetwork, OperatorSettings, place
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, INSIDE, SubdomainGraphs

@@ -95,5 +95,5 @@ def test_a_rank_holds_rows_columns_symbol_and_two_messages_of_a_share_of_its_sha
 
 def test_an_array_with_another_number_of_axes_is_refused(ranks):
     layout = Layout((5,), (ranks.size,), (Shard(0),))
-    with pytest.raises(ValueError, match=r"axes \(y, x\), its shape is \(5,\)"):
+    with pytest.raises(ValueError, match=r"two axes at least, its shape is \(5,\)"):
         SineSolve(layout, layout, laplace((5,)), ranks)

@@ -10,7 +10,7 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.sharing import DIRECTIONS, interface_received, interface_sent
+from mosaicdd.lattice.sharing import directions, interface_received, interface_sent
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.planning.decomposition import Decomposition, best_bricks, bricks, row_wise, traffic
@@ -46,7 +46,7 @@ def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
             lambda direction, block=block: interface_received(block, direction),
         )
         words = [
-            Decomposition(lattice, ranks.dims).words(d, halo)[ranks.coords] for d in DIRECTIONS
+            Decomposition(lattice, ranks.dims).words(d, halo)[ranks.coords] for d in directions(2)
         ]
         assert exchange.words == sum(words)
         assert exchange.messages == np.count_nonzero(words)
@@ -67,7 +67,7 @@ def test_messages_come_round_between_periodic_sides(periodic, all_dims, make_ran
             lambda direction, block=block: interface_received(block, direction),
             periodic=periodic,
         )
-        words = [Decomposition(lattice, dims).words(d)[ranks.coords] for d in DIRECTIONS]
+        words = [Decomposition(lattice, dims).words(d)[ranks.coords] for d in directions(2)]
         assert (exchange.words, exchange.messages) == (sum(words), np.count_nonzero(words))
 
 
@@ -85,7 +85,7 @@ def test_blocks_are_those_of_the_process_grid(cases):
 def test_what_a_rank_sends_is_what_its_neighbour_awaits_at_any_depth(make_lattice, halo):
     # By symmetry: of equal blocks, both sides of a border send the same.
     planned = Decomposition(make_lattice((25, 25)), (4, 4))
-    for direction in DIRECTIONS:
+    for direction in directions(2):
         opposite = tuple(-d for d in direction)
         there = planned.words(opposite, halo)
         assert planned.words(direction, halo).sum() == there.sum()
@@ -106,7 +106,7 @@ def test_every_message_stays_on_its_node_or_leaves_it_once(make_lattice, dims, p
     # The same by looking at every pair of ranks.
     leaving = 0
     for here in itertools.product(range(y), range(x)):
-        for d in DIRECTIONS:
+        for d in directions(2):
             there = tuple(a + b for a, b in zip(here, d, strict=True))
             inside = all(0 <= c < n for c, n in zip(there, dims, strict=True))
             leaving += inside and order.node[here] != order.node[there]

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.local_solvers.elements.products import products
 
 

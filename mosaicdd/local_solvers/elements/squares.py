@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import perimeter_nodes
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.local_solvers.elements.planes import coloured
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors

@@ -75,10 +75,10 @@ class Redistribution:
         rank = ranks.rank
         self._meetings = []
         for peer in range(ranks.size):
-            given = _pieces(source, rank, target, peer)
-            taken = _pieces(source, peer, target, rank)
-            if given or taken:
-                self._meetings.append(_Meeting(peer, given, taken))
+            gives = _pieces(source, rank, target, peer)
+            takes = _pieces(source, peer, target, rank)
+            if gives or takes:
+                self._meetings.append(_Meeting(peer, gives, takes))
         messages = [pieces for peer, *both in self._meetings for pieces in both if peer != rank]
         self._message = np.empty(max(map(_values, messages), default=0), self.dtype)
         self._adds = bool(source.spread(Merge.SUM))
@@ -105,16 +105,16 @@ class Redistribution:
         _require(out, self.target.local_shape(rank), self.dtype, "target")
         for part in self._cleared:
             out[part] = 0
-        for peer, given, taken in self._meetings:
+        for peer, gives, takes in self._meetings:
             if peer == rank:
-                for piece in given:
+                for piece in gives:
                     self._merge(out[piece.target], array[piece.source])
             elif rank < peer:
-                self._send(array, given, peer)
-                self._receive(out, taken, peer)
+                self._send(array, gives, peer)
+                self._receive(out, takes, peer)
             else:
-                self._receive(out, taken, peer)
-                self._send(array, given, peer)
+                self._receive(out, takes, peer)
+                self._send(array, gives, peer)
         return out
 
     def _merge(self, part: np.ndarray, values: np.ndarray) -> None:
@@ -168,8 +168,8 @@ class _Meeting(NamedTuple):
     """What this rank gives to and takes from a peer."""
 
     peer: int
-    given: list[_Piece]
-    taken: list[_Piece]
+    gives: list[_Piece]
+    takes: list[_Piece]
 
 
 def _pieces(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.points import Cover, covers, owned_points
+from mosaicdd.lattice.points import PointCover, covers, owned_points
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.parallel.ranks import Ranks
@@ -77,7 +77,7 @@ class PointValues:
             values[problem, edge] = _on_edge(boundary, points[edge])
         return self._ranks.sum(values)
 
-    def _predict(self, v: Interface, problem: int, cover: Cover) -> np.ndarray:
+    def _predict(self, v: Interface, problem: int, cover: PointCover) -> np.ndarray:
         """Return what one subdomain per point predicts there."""
         values, chunk = np.empty(len(cover.index)), self._plan.chunk
         for start in range(0, len(values), chunk):

@@ -1,0 +1,60 @@
+"""The order of the nodes on the perimeter of a square, or on the surface of a cube: said here only.
+
+Points are (y, x) in cells, counted from the lower-left corner. A perimeter is made of *faces*, one for
+each end of each axis, which hold each node once. That of a square of ``m`` cells has ``4 m`` nodes,
+counter-clockwise from the lower-left corner, as files and networks have it. With other numbers of axes
+the faces come axis by axis, and a node is in the first of them that it lies on.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mosaicdd.lattice.axes import others
+
+
+class Face(NamedTuple):
+    """The nodes of a perimeter that lie at one end of an axis.
+
+    Parameters
+    ----------
+    axis, end
+        Where: constant in which axis, at its low (0) or its high end (1).
+    spans
+        Along each other axis, the first node and the number of nodes.
+    backwards
+        Whether they are run through from the high to the low end of the other axis.
+    """
+
+    axis: int
+    end: int
+    spans: tuple[tuple[int, int], ...]
+    backwards: bool = False
+
+
+def perimeter_faces(cells: int, axes: int = 2) -> list[Face]:
+    """Return the faces of a square, or cube, of ``m`` cells a side, in the order of its perimeter."""
+    m = cells
+    if axes == 2:
+        return [
+            Face(0, 0, ((0, m),)),
+            Face(1, 1, ((0, m),)),
+            Face(0, 1, ((1, m),), backwards=True),
+            Face(1, 0, ((1, m),), backwards=True),
+        ]
+    return [
+        Face(axis, end, tuple((1, m - 1) if k < axis else (0, m + 1) for k in others(axis, axes)))
+        for axis in range(axes)
+        for end in (0, 1)
+    ]
+
+
+def perimeter_nodes(cells: int, axes: int = 2) -> np.ndarray:
+    """Return the perimeter of a square, or cube, of ``m`` cells a side, ``(P, axes)`` integers."""
+    faces = []
+    for axis, end, spans, backwards in perimeter_faces(cells, axes):
+        along = [np.arange(first, first + count) for first, count in spans]
+        along.insert(axis, np.array([end * cells]))
+        nodes = np.stack(np.meshgrid(*along, indexing="ij"), axis=-1).reshape(-1, axes)
+        faces.append(nodes[::-1] if backwards else nodes)
+    return np.concatenate(faces)
