@@ -11,6 +11,8 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, get_args
 
+from mosaicdd.unsupported import Unsupported
+
 
 def setting(default: Any, text: str, choices: tuple = (), least: float | None = None) -> Any:
     """Declare a field with its meaning.
@@ -83,7 +85,7 @@ def argument(name: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError) as error:
-        if isinstance(error, OSError):
+        if isinstance(error, (OSError, Unsupported)):
             kind: type[Exception] = type(error)
         else:
             kind = TypeError if isinstance(error, TypeError) else ValueError
