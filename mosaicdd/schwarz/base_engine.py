@@ -22,6 +22,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.given_conditions import Points
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -29,9 +30,8 @@ from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.verdict import Evidence, verdict
 from mosaicdd.unsupported import Unsupported
-
-PLAUSIBLE = 0.1  # share of the solution's size above which an error is no convergence
 
 LocalSolver = BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
 S = TypeVar("S", bound=LocalSolver)
@@ -223,6 +223,29 @@ class BaseEngine(abc.ABC, Generic[S]):
     @abc.abstractmethod
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         """Solve for the boundary data of each problem."""
+
+    def _outcome(
+        self, status: str, evidence: Evidence, estimate: ErrorEstimate, **more: Any
+    ) -> Outcome:
+        """Return how a problem ended, with the status that the evidence leaves of the method's own.
+
+        Parameters
+        ----------
+        more
+            What else an `Outcome` is made of.
+        """
+        final = verdict(status, evidence)
+        told = final in ("converged_rounding", "stagnated") and evidence.residual is not None
+        return Outcome(
+            status=final,
+            size=evidence.size,
+            discrete_residual=evidence.residual,
+            rounding=(evidence.rounding or None) if told else None,
+            error_estimate=estimate,
+            place=self.place,
+            layout=self.layout,
+            **more,
+        )
 
     def inside_shape(self, nodes: Slices) -> int | None:
         """Count the nodes inside a domain that is no rectangle, or on its outline, of some of the grid.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import time
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +15,7 @@ from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, Sink, SolveOptions
+from mosaicdd.schwarz.base_engine import BaseEngine, Sink, SolveOptions
 from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
@@ -26,6 +27,7 @@ from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.schwarz.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Evidence
 from mosaicdd.unsupported import Unsupported
 
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
@@ -181,43 +183,61 @@ class Engine(BaseEngine[BoundSolver]):
         clock.append(time.perf_counter())
         safety = self._scheme.safety
         estimates = estimate_errors(self._exact.iterate, v, monitor, self._edge_error, safety)
-        statuses = [
-            self._judge(*problem)
-            for problem in zip(statuses, estimates, monitor.sizes, strict=True)
-        ]
         clock.append(time.perf_counter())
         fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink)
+        evidence = [
+            self._evidence(*problem)
+            for problem in zip(
+                estimates,
+                monitor.sizes.tolist(),
+                discrete_residuals,
+                self._discrete_residual.norms,
+                strict=True,
+            )
+        ]
         outside = self._subdomains_outside(v)
         clock.append(time.perf_counter())
         parts = ("iterate", "estimate", "assemble")
         seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
         return [
-            Outcome(
-                status=statuses[i],
+            self._outcome(
+                statuses[i],
+                evidence[i],
+                estimates[i],
                 update=histories[i].update[-1],
-                size=float(monitor.sizes[i]),
                 residual=residuals[i],
-                discrete_residual=discrete_residuals[i],
-                error_estimate=estimates[i],
                 certificate=certificates[i],
                 outside=None if outside is None else outside[i],
                 history=histories[i],
                 interface=v,
                 field=None if fields is None else fields[i],
-                place=self.place,
-                layout=self.layout,
                 seconds=dict(seconds),
             )
             for i in range(self.problems)
         ]
 
-    def _judge(self, status: str, estimate: ErrorEstimate, size: float) -> str:
-        """Return a status that says whether an iteration stands still near the solution."""
-        rule = self.settings.stopping
-        if not status.startswith("converged") or rule.mae is not None:
-            return status
-        plausible = estimate.interface <= max(PLAUSIBLE, 10 * rule.rtol) * size
-        return status if plausible else "stagnated"
+    def _evidence(
+        self, estimate: ErrorEstimate, size: float, residual: float | None, norm: float
+    ) -> Evidence:
+        """Return what is known of a field with such a residual, relative to a norm; see `verdict`."""
+        settings, lattice = self.settings, self.block.lattice
+        rule = settings.stopping
+        largest = float(abs(self._discrete_residual.stencil).sum()) / norm
+        everywhere = math.sqrt(math.prod(n - 1 for n in lattice.grid.shape))
+        error, nodes = estimate.rms, everywhere
+        if type(self._solver) is ExactSolver:
+            nodes = math.sqrt(lattice.unknowns)
+            if rule.mae is None:
+                error = EARNED * max(rule.rtol * size, rule.atol)
+        promised = largest * error * nodes
+        eps = max(np.finfo(one).eps for one in (settings.dtype, settings.halo_dtype))
+        rounding = float(eps) * largest * size * everywhere
+        if eps > np.finfo(float).eps:  # float32 hides errors that are smooth
+            promised, rounding = promised + ROUNDINGS * rounding, 0.0
+        if settings.certify is not None:
+            promised, rounding = settings.certify, 0.0
+        plausible = math.inf if rule.mae is not None else max(PLAUSIBLE, 10 * rule.rtol)
+        return Evidence(estimate.interface, size, residual, promised, rounding, plausible)
 
     def _assemble(
         self, v: Interface, boundaries: Sequence[Boundary], sink: Sink | None

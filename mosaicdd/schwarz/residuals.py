@@ -29,7 +29,15 @@ _PIECE = 2**15  # values worked on at a time
 
 
 class DiscreteResidual:
-    """Adds up the squares of ``b - A u`` over strips of the field, for each problem."""
+    """Adds up the squares of ``b - A u`` over strips of the field, for each problem.
+
+    Attributes
+    ----------
+    stencil
+        The rows of ``A``.
+    norms
+        By which the last residuals were divided, ``(n,)``: ``|b|``, or 1.
+    """
 
     def __init__(
         self,
@@ -44,6 +52,8 @@ class DiscreteResidual:
         self._system = DirichletSystem(operator, whole)
         self._source = source
         self._problems = problems
+        self.stencil = self._system.stencil
+        self.norms = np.ones(problems)
         self._squares = np.zeros(problems)
         self._places: list[Slices] = []
 
@@ -89,7 +99,8 @@ class DiscreteResidual:
             squares, norms = sums[0], np.sqrt(sums[1])
         self._squares = np.zeros(self._problems)
         self._places = []
-        return np.sqrt(squares) / np.where(norms > 0, norms, 1.0)
+        self.norms = np.where(norms > 0, norms, 1.0)
+        return np.sqrt(squares) / self.norms
 
     def _squares_of_b(self, boundaries: Sequence[Boundary]) -> np.ndarray:
         """Return the sum of the squares of ``b`` over the nodes of all strips, ``(n,)``."""

@@ -23,7 +23,7 @@ _MAX_ITERATIONS = {1: 100_000, 2: 100}
 _BATCH = {"cpu": 4096, "cuda": 65_536}  # subdomains
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float64", "float32")
-CONVERGED = ("converged_rtol", "converged_atol")
+CONVERGED = ("converged_rtol", "converged_atol", "converged_rounding")
 BEST_FIRST = (
     *CONVERGED,
     "stagnated",

@@ -11,7 +11,7 @@ from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz import setup
 from mosaicdd.schwarz.condensed import condensed_system, conjugate_residuals
-from mosaicdd.schwarz.settings import Output, SolveSettings
+from mosaicdd.schwarz.settings import CONVERGED, Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 from mosaicdd.unsupported import Unsupported
 
@@ -77,7 +77,8 @@ def test_units_that_are_powers_of_four_do_not_change_a_bit(nodes, coefficients, 
         solved({"a": a * 2.0**k, "f": f * 2.0**q}, flow=flow * 2.0**k)
         for k, q in ((coefficients, sources), (0, 0))
     )
-    assert (status, count) == ("converged_rtol", others)
+    # With nodes outside rounding leaves less than 1e-9; without, 3.6e-9 at most and 1.05e-9 at the end.
+    assert (status in CONVERGED, count) == (True, others)
     np.testing.assert_array_equal(u * 2.0 ** (coefficients - sources), expected)
 
 
@@ -107,7 +108,7 @@ def test_a_solve_that_asks_for_more_than_float64_holds_ends_soon_and_is_no_worse
     problem = random_problem("inclusions", cells=(256, 256), a=a).with_sides(Dirichlet(0.0))
     settings = SolveSettings(rtol=1e-5), SolveSettings(rtol=1e-10)
     enough, more = (solve(problem, settings=one) for one in settings)
-    assert more.status == "stagnated"
+    assert enough.status == more.status == "converged_rounding"
     assert more.iterations <= 18
     residual = more.report["discrete_residual"]
     assert residual <= 2 * max(1e-5, enough.report["discrete_residual"])
@@ -117,7 +118,7 @@ def test_rounding_that_is_less_than_the_tolerance_costs_no_iterations():
     a = MEDIA["inclusions"]((257, 257), np.random.default_rng(0)) ** 1.24  # contrast 3e7
     problem = random_problem("inclusions", cells=(256, 256), a=a).with_sides(Dirichlet(0.0))
     solution = solve(problem, settings=SolveSettings(rtol=1e-8))
-    assert solution.status == "converged_rtol"
+    assert solution.status == "converged_rounding"
     assert solution.iterations <= 10  # more if it had to begin again
 
 

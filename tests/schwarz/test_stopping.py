@@ -38,13 +38,13 @@ def test_no_iteration_more_and_none_less_than_allowed(
 
 
 @DRIVERS
-def test_an_iteration_that_rounding_stops_is_stagnated_not_diverged(
+def test_an_iteration_that_rounding_stops_has_converged_to_that(
     accelerate, lattice, make_solver, problem
 ):
     boundary, truth = problem(lattice)
     solver = make_solver(lattice, accelerate=accelerate, rtol=0.0, max_iterations=1000)
     solution = solver.solve(boundary)
-    assert solution.status == "stagnated"
+    assert solution.status == "converged_rounding"
     # Updates of a few eps of values below 4.
     np.testing.assert_allclose(solution.field, truth, rtol=0, atol=1e-13)
 

@@ -34,6 +34,7 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.sweep import interface_exchange
+from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence, suspected
 from mosaicdd.unsupported import Unsupported
 
 _METHODS = {"cg": ConjugateGradients, "gcr": ConjugateResiduals}
@@ -130,7 +131,8 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         if not self._system.used:  # what the set-up has freed
             give_back_memory()
             self._system.used = True
-        residuals = [one.residual[-1] for one in histories]
+        reached = [one.residual[-1] for one in histories]
+        residuals = reached
         if self._wanted:
             strips = self._strips(v, source, field_residual, data)
             if options.sink is None:
@@ -139,31 +141,71 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
                 options.sink(strips)
             if self._window is None:
                 residuals = field_residual.relative().tolist()
+        evidence = self._evidence(
+            ends, estimates, sizes, reached, residuals, field_residual, v, source
+        )
         clock.append(time.perf_counter())
         parts = ("iterate", "estimate", "assemble")
         seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
         certify = self.settings.certify
         return [
-            Outcome(
-                status=ends[i],
+            self._outcome(
+                ends[i],
+                evidence[i],
+                estimates[i],
                 update=histories[i].update[-1],
-                size=float(sizes[i]),
-                residual=None,
-                discrete_residual=residuals[i],
                 imbalance=None
                 if data is None or data.imbalance is None
                 else data.imbalance[i].item(),
-                error_estimate=estimates[i],
                 certificate=None
                 if certify is None
                 else Certificate(certify, len(histories[i].update), 0.0, 0.0),
-                outside=None,
                 history=histories[i],
                 interface=v,
                 field=None if fields is None else fields[i],
-                place=self.place,
-                layout=self.layout,
                 seconds=dict(seconds),
+            )
+            for i in range(self.problems)
+        ]
+
+    def _evidence(
+        self,
+        ends: Sequence[str],
+        estimates: Sequence[ErrorEstimate],
+        sizes: np.ndarray,
+        reached: Sequence[float],
+        residuals: Sequence[float],
+        field_residual: FieldResidual,
+        v: Interface,
+        source: NodeSource | None,
+    ) -> list[Evidence]:
+        """Return what is known of the fields; where rounding may matter, they are filled again to measure it.
+
+        Parameters
+        ----------
+        reached, residuals
+            Relative residuals: that the iterations ended with, and those of the fields.
+        """
+        rtol, certify = self._rule.rtol, self.settings.certify
+        promised = [
+            max(rtol, left) if end == "converged_atol" and certify is None else rtol
+            for end, left in zip(ends, reached, strict=True)
+        ]
+        rounding = np.zeros(self.problems)
+        if certify is None and any(map(suspected, ends, residuals, promised)):
+            for strip in fill_strips(self._system, v, source):
+                field_residual.add_rounding(strip)
+            rounding = field_residual.rounding()
+        # Beside a right-hand side that is zero there is no answer to be a share of.
+        plausible = np.where(field_residual.norms > 0, max(PLAUSIBLE, 10 * rtol), np.inf)
+        return [
+            Evidence(
+                estimates[i].rms,
+                float(sizes[i]),
+                residuals[i],
+                promised[i],
+                float(rounding[i]),
+                float(plausible[i]),
             )
             for i in range(self.problems)
         ]

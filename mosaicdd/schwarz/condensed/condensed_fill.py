@@ -88,7 +88,8 @@ class FieldResidual:
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
         self._driven = None if source is None else source.nodes
-        self._squares = np.zeros(v.problems)
+        self._squares, self._rounded = np.zeros(v.problems), np.zeros(v.problems)
+        self._less = less
         # The nodes of the region that this rank owns and that are not on the edge of the lattice.
         self._ends = [
             (-1, last + 1) if around else (first, last)
@@ -164,13 +165,29 @@ class FieldResidual:
 
     def add(self, strip: Strip) -> None:
         """Take the owned nodes of a strip into account that are not on the edge of the lattice."""
+        values, here = self._around(strip)
+        if not values.numel():
+            return
+        if self._common is None:
+            beyond = (slice(part.start - 1, part.stop + 1) for part in here)
+            conductances = self._conductances.part(*beyond).each(np.asarray)
+        for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
+            place = slice(here[0].start + some.start, here[0].start + some.stop), here[1]
+            around = slice(some.start, some.stop + 2), slice(0, values.shape[2])
+            equations = self._common or Stencil(conductances.part(*around))
+            for i, u in enumerate(values[:, around[0]].double().cpu()):
+                residual = self._residual(i, u, place, equations)
+                self._squares[i] += np.vdot(residual, residual)
+
+    def _around(self, strip: Strip) -> tuple[torch.Tensor, Slices]:
+        """Return a strip's values at such nodes and one more all around, and where in the region they are."""
         origin = self._block.origin
         rows, columns = (
             slice(inner.start + (place.start == low), inner.stop - (place.stop > high))
             for inner, place, (low, high) in zip(strip.inner, strip.place, self._ends, strict=True)
         )
         if rows.stop <= rows.start:
-            return
+            return strip.values[:, :0], (rows, columns)
         values = strip.values[
             :, rows.start - 1 : rows.stop + 1, columns.start - 1 : columns.stop + 1
         ]
@@ -183,16 +200,28 @@ class FieldResidual:
                 )
             )
         )
-        if self._common is None:
-            beyond = (slice(part.start - 1, part.stop + 1) for part in here)
-            conductances = self._conductances.part(*beyond).each(np.asarray)
-        for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
-            place = slice(here[0].start + some.start, here[0].start + some.stop), here[1]
-            around = slice(some.start, some.stop + 2), slice(0, values.shape[2])
-            equations = self._common or Stencil(conductances.part(*around))
-            for i, u in enumerate(values[:, around[0]].double().cpu()):
-                residual = self._residual(i, u, place, equations)
-                self._squares[i] += np.vdot(residual, residual)
+        return values, here
+
+    def add_rounding(self, strip: Strip) -> None:
+        """Take the same nodes of a strip into account for `rounding`."""
+        values, here = self._around(strip)
+        if not values.numel():
+            return
+        beyond = tuple(slice(part.start - 1, part.stop + 1) for part in here)
+        conductances = self._conductances.part(*beyond).each(np.asarray)
+        weights = 2 * np.abs(conductances.diagonal()[1:-1, 1:-1])
+        if self._less is not None:
+            width = self._block.cells[1] + 1
+            (y, x), (rows, columns) = np.divmod(self._less[0], width), here
+            there = (y >= rows.start) & (y < rows.stop) & (x >= columns.start) & (x < columns.stop)
+            weights[y[there] - rows.start, x[there] - columns.start] *= self._less[1][there]
+        for i, u in enumerate(values[:, 1:-1, 1:-1].double().cpu().numpy()):
+            self._rounded[i] += np.square(weights * u).sum()
+
+    def rounding(self) -> np.ndarray:
+        """Return ``|eps |A| |u|| / |b|`` of each problem, ``A``'s rows taken as twice their diagonal."""
+        squares, eps = self._ranks.sum(self._rounded), np.finfo(float).eps
+        return eps * np.sqrt(squares) / np.where(self.norms > 0, self.norms, 1.0)
 
     def _residual(
         self, i: int, u: torch.Tensor, here: Slices, equations: CommonConductances | Stencil

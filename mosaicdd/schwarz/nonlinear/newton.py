@@ -21,6 +21,7 @@ from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.schwarz.stopping import History, Progress
+from mosaicdd.schwarz.verdict import Evidence, suspected
 
 # Bounds of a step's linear residual: this, and times the nonlinear one.
 _LOOSEST, _FORCING = 1e-2, 0.1
@@ -100,6 +101,27 @@ class Newton:
     def relative(self) -> float:
         """The residual by its measure."""
         return self._norm / self._measure
+
+    @property
+    def evidence(self) -> Evidence:
+        """What is known of the values by their residual; without the estimate of their error."""
+        promised, rounding = self._rtol, 0.0
+        if self._steps.settings.certify is None:
+            if self.status == "converged_atol":
+                promised = max(promised, self.history.residual[-1])
+            if self.failure is None and suspected(self.status or "", self.relative, promised):
+                rounding = self._rounding()
+        return Evidence(0.0, self.size, self.relative, promised, rounding)
+
+    def _rounding(self) -> float:
+        """Return what rounding leaves of the residual, zero where the derivative does not say; all ranks."""
+        try:
+            diagonal = self._steps.ranks.agree(lambda: self._equations.diagonal(self.u))
+        except ValueError:  # no elliptic equation at these values
+            return 0.0
+        products = self._place.owned(2 * diagonal * self.u)
+        square = float(self._steps.ranks.sum(np.array([np.square(products).sum()]))[0])
+        return float(np.finfo(float).eps) * math.sqrt(square) / self._measure
 
     @property
     def certificate(self) -> Certificate | None:

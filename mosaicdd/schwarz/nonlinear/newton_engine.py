@@ -4,6 +4,7 @@ It begins with the solution on a coarser grid, where there is one; else with the
 data, which lies between their values, and to which residuals are measured.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from mosaicdd.schwarz.nonlinear.sine_step import SineStep
 from mosaicdd.schwarz.nonlinear.wide_field import WideField
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence
 
 
 class NewtonEngine(BaseEngine[CondensedSolver]):
@@ -159,7 +161,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         self._require_number(boundaries)
         seconds = {"iterate": 0.0, "estimate": 0.0}
-        solves: list[tuple[Newton, ErrorEstimate]] = []
+        solves: list[tuple[Newton, ErrorEstimate, Evidence]] = []
         fields: list[np.ndarray] = []
         for i, boundary in enumerate(boundaries):
             begun = time.perf_counter()
@@ -181,13 +183,18 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             )
             solve.run(begin, first)
             iterated = time.perf_counter()
-            solves.append((solve, solve.estimate()))
+            evidence = solve.evidence  # while the values are as the residual has them
+            estimate = solve.estimate()
+            evidence = dataclasses.replace(
+                evidence, error=estimate.rms, plausible=max(PLAUSIBLE, 10 * self.settings.rtol)
+            )
+            solves.append((solve, estimate, evidence))
             fields.append(equations.completed(solve.u, beyond=self.beyond))
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
         self._fields = None
         begun = time.perf_counter()
-        v = self._place.lines([solve.u for solve, _ in solves], self._tensors)
+        v = self._place.lines([solve.u for solve, *_ in solves], self._tensors)
         kept = None
         if self._wanted and options.sink is None:
             kept = self._kept(self._strips(fields))
@@ -195,24 +202,19 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             options.sink(self._strips(fields))
         seconds["assemble"] = time.perf_counter() - begun
         return [
-            Outcome(
-                status=solve.status or "stagnated",
+            self._outcome(
+                solve.status or "stagnated",
+                evidence,
+                estimate,
                 update=solve.history.update[-1],
-                size=solve.size,
-                residual=None,
-                discrete_residual=solve.relative,
-                error_estimate=estimate,
                 certificate=solve.certificate,
-                outside=None,
                 history=solve.history,
                 interface=v,
                 field=None if kept is None else kept[i],
-                place=self.place,
-                layout=self.layout,
                 seconds=dict(seconds),
                 failure=solve.failure,
             )
-            for i, (solve, estimate) in enumerate(solves)
+            for i, (solve, estimate, evidence) in enumerate(solves)
         ]
 
     def _nearer(self, beginning: "_Beginning", equations: NewtonEquations) -> np.ndarray:

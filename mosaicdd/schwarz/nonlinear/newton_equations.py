@@ -47,6 +47,10 @@ class NewtonEquations(Protocol):
         """Return that of the equation linearised at values, without the source, as norms count it."""
         ...
 
+    def diagonal(self, u: np.ndarray) -> np.ndarray:
+        """Return that of the derivative at values, as norms count it; anything where there is no unknown."""
+        ...
+
     def linearised(self, u: np.ndarray) -> CondensedSolver:
         """Return the solver of linear problems for changes of values."""
         ...
@@ -106,6 +110,12 @@ class RectangleEquations:
         right[1:-1, 1:-1] -= self._operator.residual(u)
         self._place.clear_edges(right)
         return right
+
+    def diagonal(self, u: np.ndarray) -> np.ndarray:
+        """Return that of the derivative at values, zero on the edge."""
+        diagonal = self.derivative(u, self._place.wide).diagonal()
+        self._place.clear_edges(diagonal)
+        return diagonal
 
     def derivative(self, u: np.ndarray, part: Part) -> Conductances:
         """Return the derivative between the nodes of a part."""
@@ -169,8 +179,17 @@ class OutlineEquations:
         right = -self.residual(u) - self.source
         conductances = self._equations.derivative(u, self._data).conductances
         right[1:-1, 1:-1] += conductances.apply(np.where(self._equations.active, u, 0.0))
+        return self._counted(right)
+
+    def diagonal(self, u: np.ndarray) -> np.ndarray:
+        """Return that of the derivative at values, as norms count it; zero where there is no unknown."""
+        return self._counted(self._equations.derivative(u, self._data).conductances.diagonal())
+
+    def _counted(self, values: np.ndarray) -> np.ndarray:
+        """Return values of equations as norms count them, zero where there is no unknown."""
         weights = self._equations.row_weights()
-        return np.where(self._equations.active, right if weights is None else weights * right, 0.0)
+        counted = values if weights is None else weights * values
+        return np.where(self._equations.active, counted, 0.0)
 
     def linearised(self, u: np.ndarray) -> CondensedSolver:
         """Return the solver of linear problems for changes of values."""

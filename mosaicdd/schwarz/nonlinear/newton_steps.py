@@ -114,5 +114,5 @@ class CondensedStep:
             outcome.field.double().cpu().numpy(),
             outcome.size,
             outcome.error_estimate.rms,
-            outcome.status,
+            "converged_rtol" if outcome.history.residual[-1] <= rtol else outcome.status,
         )

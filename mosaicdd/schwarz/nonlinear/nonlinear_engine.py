@@ -23,7 +23,6 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
-from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.nonlinear.linear_start import write_linear_start
 from mosaicdd.schwarz.nonlinear.nested_start import nested_start
@@ -32,8 +31,7 @@ from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill, error_estimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History, Monitor
-
-_PLAUSIBLE = 1e-2  # share of the solution's size above which an error is no convergence
+from mosaicdd.schwarz.verdict import PLAUSIBLE_LINEARISED, Evidence
 
 
 class NonlinearEngine(BaseEngine[NonlinearSolver]):
@@ -132,13 +130,9 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         iterate, assemble = np.diff(clock).tolist()
         seconds = {"iterate": iterate - estimating, "estimate": estimating, "assemble": assemble}
         return [
-            Outcome(
+            self._outcome(
                 **(one | {"interface": v}),
-                residual=None,
-                certificate=None,
                 field=inside[i] if kept else None,
-                place=self.place,
-                layout=self.layout,
                 seconds=dict(seconds),
             )
             for i, one in enumerate(solved)
@@ -182,28 +176,24 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         step, nodes = self._fill.estimate(v, self._iterate)
         size = float(monitor.distance(step, v.like())[0])
         estimate = error_estimate(size, nodes, self.block)
+        residual = float(np.sqrt(squares[0] / squares[1])) if squares[1] else 0.0
         own = self._fill.u[self.block.owned_nodes()[0]].clone()
         return {
-            "status": self._judge(status, estimate, monitor.size),
+            "status": status,
+            "evidence": Evidence(
+                estimate.interface,
+                monitor.size,
+                residual,
+                plausible=max(PLAUSIBLE_LINEARISED, 10 * self.settings.rtol),
+            ),
             "update": monitor.history.update[-1],
-            "size": monitor.size,
-            "discrete_residual": float(np.sqrt(squares[0] / squares[1])) if squares[1] else 0.0,
-            "error_estimate": estimate,
+            "estimate": estimate,
             "outside": outside,
             "history": monitor.history,
             "interface": v.like(v.flat.clone()),
             "wide": own,
             "estimating": time.perf_counter() - begun,
         }
-
-    def _judge(self, status: str, estimate: ErrorEstimate, size: float) -> str:
-        """Return a status that says whether an iteration stands still away from the solution."""
-        if not status.startswith("converged"):
-            return status
-        rule = self.settings.stopping
-        return (
-            status if estimate.interface <= max(_PLAUSIBLE, 10 * rule.rtol) * size else "stagnated"
-        )
 
     def _certified(
         self,

@@ -9,6 +9,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import History
 
 
@@ -19,10 +20,9 @@ class Outcome:
     Parameters
     ----------
     status
-        One of ``converged_rtol``, ``converged_atol``, ``diverged_max_iterations``,
-        ``diverged_tolerance``, ``diverged_nan``, ``interrupted``, ``stagnated``; the last also for
-        an iteration that has converged, but to something whose estimated error is a tenth of its
-        size.
+        One of ``converged_rtol``, ``converged_atol``, ``converged_rounding``,
+        ``diverged_max_iterations``, ``diverged_tolerance``, ``diverged_nan``, ``interrupted``,
+        ``stagnated``: as `verdict` has it.
     update, residual
         Root mean square over the interface of the last change, and of ``T v - v`` at the result.
         On the lattice lines, the field is ``T v``.
@@ -31,6 +31,9 @@ class Outcome:
     discrete_residual
         Relative residual of the discrete equation, ``|A u| / |b|``, in the 2-norm. Like ``residual``
         it is measured on the field, and None where not all of that was filled.
+    rounding
+        What float64's rounding alone leaves of it at least, ``eps |A| |u| / |b|``; None where that was not needed for
+        the status.
     imbalance
         Where no value is given on any side, what flows in but not out, relative to all that flows.
     error_estimate
@@ -54,24 +57,25 @@ class Outcome:
     status: str
     update: float
     size: float
-    residual: float | None
     discrete_residual: float | None
     error_estimate: ErrorEstimate
-    certificate: Certificate | None
-    outside: torch.Tensor | None
     history: History
     interface: Interface
-    field: torch.Tensor | None
     place: Slices
     layout: Layout
     seconds: dict[str, float]
+    residual: float | None = None
+    rounding: float | None = None
     imbalance: float | None = None
     failure: str | None = None
+    certificate: Certificate | None = None
+    outside: torch.Tensor | None = None
+    field: torch.Tensor | None = None
 
     @property
     def converged(self) -> bool:
         """Whether the stopping rule was met."""
-        return self.status.startswith("converged")
+        return self.status in CONVERGED
 
     @property
     def iterations(self) -> int:

@@ -27,7 +27,7 @@ _LARGEST = (
     "error_estimate",
     "energy_estimate",
 )
-_SMALL = ("status", *_LARGEST, "imbalance", "outside_training_range", "failure")
+_SMALL = ("status", *_LARGEST, "rounding", "imbalance", "outside_training_range", "failure")
 _NOT_BEGUN = {"status": "interrupted", "iterations": 0, "sweeps": 0}
 
 
@@ -64,6 +64,7 @@ def result_of(ranks: Ranks, outcome: Outcome) -> Result:
         "relative_update": outcome.update / outcome.size if outcome.size else outcome.update,
         "residual": outcome.residual,
         "discrete_residual": outcome.discrete_residual,
+        "rounding": outcome.rounding,
         "error_estimate": outcome.error_estimate.rms,
         "energy_estimate": outcome.error_estimate.energy,
         "outside_training_range": _count_outside(ranks, outcome),
@@ -87,6 +88,8 @@ def merged_results(results: Sequence[Result]) -> dict:
     merged = {"status": max(statuses, key=BEST_FIRST.index)}
     for name in _LARGEST:
         merged[name] = _largest([report[name] for report in begun])
+    rounding = [report["rounding"] for report in begun if report["rounding"] is not None]
+    merged["rounding"] = max(rounding, default=None)
     merged["imbalance"] = _largest([report["imbalance"] for report in begun])
     merged["failure"] = next((why for report in begun if (why := report["failure"])), None)
     worst = max(begun, key=lambda report: report["discrete_residual"] or 0.0)
@@ -160,11 +163,10 @@ def _what(report: dict) -> str:
 
 def _how_it_ended(report: dict) -> str:
     numbers = ("relative_update", "discrete_residual", "error_estimate")
-    reached = ", ".join(
-        f"{name.replace('_', ' ')} {report[name]:.1e}"
-        for name in numbers
-        if report[name] is not None
-    )
+    said = {name: f"{report[name]:.1e}" for name in numbers if report[name] is not None}
+    if report["rounding"] is not None:
+        said["discrete_residual"] += f" (rounding to float64 alone: {report['rounding']:.1e})"
+    reached = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in said.items())
     if "problems" in report:
         counts = Counter(one["status"] for one in report["problems"])
         statuses = [status for status in BEST_FIRST if counts[status]]

@@ -74,8 +74,8 @@ class Solution(Presented):
     def status(self) -> str:
         """How it ended; of several problems the worst.
 
-        One of ``converged_rtol``, ``converged_atol``, ``stagnated``, ``diverged_max_iterations``,
-        ``diverged_tolerance``, ``diverged_nan``, ``interrupted``.
+        One of ``converged_rtol``, ``converged_atol``, ``converged_rounding``, ``stagnated``,
+        ``diverged_max_iterations``, ``diverged_tolerance``, ``diverged_nan``, ``interrupted``.
         """
         return self.report["status"]
 

@@ -24,7 +24,7 @@ from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.base_engine import PLAUSIBLE, BaseEngine, SolveOptions
+from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
@@ -32,6 +32,7 @@ from mosaicdd.schwarz.layouts import Overlapping, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.upscaled.fine_fill import REACH, Band, Filled, Slot
+from mosaicdd.schwarz.verdict import Evidence
 from mosaicdd.unsupported import Unsupported
 
 _ROWS = 64  # coarse cells of a band
@@ -150,20 +151,14 @@ class UpscaledEngine(BaseEngine[U]):
         iterate, assemble, estimate = np.diff(clock).tolist()
         seconds = {"iterate": iterate, "estimate": estimate, "assemble": assemble}
         return [
-            Outcome(
-                status=_status(one, estimates[i].rms),
+            self._outcome(
+                one.status,
+                Evidence(estimates[i].rms, one.size, residuals[i]),
+                estimates[i],
                 update=one.update,
-                size=one.size,
-                residual=None,
-                discrete_residual=residuals[i],
-                error_estimate=estimates[i],
-                certificate=None,
-                outside=None,
                 history=one.history,
                 interface=one.interface,
                 field=None if fields is None else fields[i],
-                place=self.place,
-                layout=self.layout,
                 seconds=dict(seconds),
             )
             for i, one in enumerate(coarse)
@@ -341,10 +336,3 @@ class _Left:
 def _thinned(boundary: Boundary) -> Boundary:
     """Return the values at coarse nodes."""
     return Boundary(**{edge: getattr(boundary, edge)[::RATIO] for edge in Boundary.EDGES})
-
-
-def _status(coarse: Approximation, error: float) -> str:
-    """Judge an answer: one that is off by a tenth of its size is none."""
-    if coarse.status.startswith("converged") and not error <= PLAUSIBLE * coarse.size:
-        return "stagnated"
-    return coarse.status

@@ -1,0 +1,95 @@
+r"""Whether a status is true of the field that is handed out: the one place that decides it.
+
+A method ends with a status that its own updates or recurrences have earned. `verdict` compares it with what was
+measured of the field, and lets ``converged_*`` stand only if nothing measured contradicts it:
+
+1. The estimated error is at most a tenth of the answer (for nonlinear equations by local solvers, whose estimate is
+   linearised, a hundredth).
+2. The discrete residual is at most what the status promises:
+
+   - Where a certificate is asked for, ``certify``; nothing else counts.
+   - Where the residual is what is iterated on (media, Newton's method), ``rtol``; where the update was small
+     absolutely, the residual that the iteration ended with.
+   - With the exact local solver for constant coefficients the equation holds between the lattice lines, so all of the
+     residual lies on these, and of values that are off by $e$ it is $A e$: with $\eta$ the root mean square
+     of $e$, $\lVert A \rVert \eta$ times the root of their number. An update of ``rtol`` times the
+     size, taken ten times for what further ones would add, is $\eta$.
+   - A network's field is off by the estimated error at all nodes, $\lVert A \rVert \eta$ times the root
+     of their number. A residual above that proves the estimate wrong, for it bounds the error from below:
+     $\lvert e \rvert \ge \lvert r \rvert / \lVert A \rVert$.
+   - Where the estimate is made from the residual itself (averaged media, nonlinear equations by local solvers), the
+     residual can say nothing that the estimate does not: the first rule judges it.
+
+3. What is more than that is no more than float64's rounding leaves: each product of ``A u`` and each value of ``u``
+   is rounded, so some four units in the last place of $\lvert A \rvert \lvert u \rvert$. Such a status is
+   ``converged_rounding``; so is that of an iteration that stagnated there. It says nothing of a residual above a
+   thousandth of the right-hand side, and is no certificate.
+
+Everything else is ``stagnated``.
+"""
+
+import math
+from dataclasses import dataclass
+
+from mosaicdd.schwarz.settings import CONVERGED
+
+PLAUSIBLE = 0.1  # share of the answer's size above which an estimated error is no convergence
+PLAUSIBLE_LINEARISED = (
+    1e-2  # where estimates are by a derivative that far from the solution is another
+)
+EARNED = 10.0  # errors in updates, as the estimates of the methods have it within that
+ROUNDINGS = 4.0  # units in the last place of `|A| |u|`: 2.5 of five products and their sum, 1 of values, elimination
+_VISIBLE = (
+    1e-3  # residual above which rounding leaves too little of the right-hand side to be an answer
+)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a field when its solve ends; residuals relative to the right-hand side.
+
+    Parameters
+    ----------
+    error, size
+        Estimated root mean square of the error, and that of the answer.
+    residual
+        Measured; None where not all of the field was filled.
+    promised
+        The largest residual that the status allows for.
+    rounding
+        The 2-norm of ``eps |A| |u|``; zero where that is no excuse.
+    plausible
+        The largest share of the size that an error may have; infinite where there is no answer to be a share of,
+        or the aim is another.
+    """
+
+    error: float
+    size: float
+    residual: float | None = None
+    promised: float = math.inf
+    rounding: float = 0.0
+    plausible: float = PLAUSIBLE
+
+
+def verdict(status: str, evidence: Evidence) -> str:
+    """Return the status that the evidence leaves of the one that a method ended with."""
+    converged = status in CONVERGED
+    if not converged and status != "stagnated":
+        return status
+    if math.isfinite(evidence.plausible) and not (
+        evidence.error <= evidence.plausible * evidence.size
+    ):
+        return "stagnated"
+    residual = evidence.residual
+    if residual is None:
+        return status
+    if converged and residual <= evidence.promised:
+        return status
+    excess = residual - evidence.promised if converged else residual
+    hidden = excess <= ROUNDINGS * evidence.rounding and residual <= _VISIBLE
+    return "converged_rounding" if hidden else "stagnated"
+
+
+def suspected(status: str, residual: float, promised: float) -> bool:
+    """Say whether a verdict would need to know the rounding."""
+    return status == "stagnated" or (status in CONVERGED and not residual <= promised)

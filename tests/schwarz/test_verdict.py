@@ -1,0 +1,192 @@
+"""No status contradicts what was measured: fields that are corrupted on purpose, rounding, estimates."""
+
+import math
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.schwarz.condensed import condensed_engine
+from mosaicdd.schwarz.fill import Fill, Strip
+from mosaicdd.schwarz.nonlinear.newton import Newton
+from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill
+from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
+from mosaicdd.schwarz.solver import solve
+from mosaicdd.schwarz.upscaled.fine_fill import Band
+from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence, verdict
+
+OTHERS = ("diverged_max_iterations", "diverged_nan", "diverged_tolerance", "interrupted")
+CELLS = (128, 128)
+SIDES = Dirichlet("sin(3*x) + y*y")
+
+
+def noisy(values, size=1e-2):
+    """Return values with noise beside their size, which no smooth error has."""
+    rng = np.random.default_rng(0)
+    return values + size * torch.from_numpy(rng.standard_normal(values.shape)).to(values)
+
+
+def corrupt(monkeypatch, where, name):
+    """Let what yields strips yield them with noise."""
+    strips = getattr(where, name)
+
+    def corrupted(*arguments, **options):
+        for strip in strips(*arguments, **options):
+            yield Strip(noisy(strip.values), strip.inner, strip.place)
+
+    monkeypatch.setattr(where, name, corrupted)
+
+
+def corrupt_constants(monkeypatch):
+    corrupt(monkeypatch, Fill, "strips")
+
+
+def corrupt_medium(monkeypatch):
+    corrupt(monkeypatch, condensed_engine, "fill_strips")
+
+
+def corrupt_newton(monkeypatch):
+    run = Newton.run
+
+    def corrupted(self, *arguments):
+        run(self, *arguments)
+        values = torch.from_numpy(self._place.owned(self.u).copy())
+        self._take(self._place.widened(noisy(values)))
+
+    monkeypatch.setattr(Newton, "run", corrupted)
+
+
+def corrupt_squares(monkeypatch):
+    fill = NewtonFill.fill
+
+    def corrupted(self, v):
+        fill(self, v)
+        self.u[1:-1, 1:-1] = noisy(self.u[1:-1, 1:-1], size=1.0)
+
+    monkeypatch.setattr(NewtonFill, "fill", corrupted)
+
+
+def corrupt_bands(monkeypatch):
+    fill = Band.fill
+    monkeypatch.setattr(Band, "fill", lambda self, nodes: fill(self, noisy(nodes, size=1.0)))
+
+
+MEDIUM = {"a": "exp(sin(3*x)*y)"}
+SURFACE = Problem(Domain(CELLS), "minimal-surface", {}, Dirichlet("0.2*sin(3*x)"))
+LAPLACE = Problem(Domain(CELLS), "laplace", {}, SIDES)
+DIFFUSION = Problem(Domain(CELLS), "diffusion", MEDIUM, SIDES)
+ENGINES = {
+    "constants exactly": (LAPLACE, "exact", {}, corrupt_constants),
+    "constants on one level": (LAPLACE, "exact", {"levels": 1, "rtol": 1e-4}, corrupt_constants),
+    "constants by a network": (LAPLACE, "laplace", {}, corrupt_constants),
+    "a certificate": (LAPLACE, "laplace", {"certify": 1e-9}, corrupt_constants),
+    "a medium": (DIFFUSION, "exact", {}, corrupt_medium),
+    "averages": (DIFFUSION, "averaged", {}, corrupt_bands),
+    "operators": (DIFFUSION, "diffusion-operator", {}, corrupt_bands),
+    "Newton's method": (SURFACE, "exact", {}, corrupt_newton),
+    "Newton's method in squares": (SURFACE, "subdomain-newton", {}, corrupt_squares),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_engine_says_that_a_corrupted_field_has_converged(engine, monkeypatch):
+    problem, local_solver, options, corrupted = ENGINES[engine]
+    settings = SolveSettings(**options)
+    assert solve(problem, local_solver=local_solver, settings=settings).converged
+    corrupted(monkeypatch)
+    assert solve(problem, local_solver=local_solver, settings=settings).status == "stagnated"
+
+
+def test_nor_do_the_file_and_the_exit_code(mosaicdd, tmp_path, monkeypatch):
+    command = ("solve", "-o", str(tmp_path / "out.h5"), "--cells", "64x64", "--json")
+    assert mosaicdd(*command).code == 0
+    corrupt_constants(monkeypatch)
+    assert mosaicdd(*command).code == 1
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert file.attrs["status"] == "stagnated"
+
+
+@pytest.fixture(scope="module")
+def channels():
+    """Return diffusion from sources in channels that conduct 1e9 times better than what is around them.
+
+    Rounding the values alone leaves some 1e-6 of the right-hand side.
+    """
+    rng = np.random.default_rng(0)
+    a = np.full((129, 129), 1e-9)
+    for _ in range(8):
+        y, x, end = rng.integers(4, 120, 3)
+        a[y : y + 1 + end % 4, 4:120] = a[min(y, end) : max(y, end), x : x + 3] = 1.0
+    return Problem(Domain(CELLS), "diffusion", {"a": a, "f": 1.0})
+
+
+@pytest.mark.parametrize("rtol", [1e-8, 1e-12])
+def test_a_residual_as_small_as_rounding_allows_has_converged_to_that(channels, rtol):
+    solution = solve(channels, settings=SolveSettings(rtol=rtol))
+    assert solution.status == "converged_rounding"
+    assert solution.converged
+    residual, rounding = (solution.report[name] for name in ("discrete_residual", "rounding"))
+    assert rtol < residual <= 4 * rounding
+    assert solution.error_estimate < PLAUSIBLE * np.abs(solution.field).max()
+
+
+def test_rounding_is_no_certificate(channels):
+    solution = solve(channels, settings=SolveSettings(certify=1e-8))
+    assert solution.status == "stagnated"
+
+
+def test_several_problems_are_judged_one_by_one(channels):
+    both = channels.with_fields(f=np.stack([np.ones((129, 129)), np.zeros((129, 129))]))
+    solution = solve(both)
+    assert [one.report["status"] for one in solution.results] == [
+        "converged_rounding",
+        "converged_rtol",
+    ]
+    assert solution.status == "converged_rounding"
+
+
+def test_the_command_says_both_numbers_and_ends_with_0(channels, mosaicdd, tmp_path):
+    np.save(tmp_path / "a.npy", channels.fields["a"])
+    done = mosaicdd(
+        *("solve", "-o", str(tmp_path / "out.h5"), "--cells", "128x128", "--pde", "diffusion"),
+        *("--field", f"a={tmp_path / 'a.npy'}", "--field", "f=1", "--boundary", "expr:0"),
+    )
+    assert done.code == 0
+    assert "converged_rounding after" in done.out
+    assert "(rounding to float64 alone: " in done.out
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert file.attrs["status"] == "converged_rounding"
+        assert file.attrs["discrete_residual"] <= 4 * file.attrs["rounding"]
+
+
+@pytest.mark.parametrize("status", CONVERGED)
+def test_what_meets_its_promise_stays_as_it_is(status):
+    assert verdict(status, Evidence(1e-8, 1.0, 1e-9, 1e-9)) == status
+    assert verdict(status, Evidence(1e-8, 1.0)) == status  # nothing was measured
+
+
+@pytest.mark.parametrize("status", OTHERS)
+def test_what_has_not_converged_never_does(status):
+    assert verdict(status, Evidence(0.0, 1.0, 0.0, 1.0, 1.0)) == status
+
+
+@pytest.mark.parametrize("status", [*CONVERGED, "stagnated"])
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        Evidence(0.11, 1.0, 0.0),
+        Evidence(math.nan, 1.0, 0.0),
+        Evidence(math.inf, 1.0, 0.0),
+        Evidence(0.0, 1.0, 1.1e-8, 1e-8),
+        Evidence(0.0, 1.0, math.nan, 1e-8, 1.0),
+        Evidence(0.0, 1.0, 1e-2, 1e-8, 1.0),  # where rounding leaves nothing of the data
+        Evidence(0.0, 1.0, 1e-6, 1e-8, 1e-7),
+    ],
+    ids=str,
+)
+def test_what_contradicts_a_status_makes_it_stagnated(status, evidence):
+    assert verdict(status, evidence) == "stagnated"
