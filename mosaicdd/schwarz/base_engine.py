@@ -27,7 +27,7 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.point_values import PointValues
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
@@ -225,12 +225,20 @@ class BaseEngine(abc.ABC, Generic[S]):
         """Solve for the boundary data of each problem."""
 
     def _outcome(
-        self, status: str, evidence: Evidence, estimate: ErrorEstimate, **more: Any
+        self,
+        status: str,
+        evidence: Evidence,
+        estimate: ErrorEstimate,
+        *,
+        failure: str | None = None,
+        **more: Any,
     ) -> Outcome:
         """Return how a problem ended, with the status that the evidence leaves of the method's own.
 
         Parameters
         ----------
+        failure
+            Why the method found no way on, if it did not.
         more
             What else an `Outcome` is made of.
         """
@@ -244,6 +252,7 @@ class BaseEngine(abc.ABC, Generic[S]):
             error_estimate=estimate,
             place=self.place,
             layout=self.layout,
+            failure=None if final in CONVERGED else failure,
             **more,
         )
 

@@ -190,3 +190,9 @@ def test_what_has_not_converged_never_does(status):
 )
 def test_what_contradicts_a_status_makes_it_stagnated(status, evidence):
     assert verdict(status, evidence) == "stagnated"
+
+
+def test_newtons_method_that_rounding_stops_has_converged_to_that():
+    solution = solve(SURFACE, settings=SolveSettings(rtol=1e-17))
+    assert solution.status == "converged_rounding"
+    assert solution.report["failure"] is None

@@ -109,7 +109,7 @@ class Newton:
         if self._steps.settings.certify is None:
             if self.status == "converged_atol":
                 promised = max(promised, self.history.residual[-1])
-            if self.failure is None and suspected(self.status or "", self.relative, promised):
+            if suspected(self.status or "", self.relative, promised):
                 rounding = self._rounding()
         return Evidence(0.0, self.size, self.relative, promised, rounding)
 
