@@ -88,26 +88,3 @@ class Equations:
             outlines = outlines.moved(by.places, by.values(outlines.reported) > 0)
         ties = self.ties.moved(by.places, active.shape[1])
         return Equations(conductances, active, by.values(self.volumes), ties, outlines)
-
-    def row_weights(self) -> np.ndarray | None:
-        """Return what the nodes' right-hand sides count in norms, ``(rows, columns)``; None if all do."""
-        if self.outlines is None:
-            return None
-        weights, (nodes, less) = np.ones(self.active.shape), self.less_weights()
-        weights.reshape(-1)[nodes] = less
-        return weights
-
-    def less_weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the flat nodes whose right-hand sides do not fully count in norms, and what they do.
-
-        An outline just beside a node ties it by a conductance that grows without bound, and its
-        right-hand side with it: beside that, the residuals of all others would be small whatever they
-        are. So ties count no more than the conductances to other unknowns.
-        """
-        if self.outlines is None:
-            return np.empty(0, int), np.empty(0)
-        nodes, which = np.unique(self.outlines.ties.nodes, return_inverse=True)
-        tied = np.bincount(which, self.outlines.ties.weights)
-        others = self.conductances.around(nodes)
-        less = tied > others
-        return nodes[less], others[less] / tied[less]

@@ -9,6 +9,7 @@ import torch
 
 from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING
 from mosaicdd.problems.discretisation.node_equations import NO_TIES, Equations
+from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_of
 from mosaicdd.problems.operators.patch import OFFSETS, Patch
@@ -175,28 +176,37 @@ class NonlinearEquations:
         NotEllipticError
             If it is that of no elliptic equation, so that there are no conductances.
         """
+        return self.weighed_derivative(u, data)[0]
+
+    def weighed_derivative(
+        self, u: np.ndarray, data: NonlinearData
+    ) -> tuple[Equations, RowWeights]:
+        """Return the `derivative`, and what its rows count by what ties them to given values, not by reactions.
+
+        A reaction is what makes an equation nonlinear, and it may be far larger at first values.
+        """
         pool = self._pool(u, data)
         partial = np.zeros((5, len(self._nodes)))
         for some in self._strips():
             leaves = [one.clone().requires_grad_() for one in self._values(pool, some)]
             found = torch.autograd.grad(self._outflow(leaves, some).sum(), leaves)
             partial[:, some] = torch.stack(found).numpy()
-        partial[0] += self._exchange
+        tied = self._exchange.copy()
         if self._pieces is not None:
             held = pool[self._centres[self._on_outline]].requires_grad_()
             (slope,) = torch.autograd.grad(self._inflow(held, data).sum(), held)
-            np.add.at(partial[0], self._on_outline, -slope.numpy())
+            np.add.at(tied, self._on_outline, -slope.numpy())
+        partial[0] += tied
         self._require_flows(partial[1:])
-        partial[1:][self._others >= self._size] = 0.0
+        given = self._others >= self._size
+        tied -= np.where(given, partial[1:], 0.0).sum(0)
+        partial[1:][given] = 0.0
         along = dict(zip(OFFSETS[:5], map(self.scattered, partial), strict=True))
         whole = conductances_of(along, symmetric=self.operator.self_adjoint)
         conductances = whole.part(*tuple(slice(1, n + 1) for n in self.active.shape))
         conductances.reaction[~self.active] = 1.0
-        return Equations(conductances, self.active, self._faces.volumes, NO_TIES)
-
-    def row_weights(self) -> np.ndarray | None:
-        """Return what the nodes' right-hand sides count in norms; see `Equations.row_weights`."""
-        return self._faces.row_weights()
+        equations = Equations(conductances, self.active, self._faces.volumes, NO_TIES)
+        return equations, RowWeights.by(self._nodes, tied, conductances)
 
     def completed(
         self, u: np.ndarray, problem: Problem, number: int, *, beyond: bool = False

@@ -53,6 +53,10 @@ class _Equations(Protocol):
         """Return the 2-norm of the right-hand side of the equation that is linearised at values."""
         ...
 
+    def norm(self, residual: np.ndarray) -> float:
+        """Return the 2-norm of a residual, as its rows count."""
+        ...
+
     def field(self, u: np.ndarray) -> np.ndarray:
         """Return values as a field has them."""
         ...
@@ -77,11 +81,11 @@ def solve_by_newton(
     r, size = one.residual(u), one.size(u)
     if problem.plain:
         nested = _nested(problem, grid, number, solve)
-        if nested is not None and np.linalg.norm(one.residual(nested)) < np.linalg.norm(r):
+        if nested is not None and one.norm(one.residual(nested)) < one.norm(r):
             u, r = nested, one.residual(nested)
     last = np.inf
     for _ in range(_STEPS):
-        norm = np.linalg.norm(r)
+        norm = one.norm(r)
         if norm <= rtol * size and last > np.sqrt(rtol) * np.linalg.norm(u):
             size = min(size, one.size(u))  # at the first values it may be larger by any factor
         if norm <= rtol * size:
@@ -90,7 +94,7 @@ def solve_by_newton(
         while True:
             tried = one.moved(u, change, length)
             r = one.residual(tried)
-            if np.linalg.norm(r) < norm:
+            if one.norm(r) < norm:
                 break
             length /= 2
             if length < _SHORTEST:  # rounding is all that is left, or there is no way down
@@ -150,8 +154,10 @@ class _Rectangle:
 
     def size(self, u: np.ndarray) -> float:
         derivative = self._operator.derivative(u, self._operator.part)
-        right = derivative.apply(u - self._bare).ravel() - self.residual(u)
-        return float(np.linalg.norm(right))
+        return self.norm(derivative.apply(u - self._bare).ravel() - self.residual(u))
+
+    def norm(self, residual: np.ndarray) -> float:
+        return float(np.linalg.norm(residual))
 
     def field(self, u: np.ndarray) -> np.ndarray:
         return u
@@ -201,7 +207,10 @@ class _Everywhere:
         smooth = smooth_problem(self._problem, self._grid, screening(self._problem, self._grid))
         system = OutlineSystem(smooth, self._grid, self._number)
         u = self._around(solve(system, system.right_hand_side).reshape(self._nodes))
-        return np.where(self._equations.active, u, 0.0)
+        u = np.where(self._equations.active, u, 0.0)
+        _, weights = self._equations.weighed_derivative(u, self._data)
+        self._weights = weights.every(u.shape)[1:-1, 1:-1].ravel()
+        return u
 
     def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
         return u + length * self._around(change.reshape(self._nodes))
@@ -216,11 +225,10 @@ class _Everywhere:
         return StepSystem(step, derivative, self._periodic)
 
     def size(self, u: np.ndarray) -> float:
-        right = self.step(u).conductances.apply(u).ravel() - self.residual(u)
-        weights = self._equations.row_weights()
-        if weights is not None:  # a value just beside a node counts no more than its neighbours
-            right *= weights[1:-1, 1:-1].ravel()
-        return float(np.linalg.norm(right))
+        return self.norm(self.step(u).conductances.apply(u).ravel() - self.residual(u))
+
+    def norm(self, residual: np.ndarray) -> float:
+        return float(np.linalg.norm(self._weights * residual))
 
     def field(self, u: np.ndarray) -> np.ndarray:
         field = self._equations.completed(u, self._problem, self._number)[1:-1, 1:-1]

@@ -98,10 +98,18 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             v.impose(boundaries)
             source = self._source()
         v = self._from_owners(v)
-        less = None if equations is None else equations.less_weights()
         active = None if equations is None else equations.active
         where = self._ranks, v, self._system.conductances
-        field_residual = FieldResidual(*where, source, less, active)
+        measure = self._system.measure
+        measures, constants = measure(self._ranks, v, source)
+        if options.start is None and constants.any():
+            every = v.flat.view(self.problems, -1)
+            every.add_(torch.from_numpy(constants).to(every)[:, None])
+            if equations is None:
+                v.impose(boundaries)
+            else:
+                every.mul_(self._system.active)
+        field_residual = FieldResidual(*where, source, measure.weights, measures, active)
         fields = None
         if self._wanted and options.sink is None:
             fields = self._new_fields()
@@ -121,7 +129,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         with self.clock.part(self.acceleration):
             with self.clock.part("loads"):
                 b = solve.right_hand_side(source)
-            x, r = solve(v, b, field_residual.norms)
+            x, r = solve(v, b, measures)
         v = self._from_owners(v)
         clock.append(time.perf_counter())
         estimates = self._estimates(solve, vectors, x, r)
@@ -197,7 +205,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
                 field_residual.add_rounding(strip)
             rounding = field_residual.rounding()
         # Beside a right-hand side that is zero there is no answer to be a share of.
-        plausible = np.where(field_residual.norms > 0, max(PLAUSIBLE, 10 * rtol), np.inf)
+        plausible = np.where(field_residual.measures > 0, max(PLAUSIBLE, 10 * rtol), np.inf)
         return [
             Evidence(
                 estimates[i].rms,

@@ -10,9 +10,11 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.common_conductances import CommonConductances
+from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
+from mosaicdd.schwarz.condensed.measure import lattice_ends
 from mosaicdd.schwarz.condensed.stencil import Stencil
 from mosaicdd.schwarz.fill import Strip
 
@@ -54,7 +56,7 @@ def fill_strips(
 
 
 class FieldResidual:
-    """Adds up the squares of ``b - A u`` over the strips of a field; and those of ``b``.
+    """Adds up the squares of ``W (b - A u)`` over the strips of a field; see `Measure`.
 
     Parameters
     ----------
@@ -64,8 +66,10 @@ class FieldResidual:
         Between the nodes of the region.
     source
         At the nodes of the region; None for zero.
-    less
-        Flat nodes whose right-hand sides do not fully count in the norms, and what they count.
+    weights
+        What rows count.
+    measures
+        What residuals are relative to, ``(n,)``.
     active
         Which nodes of the region are; None if all.
     """
@@ -76,7 +80,8 @@ class FieldResidual:
         v: Interface,
         conductances: Conductances | Resampled,
         source: NodeSource | None,
-        less: tuple[np.ndarray, np.ndarray] | None = None,
+        weights: RowWeights,
+        measures: np.ndarray,
         active: np.ndarray | None = None,
     ):
         self._ranks = ranks
@@ -88,80 +93,9 @@ class FieldResidual:
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
         self._driven = None if source is None else source.nodes
+        self._weights, self.measures = weights, measures
         self._squares, self._rounded = np.zeros(v.problems), np.zeros(v.problems)
-        self._less = less
-        # The nodes of the region that this rank owns and that are not on the edge of the lattice.
-        self._ends = [
-            (-1, last + 1) if around else (first, last)
-            for first, last, around in zip(
-                block.lattice.first_node,
-                block.lattice.last_node,
-                block.lattice.periodic,
-                strict=True,
-            )
-        ]
-        self._inner = tuple(
-            slice(part.start + (part.start + first == low), part.stop - (part.stop + first > high))
-            for part, first, (low, high) in zip(
-                block.owned_unknowns()[0], block.origin, self._ends, strict=True
-            )
-        )
-        self.norms = self._norms(v, less)
-
-    def _norms(self, v: Interface, less: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
-        """Return the 2-norm of each ``b``, ``(n,)``: sources, and edge values times conductances."""
-        squares = np.zeros(v.problems)
-        if self._source is not None:
-            squares += self._scale**2 * self._squares_of(self._source, less)
-        beside: list[list[tuple[int, np.ndarray]]] = [
-            [],
-            [],
-        ]  # per axis: what an edge adds to the nodes beside it
-        for axis in (0, 1):
-            along = self._inner[1 - axis]
-            for end, at in zip((0, -1), self._block.at_edge(axis), strict=True):
-                if at:
-                    g = v.lines[axis][:, end, along].cpu().numpy()
-                    added = self._beside_edge(axis, end)[along] * g
-                    squares += np.square(added).sum(axis=1)
-                    if self._source is not None:
-                        nodes = self._source if axis == 0 else self._source.swapaxes(1, 2)
-                        row = self._inner[axis].start if end == 0 else self._inner[axis].stop - 1
-                        squares += 2 * self._scale * (nodes[:, row, along] * added).sum(axis=1)
-                    beside[axis].append((end, added))
-        for end, rows in beside[0]:  # corners are beside two edges
-            for other, columns in beside[1]:
-                squares += 2 * rows[:, other] * columns[:, end]
-        return np.sqrt(self._ranks.sum(squares))
-
-    def _squares_of(
-        self, source: np.ndarray, less: tuple[np.ndarray, np.ndarray] | None
-    ) -> np.ndarray:
-        """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``."""
-        columns = source.shape[2]
-        if self._driven is not None:
-            y, x = np.divmod(self._driven, columns)
-            rows, across = self._inner
-            inside = (y >= rows.start) & (y < rows.stop) & (x >= across.start) & (x < across.stop)
-            nodes = self._driven[inside]
-            values = source.reshape(len(source), -1)[:, nodes]
-            if less is not None:
-                _, at, these = np.intersect1d(nodes, less[0], return_indices=True)
-                values[:, at] *= less[1][these]
-            return np.einsum("nt,nt->n", values, values)
-        if less is not None and len(less[0]):
-            source = source.copy()
-            source.reshape(len(source), -1)[:, less[0]] *= less[1]
-        inner = source[:, *self._inner]
-        return np.einsum("nyx,nyx->n", inner, inner)
-
-    def _beside_edge(self, axis: int, end: int) -> np.ndarray:
-        """Return the conductances of the nodes on an edge in the equations of those beside them."""
-        place = [slice(0, cells + 1) for cells in self._block.cells]
-        place[axis] = slice(0, 2) if end == 0 else slice(place[axis].stop - 2, place[axis].stop)
-        part = self._conductances.part(*place)
-        low, high = (part.down, part.left.T), (part.up, part.right.T)
-        return (low, high)[end][axis][0]
+        self._ends = lattice_ends(block)
 
     def add(self, strip: Strip) -> None:
         """Take the owned nodes of a strip into account that are not on the edge of the lattice."""
@@ -209,19 +143,14 @@ class FieldResidual:
             return
         beyond = tuple(slice(part.start - 1, part.stop + 1) for part in here)
         conductances = self._conductances.part(*beyond).each(np.asarray)
-        weights = 2 * np.abs(conductances.diagonal()[1:-1, 1:-1])
-        if self._less is not None:
-            width = self._block.cells[1] + 1
-            (y, x), (rows, columns) = np.divmod(self._less[0], width), here
-            there = (y >= rows.start) & (y < rows.stop) & (x >= columns.start) & (x < columns.stop)
-            weights[y[there] - rows.start, x[there] - columns.start] *= self._less[1][there]
+        diagonal = 2 * np.abs(conductances.diagonal()[1:-1, 1:-1])
+        self._weigh(diagonal, here)
         for i, u in enumerate(values[:, 1:-1, 1:-1].double().cpu().numpy()):
-            self._rounded[i] += np.square(weights * u).sum()
+            self._rounded[i] += np.square(diagonal * u).sum()
 
     def rounding(self) -> np.ndarray:
-        """Return ``|eps |A| |u|| / |b|`` of each problem, ``A``'s rows taken as twice their diagonal."""
-        squares, eps = self._ranks.sum(self._rounded), np.finfo(float).eps
-        return eps * np.sqrt(squares) / np.where(self.norms > 0, self.norms, 1.0)
+        """Return ``|eps |A| |u|| / |b|`` of each problem, ``b`` by its measure, ``A``'s rows as twice their diagonal."""
+        return np.finfo(float).eps * self._relative(self._rounded)
 
     def _residual(
         self, i: int, u: torch.Tensor, here: Slices, equations: CommonConductances | Stencil
@@ -231,11 +160,13 @@ class FieldResidual:
         if isinstance(equations, CommonConductances):
             residual = equations.apply(u.numpy(), here)
         elif source is not None and self._driven is None:
-            return equations.residual(u, torch.from_numpy(source[here]), self._scale).numpy()
+            residual = equations.residual(u, torch.from_numpy(source[here]), self._scale).numpy()
+            source = None
         else:
             residual = equations.residual(u).numpy()
         if source is not None:
             self._subtract(source, residual, here)
+        self._weigh(residual, here)
         return residual
 
     def _subtract(self, source: np.ndarray, residual: np.ndarray, here: Slices) -> None:
@@ -243,14 +174,27 @@ class FieldResidual:
         if self._driven is None:
             residual -= self._scale * source[here]
             return
-        width, (rows, columns) = source.shape[1], here
-        some = slice(*np.searchsorted(self._driven, [rows.start * width, rows.stop * width]))
-        y, x = np.divmod(self._driven[some], width)
-        there = (x >= columns.start) & (x < columns.stop)
-        y, x = y[there], x[there]
-        residual[y - rows.start, x - columns.start] -= self._scale * source[y, x]
+        at, y, x = self._among(self._driven, here)
+        residual[y, x] -= self._scale * source.reshape(-1)[self._driven[at]]
+
+    def _weigh(self, values: np.ndarray, here: Slices) -> None:
+        """Let numbers of rows count as these do, at some nodes of the region."""
+        if len(self._weights.nodes):
+            at, y, x = self._among(self._weights.nodes, here)
+            values[y, x] *= self._weights.weights[at]
+
+    def _among(self, nodes: np.ndarray, here: Slices) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return which flat nodes, ascending, are among some of the region, and their rows and columns there."""
+        width, (rows, columns) = self._block.cells[1] + 1, here
+        low, high = np.searchsorted(nodes, [rows.start * width, rows.stop * width])
+        y, x = np.divmod(nodes[low:high], width)
+        there = np.flatnonzero((x >= columns.start) & (x < columns.stop))
+        return low + there, y[there] - rows.start, x[there] - columns.start
 
     def relative(self) -> np.ndarray:
-        """Return ``|b - A u| / |b|`` of each problem; for ``b = 0`` it is ``|A u|``."""
-        squares = self._ranks.sum(self._squares)
-        return np.sqrt(squares) / np.where(self.norms > 0, self.norms, 1.0)
+        """Return the residual of each problem by its measure; where that is zero, as it is."""
+        return self._relative(self._squares)
+
+    def _relative(self, squares: np.ndarray) -> np.ndarray:
+        squares = self._ranks.sum(squares)
+        return np.sqrt(squares) / np.where(self.measures > 0, self.measures, 1.0)

@@ -24,6 +24,7 @@ from mosaicdd.problems.operators.nonlinear import Linearised
 from mosaicdd.schwarz.condensed.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.condensed.edge_modes import cut_lines
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator, region_interior
+from mosaicdd.schwarz.condensed.measure import Measure
 from mosaicdd.schwarz.condensed.stars import Stars
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -56,6 +57,10 @@ class CondensedSystem:
         ``(L,)``, +1 or -1 as if at random, a node's the same on all ranks; 0 at nodes without an unknown.
     active
         ``(L,)``, 1 at the active nodes.
+    measure
+        Of right-hand sides.
+    counts
+        ``(L,)``, the squares of what rows count in norms; None if all do fully.
     elements, operator, stars, coarse
         See their classes.
     used
@@ -178,6 +183,7 @@ class CondensedSystem:
         if discretisation is not None:
             self.equations = everywhere.part(*own)
             self.active = _on_lines(self.equations.active, block).to(self.signs)
+        self._weigh(conductances)
         lines = _along_lines(conductances, s), _diagonals_along_lines(wide, own, s)
         try:
             with clock.part("condense"):
@@ -202,6 +208,14 @@ class CondensedSystem:
                 f"{max(map(np.max, every)):g}"
             ) from error
         return tuple([torch.from_numpy(one).to(self.inside) for one in part] for part in lines)
+
+    def _weigh(self, conductances: Conductances) -> None:
+        """Find what rows count."""
+        active = None if self.equations is None else self.equations.active
+        self.measure, self.counts = Measure(self._block, conductances, active), None
+        if len(self.measure.weights.nodes):
+            every = self.measure.weights.every(conductances.reaction.shape)
+            self.counts = _on_lines(every, self._block).to(self.inside).square_()
 
     def _cut(self, s: int, conductances: list) -> tuple:
         """Return what the outline makes of the region's lines, and which lattice nodes are active."""

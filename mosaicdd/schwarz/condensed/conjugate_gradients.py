@@ -81,6 +81,8 @@ class ConjugateGradients(InterfaceKrylov):
                 more[:, part].addcmul_(along, far)
                 r[:, part].addcmul_(image, far, value=-1.0)
                 products += self._inner.of_part(number, (p, p), (r, r))
+            if self._system.counts is not None:
+                products[1:] = self._inner.here(self._counted(r))
             for i in np.flatnonzero(running).tolist():
                 steps[i].append((float(alpha[i]), float(beta[i])))
             ended = self._judge(x, products, alpha, more)
@@ -101,7 +103,7 @@ class ConjugateGradients(InterfaceKrylov):
         """Return from what relative residual on each problem's is to be computed anew; zero for never."""
         rounding = self._rounding(x)
         products = torch.cat(
-            [self._inner.here((r, r), (rounding, rounding)), self._inner.squares(x)]
+            [self._inner.here(self._counted(r), self._counted(rounding)), self._inner.squares(x)]
         )
         (*squares, values), _ = self._inner.over_ranks(products)
         left, lost = np.sqrt(squares) / self._norms

@@ -40,12 +40,12 @@ class ConjugateResiduals(InterfaceKrylov):
 
     def _changes(self, r: torch.Tensor) -> torch.Tensor:
         """Return how much two more iterations change, made up for what they leave of the residual."""
-        (before,) = self._inner((r, r))
+        (before,) = self._inner(self._counted(r))
         left, z = r.clone(), torch.zeros_like(r)
         for _ in range(2):
             p, alpha = self._step(left)
             z.addcmul_(p, torch.from_numpy(alpha).to(z)[:, None])
-        (after,) = self._inner((left, left))
+        (after,) = self._inner(self._counted(left))
         share = np.sqrt(after / np.where(before > 0, before, 1.0))
         factors = _SAFETY / (1 - np.minimum(share, _SLOWEST))
         return z.abs_().mul_(torch.from_numpy(factors).to(z)[:, None])
@@ -60,7 +60,9 @@ class ConjugateResiduals(InterfaceKrylov):
             p, alpha = self._step(r)
             alpha = np.where(self._running, alpha, 0.0)
             x.addcmul_(p, torch.from_numpy(alpha).to(x)[:, None])
-            products = torch.cat([self._inner.here((p, p), (r, r)), self._inner.squares(x)])
+            products = torch.cat(
+                [self._inner.here((p, p), self._counted(r)), self._inner.squares(x)]
+            )
             ended = self._judge(x, products, alpha) and self._settled(x, b, r)
 
     def _step(self, r: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
@@ -75,6 +77,7 @@ class ConjugateResiduals(InterfaceKrylov):
     def _orthonormalise(self, k: int, r: torch.Tensor) -> np.ndarray:
         """Make image ``k`` orthonormal to those before; return its products with ``r``, ``(n,)``.
 
+        All as residuals count.
         Classical Gram-Schmidt, twice: once loses orthogonality with the square of the residual's
         reduction. One reduction over the ranks per pass; after the second, the norm follows without
         cancellation.
@@ -82,8 +85,9 @@ class ConjugateResiduals(InterfaceKrylov):
         before, image = self._images[:, :k], self._images[:, k]
         total = np.zeros((k, len(r)))
         for _ in range(2):
-            pairs = [(before[:, j], image) for j in range(k)]
-            *products, squares, product = self._inner(*pairs, (image, image), (r, image))
+            _, counted = self._counted(image)
+            pairs = [(before[:, j], counted) for j in range(k)]
+            *products, squares, product = self._inner(*pairs, (image, counted), (r, counted))
             coefficients = np.reshape(products, (k, len(r)))
             factors = torch.from_numpy(coefficients.T.copy()).to(r)[:, None]
             image -= (factors @ before)[:, 0]

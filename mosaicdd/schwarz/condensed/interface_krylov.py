@@ -22,7 +22,7 @@ from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
-from mosaicdd.schwarz.condensed.inner_products import InnerProducts
+from mosaicdd.schwarz.condensed.inner_products import InnerProducts, Pair
 from mosaicdd.schwarz.condensed.vectors import Vectors
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
@@ -152,8 +152,9 @@ class InterfaceKrylov(abc.ABC):
         whatever the medium: where all of that does not matter, there is nothing to compare.
         """
         true, rtol, drifted = self._z, self._rule.rtol, False
-        rounding = self._rounding(x)
-        products = torch.cat([self._inner.here((rounding, rounding)), self._inner.squares(x)])
+        products = torch.cat(
+            [self._inner.here(self._counted(self._rounding(x))), self._inner.squares(x)]
+        )
         totals, _ = self._inner.over_ranks(products)
         self._hidden = np.sqrt(totals[0]) / self._norms
         self.sizes = np.sqrt(totals[1] / self._unknowns)
@@ -162,7 +163,9 @@ class InterfaceKrylov(abc.ABC):
             return True
         self._residual(b, x, out=true)
         r -= true
-        residuals, drifts = np.sqrt(self._inner((true, true), (r, r))) / self._norms
+        residuals, drifts = (
+            np.sqrt(self._inner(self._counted(true), self._counted(r))) / self._norms
+        )
         for i, (residual, drift) in enumerate(zip(residuals, drifts, strict=True)):
             self.histories[i].residual[-1] = float(residual)
             if self.statuses[i] == "converged_rtol" and not residual <= rtol:
@@ -215,10 +218,15 @@ class InterfaceKrylov(abc.ABC):
         lost = None
         if (self._hidden > _UNLIKELY * self.residuals).any():
             lost = self._lost(x)
-            left, hidden = self._inner((r, r), (lost, lost))
+            left, hidden = self._inner(self._counted(r), self._counted(lost))
             if not (hidden > _NEGLIGIBLE**2 * left).any():
                 lost = None
         return self._errors_of(r, lost)
+
+    def _counted(self, r: torch.Tensor) -> Pair:
+        """Return the factors of what a residual's squares count in its norm."""
+        counts = self._system.counts
+        return r, r if counts is None else r * counts
 
     def _rounding(self, x: torch.Tensor) -> torch.Tensor:
         """Return how large the residual's rounding may be, ``(n, L)``, a work vector."""
@@ -270,8 +278,8 @@ class InterfaceKrylov(abc.ABC):
         Parameters
         ----------
         products
-            Of ``p`` and the residual with themselves, over the owned nodes, ``(2, n)``; and of the values,
-            where they have changed.
+            The squares of ``p``, and of the residual as they count, over the owned nodes, ``(2, n)``; and of
+            the values, where they have changed.
         more
             What is still to be added to ``x``.
         """

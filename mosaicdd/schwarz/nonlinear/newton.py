@@ -16,8 +16,9 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.schwarz.certify import Certificate
+from mosaicdd.schwarz.condensed.measure import driven
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
-from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
+from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.schwarz.stopping import History, Progress
@@ -43,9 +44,8 @@ class Newton:
         Of the problem.
     ways
         To find steps from values on, the first of which is taken that does.
-    right
-        The right-hand side of the equation linearised at smooth values, without the source, by which
-        residuals are measured.
+    smooth
+        The equation linearised at smooth values, by which residuals are measured.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Newton:
         steps: Steps,
         equations: NewtonEquations,
         ways: Sequence[Callable[[np.ndarray], Step]],
-        right: np.ndarray,
+        smooth: LinearForm,
         *,
         history: History,
         progress: Progress | None,
@@ -70,7 +70,8 @@ class Newton:
     ):
         self._steps, self._place = steps, steps.place
         self._equations, self._progress, self._watch = equations, progress, watch
-        self._measure = self._size_of(right)
+        self._weights = smooth.weights
+        self._measure = self._measured(smooth)
         self._ways = list(ways)
         self._linear: Step | None = None
         self._kept = False  # whether the next step is to go by the derivative of the last one
@@ -119,7 +120,7 @@ class Newton:
             diagonal = self._steps.ranks.agree(lambda: self._equations.diagonal(self.u))
         except ValueError:  # no elliptic equation at these values
             return 0.0
-        products = self._place.owned(2 * diagonal * self.u)
+        products = self._place.owned(2 * self._weights * diagonal * self.u)
         square = float(self._steps.ranks.sum(np.array([np.square(products).sum()]))[0])
         return float(np.finfo(float).eps) * math.sqrt(square) / self._measure
 
@@ -231,16 +232,21 @@ class Newton:
         if self.relative > self._rtol:
             return
         try:
-            right = self._steps.ranks.agree(lambda: self._equations.right_hand_side(self.u))
+            form = self._steps.ranks.agree(lambda: self._equations.linear_form(self.u))
         except NotEllipticError:  # as the next step will find, too
             self._measure = _NOTHING
         else:
-            self._measure = min(self._measure, self._size_of(right))
+            self._measure = min(self._measure, self._measured(form))
 
-    def _size_of(self, right: np.ndarray) -> float:
-        """Return the 2-norm of a right-hand side and the source over the nodes of all ranks, or 1."""
-        square = np.square(self._place.owned(right + self._equations.source)).sum()
-        return math.sqrt(float(self._steps.ranks.sum(np.array([square]))[0])) or 1.0
+    def _measured(self, form: LinearForm) -> float:
+        """Return what an equation drives, its right-hand side and the source less a constant, or 1."""
+        b, constant = (
+            self._place.owned(self._weights * values)
+            for values in (form.right + self._equations.source, form.constant)
+        )
+        products = np.array([np.vdot(b, b), np.vdot(b, constant), np.vdot(constant, constant)])
+        measure, _ = driven(*self._steps.ranks.sum(products))
+        return float(measure) or 1.0
 
     def _enter(self, update: float) -> None:
         """Enter a step into the history."""
@@ -293,7 +299,10 @@ class Newton:
         steps, self.u = self._steps, u
         with steps.clock.part("residual"):
             self._residual = steps.ranks.agree(lambda: self._equations.residual(u))
-            nodes, residual = self._place.owned(u), self._place.owned(self._residual)
+            nodes, residual = (
+                self._place.owned(u),
+                self._place.owned(self._weights * self._residual),
+            )
             with np.errstate(over="ignore"):  # of a step that is too long
                 mine = [np.square(residual).sum(), np.square(nodes).sum(), nodes.size]
         norm, total, count = steps.ranks.sum(np.array(mine)).tolist()

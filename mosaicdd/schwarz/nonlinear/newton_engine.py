@@ -31,6 +31,7 @@ from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
 from mosaicdd.schwarz.nonlinear.nested_start import NestedStart, nested_start
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import (
+    LinearForm,
     NewtonEquations,
     OutlineEquations,
     RectangleEquations,
@@ -136,23 +137,23 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         data = boundary if self._solver.discretisation is None else (sides, number)
         if self._known is None or not _same(self._known.data, data):
             u = equations.begun(self._place.widened(self._harmonic(number, boundary)))
-            right = self._ranks.agree(lambda: self._linearised(u, equations))
+            smooth = self._ranks.agree(lambda: self._linearised(u, equations))
             nested = None
             if isinstance(equations, RectangleEquations):
                 given = self._solver.source.problem, self.block.lattice, boundary, number
                 nested = self._ranks.agree(
                     lambda: nested_start(*given, NewtonEngine, self.settings)
                 )
-            self._known = _Beginning(data, u, right, nested)
+            self._known = _Beginning(data, u, smooth, nested)
         return self._known
 
-    def _linearised(self, u: np.ndarray, equations: NewtonEquations) -> np.ndarray:
-        """Return what the equation linearised at values has on its right-hand side, but for sources."""
+    def _linearised(self, u: np.ndarray, equations: NewtonEquations) -> LinearForm:
+        """Return the equation linearised at values."""
         if not np.isfinite(equations.residual(u)).all():
             raise NotEllipticError(
                 "the equation's residual is not finite for values between those on the sides"
             )
-        return equations.right_hand_side(u)
+        return equations.linear_form(u)
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields; without them, with what the lines span between them."""
@@ -176,7 +177,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
                 self._steps,
                 equations,
                 self._ways(equations),
-                beginning.right,
+                beginning.smooth,
                 history=(options.history or History()).followed_by(History()),
                 progress=options.progress,
                 watch=options.watch or Watch(),
@@ -227,7 +228,8 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             return beginning.u
         starts = equations.begun(values), beginning.u
         residuals = self._ranks.agree(lambda: [*map(equations.residual, starts)])
-        squares = [np.square(self._place.owned(residual)).sum() for residual in residuals]
+        weights = beginning.smooth.weights
+        squares = [np.square(self._place.owned(weights * one)).sum() for one in residuals]
         norms = self._ranks.sum(np.array(squares))
         return starts[0] if norms[0] < norms[1] else starts[1]
 
@@ -255,8 +257,8 @@ class _Beginning:
         Values on the edges; or conditions, and which of several problems.
     u
         The smooth surface, at the nodes that are held here.
-    right
-        The right-hand side of the equation linearised there, without sources.
+    smooth
+        The equation linearised there.
     nested
         What finds the solution on a coarser grid.
     step
@@ -265,7 +267,7 @@ class _Beginning:
 
     data: "_Data"
     u: np.ndarray
-    right: np.ndarray
+    smooth: LinearForm
     nested: NestedStart | None = None
     step: Step | None = None
 

@@ -4,7 +4,7 @@ Values lie in wide arrays (`WideField`). On a rectangle with given values on all
 everywhere else `OutlineEquations`, whose steps are linear problems with the same faces, volumes and active nodes.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,6 +25,24 @@ from mosaicdd.schwarz.nonlinear.wide_field import WideField
 _AROUND = [(i, j) for i in range(3) for j in range(3)]  # from the lower left
 
 
+class LinearForm(NamedTuple):
+    """What residuals are measured by, at the wide nodes; zero where there is no unknown.
+
+    Parameters
+    ----------
+    right
+        The right-hand side without the source.
+    constant
+        What the operator makes of 1 at all unknowns.
+    weights
+        What rows count in norms.
+    """
+
+    right: np.ndarray
+    constant: np.ndarray
+    weights: np.ndarray | float
+
+
 class NewtonEquations(Protocol):
     """The equations of one problem.
 
@@ -43,12 +61,12 @@ class NewtonEquations(Protocol):
         """Return the residual times the squared spacing; zero where there is no unknown."""
         ...
 
-    def right_hand_side(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the equation linearised at values, without the source, as norms count it."""
+    def linear_form(self, u: np.ndarray) -> "LinearForm":
+        """Return the equation linearised at values, but for its operator."""
         ...
 
     def diagonal(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the derivative at values, as norms count it; anything where there is no unknown."""
+        """Return that of the derivative at values, zero where there is no unknown."""
         ...
 
     def linearised(self, u: np.ndarray) -> CondensedSolver:
@@ -103,13 +121,16 @@ class RectangleEquations:
         self._place.clear_edges(found)
         return found
 
-    def right_hand_side(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the equation linearised at values, without the source."""
-        right = np.zeros_like(u)
+    def linear_form(self, u: np.ndarray) -> LinearForm:
+        """Return the equation linearised at values."""
+        right, constant, ones = np.zeros_like(u), np.zeros_like(u), np.ones_like(u)
+        self._place.clear_edges(ones)
         right[1:-1, 1:-1] = self._operator.product(u, u - self._place.zeros(self._boundary))
         right[1:-1, 1:-1] -= self._operator.residual(u)
-        self._place.clear_edges(right)
-        return right
+        constant[1:-1, 1:-1] = self._operator.product(u, ones)
+        for values in (right, constant):
+            self._place.clear_edges(values)
+        return LinearForm(right, constant, 1.0)
 
     def diagonal(self, u: np.ndarray) -> np.ndarray:
         """Return that of the derivative at values, zero on the edge."""
@@ -174,22 +195,19 @@ class OutlineEquations:
         """Return the residual times the squared spacing; zero where there is no unknown."""
         return self._equations.residual(u, self._data)
 
-    def right_hand_side(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the equation linearised at values, without the source, as norms count it."""
-        right = -self.residual(u) - self.source
-        conductances = self._equations.derivative(u, self._data).conductances
-        right[1:-1, 1:-1] += conductances.apply(np.where(self._equations.active, u, 0.0))
-        return self._counted(right)
+    def linear_form(self, u: np.ndarray) -> LinearForm:
+        """Return the equation linearised at values."""
+        right, active = -self.residual(u) - self.source, self._equations.active
+        derivative, weights = self._equations.weighed_derivative(u, self._data)
+        conductances = derivative.conductances
+        right[1:-1, 1:-1] += conductances.apply(np.where(active, u, 0.0))
+        right, constant = (np.where(active, one, 0.0) for one in (right, conductances.reaction))
+        return LinearForm(right, constant, weights.every(active.shape))
 
     def diagonal(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the derivative at values, as norms count it; zero where there is no unknown."""
-        return self._counted(self._equations.derivative(u, self._data).conductances.diagonal())
-
-    def _counted(self, values: np.ndarray) -> np.ndarray:
-        """Return values of equations as norms count them, zero where there is no unknown."""
-        weights = self._equations.row_weights()
-        counted = values if weights is None else weights * values
-        return np.where(self._equations.active, counted, 0.0)
+        """Return that of the derivative at values, zero where there is no unknown."""
+        conductances = self._equations.derivative(u, self._data).conductances
+        return np.where(self._equations.active, conductances.diagonal(), 0.0)
 
     def linearised(self, u: np.ndarray) -> CondensedSolver:
         """Return the solver of linear problems for changes of values."""

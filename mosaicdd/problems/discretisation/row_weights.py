@@ -1,0 +1,85 @@
+"""What the equations of nodes count in norms, so that a penalty says no more than the value it asks for.
+
+A node's equation is ``sum k (u - u_neighbour) + d u = b``. Where ``d`` is large beside the conductances ``k``,
+as of an exchange with a side, a given value just beside the node or a local reaction, it says ``u = b / d``.
+But its numbers grow with ``d`` without bound, and beside such a ``b`` all other residuals would be small,
+whatever they are. So it counts ``sum k / d``: as much as the equation of a node beside given values.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.problems.discretisation.array_in_squares import ArrayInSquares
+from mosaicdd.problems.operators.conductances import Conductances
+
+_ROWS = 64  # that are looked at at a time, for the cache
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """What rows of a part of the grid count: 1, but those of some nodes.
+
+    Parameters
+    ----------
+    nodes
+        Flat in the part, ascending, ``(T,)``.
+    weights
+        What they count, ``(T,)``.
+    """
+
+    nodes: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, conductances: Conductances, active: np.ndarray | None = None) -> "RowWeights":
+        """Return those of the active nodes of a part, by their reactions; by default all are active."""
+        nodes = _candidates(conductances)
+        if active is not None:
+            nodes = nodes[active.ravel()[nodes]]
+        own = conductances.reaction[np.divmod(nodes, conductances.reaction.shape[1])]
+        return cls.by(nodes, np.asarray(own), conductances)
+
+    @classmethod
+    def by(cls, nodes: np.ndarray, own: np.ndarray, conductances: Conductances) -> "RowWeights":
+        """Return those of a part, by what is on the diagonals of some nodes, ``(T,)``, beside conductances.
+
+        A node that is coupled to no other counts as if it were as strongly as any.
+        """
+        around = conductances.around(nodes)
+        if not around.all():
+            around = np.where(around > 0, around, around.max() or np.inf)
+        less = own > around
+        return cls(nodes[less], around[less] / own[less])
+
+    def at(self, nodes: np.ndarray) -> np.ndarray:
+        """Return what some flat nodes, ascending, count."""
+        found = np.ones(len(nodes))
+        _, at, those = np.intersect1d(nodes, self.nodes, assume_unique=True, return_indices=True)
+        found[at] = self.weights[those]
+        return found
+
+    def every(self, shape: tuple[int, int]) -> np.ndarray:
+        """Return what all nodes of the part count, ``(rows, columns)``; to be read only."""
+        if not len(self.nodes):
+            return np.broadcast_to(1.0, shape)
+        found = np.ones(shape)
+        found.reshape(-1)[self.nodes] = self.weights
+        return found
+
+
+def _candidates(conductances: Conductances) -> np.ndarray:
+    """Return the flat nodes where alone what is on the diagonal may be more than what is beside it."""
+    reaction = conductances.reaction
+    if isinstance(reaction, ArrayInSquares):
+        plain = [float(one.plain[-1]) for one in (conductances.up, conductances.right, reaction)]
+        if plain[2] <= 2 * plain[0] + 2 * plain[1]:
+            return np.flatnonzero(reaction.differs())
+    elif not reaction.any():
+        return np.empty(0, int)
+    found = [np.empty(0, int)]
+    for first in range(0, len(reaction), _ROWS):
+        rows = np.arange(first, min(first + _ROWS, len(reaction)))
+        heavy = np.flatnonzero(2 * reaction[rows] > conductances.diagonal_of_rows(rows))
+        found.append(first * reaction.shape[1] + heavy)
+    return np.concatenate(found)

@@ -1,0 +1,190 @@
+"""What residuals in a medium are relative to: what the data of a problem drive, as its equations count.
+
+The equations of a grid are ``A u = b``, and rows count ``W`` (`RowWeights`). Of ``b``, the image ``c A 1`` of a
+constant is what sides, outlines and reactions ask for where nothing varies. However large, it says nothing of
+how a solution varies, so residuals are relative to ``min_c |W (b - c A 1)|``: adding a number to all values
+that are given, and times the reaction to the source, changes none.
+"""
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.local_solvers.elements.condensed import NodeSource
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation.array_in_squares import ArrayInSquares
+from mosaicdd.problems.discretisation.row_weights import RowWeights
+from mosaicdd.problems.operators.conductances import Conductances
+
+# Of ``|W b|``, the least that counts: what varies less is near the rounding of what is given, and is lost in
+# the difference of squares that it is computed as.
+_LEAST = 1e-6
+_LITTLE = 0.1  # of the same, beside which a solve begins with the constant
+
+
+def driven(
+    squares: np.ndarray, products: np.ndarray, of_constant: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the 2-norms of what a constant leaves of right-hand sides, at least, and constants to begin with.
+
+    Most begin with 0; those of which it leaves next to nothing with that constant.
+
+    Parameters
+    ----------
+    squares, products
+        Of each right-hand side: its square, and its product with the image of one.
+    of_constant
+        The square of that image.
+    """
+    constants = products / np.where(of_constant > 0, of_constant, 1.0)
+    left = np.maximum(squares - products * constants, _LEAST**2 * squares)
+    return np.sqrt(left), np.where(left < _LITTLE**2 * squares, constants, 0.0)
+
+
+class Measure:
+    """Measures the right-hand sides of problems in one medium on the block of a rank; planned once.
+
+    Parameters
+    ----------
+    conductances
+        Between the nodes of the region.
+    active
+        Which of them are; None if all.
+
+    Attributes
+    ----------
+    weights
+        What the rows of the region count.
+    inner
+        The nodes of the region that this rank owns and that are not on the edge of the lattice.
+    """
+
+    def __init__(self, block: Block, conductances: Conductances, active: np.ndarray | None = None):
+        self.weights = RowWeights.of(conductances, active)
+        self.inner = inner_nodes(block)
+        self._place_edges(block, conductances)
+        self._place_image(conductances.reaction, active)
+
+    def _place_edges(self, block: Block, conductances: Conductances) -> None:
+        """Find the inner nodes beside the edge of the lattice, and their conductances to it."""
+        shape = tuple(cells + 1 for cells in block.cells)
+        flat, beside = np.arange(shape[0] * shape[1]).reshape(shape), []
+        for axis in (0, 1):
+            for end, at in zip((0, -1), block.at_edge(axis), strict=True):
+                if at:
+                    along = self.inner[1 - axis]
+                    row = self.inner[axis].start if end == 0 else self.inner[axis].stop - 1
+                    place = [slice(0, nodes) for nodes in shape]
+                    place[axis] = slice(0, 2) if end == 0 else slice(shape[axis] - 2, shape[axis])
+                    part = conductances.part(*place)
+                    low, high = (part.down, part.left.T), (part.up, part.right.T)
+                    k = np.asarray((low, high)[end][axis][0])[along]
+                    beside.append((axis, end, (flat if axis == 0 else flat.T)[row, along], k))
+        # Corners are beside two edges.
+        self._ring = np.unique(np.concatenate([np.empty(0, int), *(one[2] for one in beside)]))
+        self._edges = [
+            (axis, end, np.searchsorted(self._ring, nodes), k) for axis, end, nodes, k in beside
+        ]
+
+    def _place_image(self, reaction: np.ndarray, active: np.ndarray | None) -> None:
+        """Find what the equations make of a constant: at some nodes, flat, or at all of the region."""
+        shape, inner = reaction.shape, self.inner
+        there, few = np.zeros(shape, bool), False
+        if isinstance(reaction, ArrayInSquares) and not reaction.plain[-1]:
+            there[inner], few = reaction.differs()[inner], True
+        elif not np.asarray(reaction[inner]).any():
+            few = True
+        self._nodes = None
+        if few:
+            there.reshape(-1)[self._ring] = True
+            self._nodes = nodes = np.flatnonzero(there)
+            image = np.asarray(reaction[np.divmod(nodes, shape[1])])
+            weights, ring = self.weights.at(nodes), np.searchsorted(nodes, self._ring)
+            unknown = True if active is None else active.reshape(-1)[nodes]
+        else:
+            image, weights, ring = np.zeros(shape), self.weights.every(shape), self._ring
+            image[inner] = reaction[inner]
+            unknown = True if active is None else active
+        image *= unknown
+        for _, _, at, k in self._edges:
+            image.reshape(-1)[ring[at]] += k
+        image *= weights
+        self._squares_of_image = np.vdot(image, image)
+        image *= weights
+        self._image, self._image_of_ring = image, image.reshape(-1)[ring]
+
+    def __call__(
+        self, ranks: Ranks, v: Interface, source: NodeSource | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the measures of problems, and constants to begin with, ``(n,)``; all ranks together.
+
+        Parameters
+        ----------
+        v
+            With the values on the edge of the lattice.
+        source
+            At the nodes of the region; None for zero.
+        """
+        added = np.zeros((v.problems, len(self._ring)))
+        for axis, end, at, k in self._edges:
+            added[:, at] += k * v.lines[axis][:, end, self.inner[1 - axis]].cpu().numpy()
+        sums = np.zeros((3, v.problems))
+        sums[2] = self._squares_of_image
+        counted = self.weights.at(self._ring) ** 2 * added
+        if source is not None:
+            values, scale = source.values.cpu().numpy(), source.scale
+            sums[0] = scale**2 * self._squares(values, source.nodes)
+            sums[0] += 2 * scale * (values.reshape(len(values), -1)[:, self._ring] * counted).sum(1)
+            sums[1] = scale * self._with_image(values)
+        sums[0] += (added * counted).sum(1)
+        sums[1] += added @ self._image_of_ring
+        return driven(*ranks.sum(sums))
+
+    def _squares(self, source: np.ndarray, nodes: np.ndarray | None) -> np.ndarray:
+        """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``.
+
+        Parameters
+        ----------
+        nodes
+            See `NodeSource`.
+        """
+        if nodes is not None:
+            y, x = np.divmod(nodes, source.shape[2])
+            rows, across = self.inner
+            inside = (y >= rows.start) & (y < rows.stop) & (x >= across.start) & (x < across.stop)
+            nodes = nodes[inside]
+            values = source.reshape(len(source), -1)[:, nodes] * self.weights.at(nodes)
+            return np.einsum("nt,nt->n", values, values)
+        if len(self.weights.nodes):
+            source = source * self.weights.every(source.shape[1:])
+        inner = source[:, *self.inner]
+        return np.einsum("nyx,nyx->n", inner, inner)
+
+    def _with_image(self, source: np.ndarray) -> np.ndarray:
+        """Return the products of sources with the image of a constant, ``(n,)``."""
+        if self._nodes is not None:
+            return source.reshape(len(source), -1)[:, self._nodes] @ self._image
+        return np.einsum("nyx,yx->n", source, self._image)
+
+
+def inner_nodes(block: Block) -> Slices:
+    """Return the nodes of a block's region that it owns and that are not on the edge of the lattice."""
+    ends = lattice_ends(block)
+    return tuple(
+        slice(part.start + (part.start + first == low), part.stop - (part.stop + first > high))
+        for part, first, (low, high) in zip(
+            block.owned_unknowns()[0], block.origin, ends, strict=True
+        )
+    )
+
+
+def lattice_ends(block: Block) -> list[tuple[int, int]]:
+    """Return the first and last node of the lattice per axis; those beyond, where it comes round."""
+    lattice = block.lattice
+    return [
+        (-1, last + 1) if around else (first, last)
+        for first, last, around in zip(
+            lattice.first_node, lattice.last_node, lattice.periodic, strict=True
+        )
+    ]
