@@ -159,6 +159,17 @@ def test_polygons_with_holes_consume_what_is_given_in_them(name):
     assert abs(volumes.sum() - area) < 0.5 * (len(outer) + sum(map(len, holes)))
 
 
+@pytest.mark.parametrize("name", ["a rectangle", "cells", "a distance between nodes"])
+def test_between_periodic_sides_each_counts_with_what_is_given_on_it(name):
+    domain, volumes = DOMAINS[name]()
+    f = values_at_nodes(19)
+    around = {"bottom": m.Periodic(), "top": m.Periodic()}
+    problem = m.Problem(domain, "poisson", {"f": f}, NATURAL | around)
+    volumes[:, -1] = 0.0
+    u = np.nan_to_num(m.solve(problem, settings=TIGHT).field)
+    close(flow_to_the_right(u, volumes), (volumes * f).sum(), volumes * f)
+
+
 def _area(corners):
     x, y = np.array(corners, float).T
     return abs(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1))) / 2
