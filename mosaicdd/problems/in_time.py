@@ -158,10 +158,11 @@ class SidesInTime:
         if not self.vary:
             return self._sides
         given, data = {}, self._sides.data
+        at = {id(part.values): at_time(part.values, t) for part in self._sides.parts}
         for part in self._sides.parts:
             condition = part.condition
             if not isinstance(condition, Periodic):
-                condition = dataclasses.replace(condition, values=at_time(part.values, t))
+                condition = dataclasses.replace(condition, values=at[id(part.values)])
             given[str(part)] = condition
         if isinstance(data, BoundarySpec):
             data = data.at_time(t)

@@ -102,6 +102,25 @@ def test_masks_of_nodes_of_cells_and_pictures_of_them_are_the_same(mosaicdd, tmp
         assert np.isfinite(other).sum() > nodes.sum()
 
 
+def test_polygons_along_the_rectangle_have_values_in_their_corners_too(
+    mosaicdd, tmp_path, write, strict_json
+):
+    hole = [[0.41, 0.61], [0.83, 0.61], [0.83, 1.04]]
+    corners = {"outer": [[0, 0], [1.2, 0], [1.2, 1.6], [0, 1.6]], "holes": [hole]}
+    output = tmp_path / "out.h5"
+    given = ("--domain", write("part.json", json.dumps(corners)), "--boundary", "expr:x-2*y")
+    done = mosaicdd("solve", "-o", output, *SIZE, *given, "--rtol", "1e-10")
+    assert done.code == 0, done.err
+    with h5py.File(output) as file:
+        field = file["solution"][()]
+    y, x = np.mgrid[:129, :97] * 0.0125
+    inside_the_hole = (x < 0.83) & (y > 0.61) & (y - 0.61 < (x - 0.41) * 43 / 42)
+    np.testing.assert_array_equal(np.isnan(field), inside_the_hole)
+    np.testing.assert_allclose(field, np.where(np.isnan(field), np.nan, x - 2 * y), atol=1e-8)
+    done = mosaicdd("compare", output, "--reference", "direct", "--json")
+    assert strict_json(done.out)["max_error"] < 1e-8
+
+
 def test_values_from_a_file_of_points(mosaicdd, tmp_path, write, strict_json):
     angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
     x, y = 0.6 + 0.5501 * np.cos(angles), 0.8 + 0.5501 * np.sin(angles)

@@ -97,6 +97,16 @@ def test_outlines_of_cells_are_of_second_order(kind):
     assert (np.log2(np.array(errors[:-1]) / errors[1:]) > least).all(), errors
 
 
+def test_values_that_are_given_on_an_outline_of_cells_stand_in_its_corners_too():
+    cells = np.zeros((40, 48), bool)
+    cells[4:36, 6:40], cells[10:20, 12:30] = True, False
+    problem = Problem(Domain.from_mask(cells, per_cell=True), "laplace", sides=Dirichlet("x - y"))
+    field = solve(problem, settings=TIGHT).field
+    corners = np.pad(cells, 1)
+    closed = corners[:-1, :-1] | corners[1:, :-1] | corners[:-1, 1:] | corners[1:, 1:]
+    np.testing.assert_array_equal(np.isfinite(field), closed)
+
+
 def test_a_corridor_of_cells_conducts_by_its_whole_width():
     # Two cells wide, insulated: as much flows through a side as through one of a rectangle of that width.
     cells = np.zeros((48, 64), bool)

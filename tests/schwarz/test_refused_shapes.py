@@ -39,6 +39,16 @@ REFUSED = {
         ),
         "the domain has no outline hole2: its outlines are outer, hole1",
     ),
+    "a side that the outline replaces": (
+        lambda: Problem(
+            Domain.from_polygons(
+                [[0, 0], [1, 0], [1, 0.7], [0, 1]], cells=(64, 64), spacing=1 / 64
+            ),
+            "laplace",
+            sides={"left": Neumann("y"), "outer": Neumann(0.0)},
+        ),
+        "the side left: the outline of the domain runs along this side, .* name outer in its place",
+    ),
     "an outline of a rectangle": (
         lambda: Problem((64, 64), "laplace", sides={"hole1": Neumann()}),
         "the domain has no outline hole1: it is a rectangle",

@@ -15,6 +15,7 @@ known, so nothing can flow.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -122,14 +123,12 @@ class Cut:
         return Crossings.joined(found)
 
     def _on(self, active: np.ndarray) -> Crossings:
-        """Return the nodes beside active ones that lie on an outline with given values."""
-        on = self.given & self.reported
-        beside = np.zeros_like(on)
-        for axis in (0, 1):
-            low, high = ends(axis)
-            beside[low] |= active[high]
-            beside[high] |= active[low]
-        nodes = np.flatnonzero(beside & on)
+        """Return the nodes around active ones that lie on an outline with given values."""
+        flat = np.flatnonzero(self.given & self.reported)
+        at, around = np.unravel_index(flat, active.shape), np.pad(active, 1)
+        steps = itertools.product(range(3), repeat=active.ndim)
+        places = (tuple(n + d for n, d in zip(at, step, strict=True)) for step in steps)
+        nodes = flat[np.logical_or.reduce([around[place] for place in places])]
         numbers = self._numbers.reshape(-1)[nodes]
         return Crossings(nodes, self._places(nodes, active), np.ones(len(nodes)), numbers)
 

@@ -76,6 +76,8 @@ class Discretisation:
         self._pieces = problem.pieces(grid)
         shape, sides = problem.domain.shape, problem.conditions
         self.outline = None if shape is None else CutOutline(shape, grid, sides)
+        if self.outline is not None and shape is not None and not shape.staircase:
+            sides.require_reached(self._pieces, self.outline.names)
         values = self.values(problem)
         self._known = values.known
         self._natural, self._exchange = values.natural, values.exchange

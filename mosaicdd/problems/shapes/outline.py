@@ -32,12 +32,15 @@ class Piece:
         one more than cells.
     inside
         Which nodes are in the domain, or at its ends on the side, ``(M,)``; None for all.
+    replaced
+        Whether the outline of a shape runs along it, in its place.
     """
 
     nodes: np.ndarray
     lengths: np.ndarray
     axis: int | None = None
     inside: np.ndarray | None = None
+    replaced: bool = False
 
     def within(self, level: np.ndarray) -> "Piece":
         """Return what a shape has of a side, by its level at the nodes."""
@@ -47,9 +50,10 @@ class Piece:
         lengths[:-1] += 0.5 * share_inside(level[:-1], mean)
         # Where the outline ends in a node of the side, this belongs to both.
         beside = np.convolve(level < 0, [1, 0, 1], "same") > 0
-        return dataclasses.replace(
-            self, lengths=lengths, inside=(level < 0) | (level == 0) & beside
-        )
+        on = level == 0
+        inside = (level < 0) | on & beside
+        replaced = bool((on[1:] & on[:-1]).any() and not inside.any())
+        return dataclasses.replace(self, lengths=lengths, inside=inside, replaced=replaced)
 
 
 def rectangle_outline(grid: Grid) -> Mapping[str, Piece]:

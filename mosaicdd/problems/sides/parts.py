@@ -53,6 +53,13 @@ class Part:
         """Of a Robin condition, else 0."""
         return self.condition.alpha if isinstance(self.condition, Robin) else 0.0
 
+    def same_as(self, other: "Part") -> bool:
+        """Say whether the same condition holds, of the same values."""
+        values, others = self.values, other.values
+        equal = values is others or (isinstance(values, float | int | str) and values == others)
+        alike = type(self.condition) is type(other.condition) and self.alpha == other.alpha
+        return alike and equal
+
     def __str__(self) -> str:
         return self.name if self.whole else f"{self.name}[{self.low:g}:{self.high:g}]"
 

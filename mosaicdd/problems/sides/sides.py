@@ -118,6 +118,33 @@ class Sides:
                 has = f"its outlines are {', '.join(names)}" if names else "it is a rectangle"
                 raise ValueError(f"the domain has no outline {part.name}: {has}")
 
+    def require_reached(self, pieces: Mapping[str, Piece], outlines: Sequence[str]) -> None:
+        """Check that no side has a condition of its own where an outline runs along it.
+
+        Parameters
+        ----------
+        pieces
+            What a shape has of the sides.
+        outlines
+            The names of the outlines.
+
+        Raises
+        ------
+        ValueError
+            If one has: what is said of the outline holds there.
+        """
+        on_outlines = [self.outline(name) for name in outlines]
+        for part in self.parts:
+            if (
+                part.name in pieces
+                and pieces[part.name].replaced
+                and not all(one is not None and part.same_as(one) for one in on_outlines)
+            ):
+                raise ValueError(
+                    f"the side {part}: the outline of the domain runs along this side, and what is said "
+                    f"of the outline holds there; name {' or '.join(outlines)} in its place"
+                )
+
     def require_no_periodic_outline(self) -> None:
         """Check that only sides of the rectangle are periodic.
 
@@ -293,10 +320,15 @@ class Sides:
         return rows, columns
 
     def evaluated(self, grid: Grid, pieces: Mapping[str, Piece]) -> list[EvaluatedPart]:
-        """Return the conditions on sides with their values at nodes; of what no condition names, too."""
+        """Return the conditions on sides with their values at nodes; of what no condition names, too.
+
+        But for sides that the outline of a shape replaces: what is said of that holds there.
+        """
         found = []
         edges = {} if self.data is None else self._edges(grid)
         for name, piece in pieces.items():
+            if piece.replaced:
+                continue
             own = [part for part in self.parts if part.name == name]
             if not any(part.whole for part in own):
                 values = edges.get(name, np.zeros((1, len(piece.nodes))))
