@@ -4,7 +4,7 @@ Settings are frozen dataclasses; the command line makes an option of every field
 `setting`. Nothing slow is imported here, nor in the modules that hold settings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
 from numbers import Integral, Real
@@ -48,7 +48,7 @@ def check_settings(settings: Any) -> None:
             continue
         choices, least = (entry.metadata.get(key) for key in ("choices", "least"))
         if choices and value not in choices:
-            raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, choices))}")
+            raise ValueError(unknown(name, value, map(str, choices)))
         kinds = get_args(entry.type) if isinstance(entry.type, UnionType) else (entry.type,)
         for kind, number, what in ((float, Real, "number"), (int, Integral, "whole number")):
             if kind in kinds and (isinstance(value, bool) or not isinstance(value, number)):
@@ -56,6 +56,27 @@ def check_settings(settings: Any) -> None:
         if least is not None and not value >= least:
             rule = "0 or more" if least == 0 else f"at least {least}"
             raise ValueError(f"{name} must be {rule}, got {value}")
+
+
+def unknown(what: str, name: object, known: Iterable[str], others: str = "") -> str:
+    """Say that a name is unknown, which of the known ones it is nearest to, and what is known.
+
+    Parameters
+    ----------
+    what
+        What it is a name of, as ``"pde"``.
+    others
+        What else is possible, to stand after the known names.
+    """
+    return f"unknown {what} {str(name)!r}{meant(name, known := list(known))}; known: {', '.join(known)}{others}"
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """Return which known name a mistyped one is nearest to, as a remark; empty if it is near to none."""
+    import difflib  # here: only who has mistyped waits for it
+
+    nearest = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 
 def require_type(name: str, value: Any, kind: type, wanted: str = "") -> None:

@@ -28,6 +28,7 @@ def main(path: Path, cells: int, counts: list[int]) -> None:
         for ranks in counts:
             start = time.perf_counter()
             options = ["--pde", "diffusion", "--field", f"a={medium}", "--field", "f=1"]
+            options += ["--boundary", "gp:seed=0"]
             shape = ["--cells", f"{cells}x{cells}", "--rtol", "1e-8"]
             report = mosaicdd(ranks, "solve", "-o", str(output), *shape, *options)
             seconds = time.perf_counter() - start

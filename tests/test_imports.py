@@ -46,6 +46,7 @@ HOMES = {
     "matplotlib": {"report"},
     "PIL": {"storage.domain_file"},
     "xarray": {"report"},
+    "IPython": {"report"},
     "torch.distributed": {"training", "parallel.layouts.dtensor"},
     "pytorch_optimizer": {"training"},
     "torch.utils.tensorboard": {"storage.metrics_file"},

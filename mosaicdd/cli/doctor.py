@@ -60,7 +60,7 @@ def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list
 
     return [
         look.python(),
-        look.mpi(vendor),
+        look.mpi(vendor, several=launcher().ranks > 1),
         look.ranks(len(places), launcher(), lonely),
         look.machines(places, threads_per_rank()),
         look.memory(places),

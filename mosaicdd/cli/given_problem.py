@@ -1,6 +1,7 @@
 """The problem that options of a command describe."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mosaicdd.problems.sides.conditions import Condition, Periodic
@@ -17,10 +18,17 @@ def given_problem(
     spec: str | None,
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
-    boundary: str,
+    boundary: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
 ) -> "Problem":
-    """Say what is to be solved; nothing large is evaluated or read yet."""
+    """Say what is to be solved; nothing large is evaluated or read yet.
+
+    Raises
+    ------
+    ValueError
+        If nothing is said of a part of the outline, neither by ``boundary`` nor by a side.
+    """
+    from mosaicdd.lattice.grid import Grid
     from mosaicdd.problems.domain import Domain
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.shapes.outline import SIDES
@@ -42,25 +50,78 @@ def given_problem(
 
     with argument("field"):
         fields = {name: given_field(spec) for name, spec in given_fields}
+    data: Data | None = None
     with argument("boundary"):
-        data: Data | None = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
+        if boundary is not None:
+            boundary = boundary if _number(boundary) is None else f"expr:{boundary}"
+            if is_file(boundary):
+                _require_no_formula(boundary)
+            data = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
     with argument("side"):
         given = {name: read(name, condition) for name, condition in given_sides}
-        if spec is not None and boundary.startswith("expr:"):
+        if spec is not None and boundary is not None and boundary.startswith("expr:"):
             # At the nodes of the domain and on its outline only, wherever that is.
             given = {name: Dirichlet(boundary) for name in (*SIDES, "outline")} | given
             data = None
         sides = Sides(given, data)
+    with argument("spacing"):
+        if spacing is not None:
+            Grid(cells, spacing)
     with argument("domain"):
         domain = Domain(cells, spacing) if spec is None else read_domain(spec, cells, spacing)
-    return Problem(domain, pde, fields, sides)
+    problem = Problem(domain, pde, fields, sides)
+    if boundary is None:
+        _require_sides(problem)
+    return problem
+
+
+def _require_sides(problem: "Problem") -> None:
+    """Check that conditions on sides and outlines are given all round."""
+    named = {part.name for part in problem.conditions.parts if part.whole}
+    grid, shape = problem.domain.grid(), problem.domain.shape
+    pieces = problem.pieces(grid)
+    missing = [
+        name
+        for name, piece in pieces.items()
+        if name not in named and (piece.inside is None or piece.inside.any())
+    ]
+    if shape is not None and "outline" not in named:
+        outlines, _ = shape.outlines(grid, problem.conditions.periods(grid))
+        missing += [name for name in outlines if name not in named]
+    if missing:
+        raise ValueError(
+            f"nothing is said of the sides {', '.join(missing)}: give their values by --boundary, as in "
+            "--boundary 0 or --boundary 'expr:sin(x)', or each of them by --side"
+        )
 
 
 def given_field(spec: str) -> "float | str | FieldFile":
     """Say what a field is; a file is looked at, no more."""
     from mosaicdd.storage.field_file import FieldFile
 
+    if (number := _number(spec)) is not None:
+        return number
+    if spec.startswith(("expr:", "lognormal:")):
+        return spec
+    _require_no_formula(spec)
+    return FieldFile(spec)
+
+
+def _number(spec: str) -> float | None:
     try:
         return float(spec)
     except ValueError:
-        return spec if spec.startswith(("expr:", "lognormal:")) else FieldFile(spec)
+        return None
+
+
+def _require_no_formula(spec: str) -> None:
+    """Check that what should name a file is no formula that lacks its ``expr:``."""
+    from mosaicdd.problems.fields.expressions import Expression
+
+    if Path(spec).exists():
+        return
+    try:
+        Expression(spec, variables=("x", "y", "u", "t", "pi"))
+    except ValueError:
+        return
+    raise ValueError(f"{spec!r} is no file; a formula is written 'expr:{spec}'")

@@ -79,12 +79,12 @@ def solve_in_time(
         click.echo(
             json_line(series.report)
             if as_json
-            else _said(series.report, output.path, march.checkpoint)
+            else _said(series.report, output.path, march.checkpoint, ctx.params["boundary"])
         )
     return 0 if series.converged else 1
 
 
-def _said(report: dict, output: object, checkpoint: Path | None) -> str:
+def _said(report: dict, output: object, checkpoint: Path | None, boundary: str | None) -> str:
     """Say in a few lines what was solved, how it ended, how good it is, and where it is."""
     nx, ny = report["grid"]
     columns, rows = report["dims"]
@@ -92,9 +92,8 @@ def _said(report: dict, output: object, checkpoint: Path | None) -> str:
     steps, shortest, longest = (report[n] for n in ("steps", "shortest_step", "longest_step"))
     where = f"{report['ranks']} rank{several} ({columns}x{rows})"
     how = f"{report['local_solver']} and {report['method']}"
-    lines = [
-        f"{report['pde']} on {nx}x{ny} cells by {how}, {where}, {report['dtype']} on {report['device']}"
-    ]
+    what = f"{report['pde']} on {nx}x{ny} cells by {how}, {where}, {report['dtype']} on {report['device']}"
+    lines = [what if boundary is None else f"{what}, boundary {boundary}"]
     if steps:
         each = (
             f"of {longest:g}" if shortest == longest else f"from {shortest:g} to {longest:g} long"

@@ -15,6 +15,7 @@ import click
 
 import mosaicdd
 from mosaicdd.parallel.launcher import abort_all_ranks, launcher_rank, threads_per_rank
+from mosaicdd.settings import unknown
 
 _COMMANDS = {
     "generate": "Make a dataset of small boundary value problems.",
@@ -40,6 +41,13 @@ class _Commands(click.Group):
         if name not in _COMMANDS:
             return None
         return getattr(importlib.import_module(f"mosaicdd.cli.{name}"), name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(unknown("command", args[0], _COMMANDS))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

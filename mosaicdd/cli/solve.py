@@ -1,9 +1,11 @@
 """``mosaicdd solve``: boundary value problems on a large domain, on any number of ranks."""
 
 import click
+from click.core import ParameterSource
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import given_field, given_problem
+from mosaicdd.cli.grouped import Grouped
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
@@ -17,8 +19,27 @@ from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import TimeSettings
 
+_RANDOM = "gp:seed=0"  # the boundary where nothing is said of the problem but its size
 
-@click.command()
+_GROUPS = {
+    "Problem": ("cells", "spacing", "domain", "pde", "given_fields", "boundary", "given_sides"),
+    "Time": ("steps", "dt", "initial", "method", "every", "tolerance", "solver_share"),
+    "Solution": (
+        *("output", "keep", "window", "points", "shards", "checkpoint_minutes", "resume", "trace"),
+        "as_json",
+    ),
+    "Method": (
+        *("local_solver", "rtol", "certify", "max_iterations", "out_of_range", "levels", "sweep"),
+        *("sync", "accelerate", "coarse_points", "until_mae", "reference"),
+    ),
+    "Machine": (
+        *("device", "dtype", "network_dtype", "dims", "replicas", "batch", "batch_subdomains"),
+        *("halo_depth", "halo_dtype", "mpi_buffers"),
+    ),
+}
+
+
+@click.command(cls=Grouped, groups=_GROUPS)
 @click.option("-o", "--output", required=True, metavar="OUT.h5", help="Solution file to write.")
 @click.option(
     "--cells", type=SIZE_PAIR, required=True, help="Grid cells along x and y, as 2048x2048."
@@ -49,12 +70,11 @@ from mosaicdd.time.settings import TimeSettings
 )
 @click.option(
     "--boundary",
-    default="gp:seed=0",
-    show_default=True,
     metavar="SPEC",
-    help="Dirichlet data: 'gp:seed=0,length=L,amplitude=A,noise=S' (lengths in domain units; L by "
-    "default 1/16 of the perimeter), 'expr:sin(2*pi*x)', or an HDF5 file. Many problems: "
-    "'gp:seed=0..63', or a file whose edges have a row for each.",
+    help="Values on all sides that --side does not name: a number, 'expr:sin(2*pi*x)', an HDF5 file, or "
+    "a random curve, 'gp:seed=0,length=L,amplitude=A,noise=S' (lengths in domain units; L by default 1/16 "
+    "of the perimeter). Many problems: 'gp:seed=0..63', or a file whose edges have a row for each. "
+    "[default: gp:seed=0 where neither --pde, --field nor --side is given]",
 )
 @click.option(
     "--side",
@@ -125,7 +145,7 @@ def solve(
     domain: str | None,
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
-    boundary: str,
+    boundary: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
     spacing: float | None,
     local_solver: str | None,
@@ -154,6 +174,8 @@ def solve(
     from mosaicdd.storage.atomic import require_writable
     from mosaicdd.storage.inputs import read_points
 
+    described = given_fields or given_sides or _given(ctx, "pde")
+    boundary = boundary or (None if described else _RANDOM)
     clock = Stopwatch(traced=trace is not None)
     torch.set_num_threads(threads_per_rank())
     with bad_input("--trace"):
@@ -196,5 +218,10 @@ def solve(
         write_trace(trace, ranks, clock)
     solver.close()
     if ranks.is_root:
-        click.echo(json_line(solution.report) if as_json else summary(solution, output))
+        click.echo(json_line(solution.report) if as_json else summary(solution, output, boundary))
     return 0 if solution.converged else 1
+
+
+def _given(ctx: click.Context, name: str) -> bool:
+    """Say whether an option stands on the command line."""
+    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT

@@ -9,12 +9,20 @@ if TYPE_CHECKING:
     from mosaicdd.schwarz.results.solution import Solution
 
 
-def summary(solution: "Solution", output: str) -> str:
-    """Say in a few lines what was solved, how it ended, how good it is, and where it is."""
+def summary(solution: "Solution", output: str, boundary: str | None) -> str:
+    """Say in a few lines what was solved, how it ended, how good it is, and where it is.
+
+    Parameters
+    ----------
+    boundary
+        What was given on sides that have no condition of their own.
+    """
     from mosaicdd.schwarz.results.report import described
 
     report = solution.report
     lines = described(report)
+    if boundary is not None:
+        lines[0] += f", boundary {boundary}"
     if outside := report["outside_training_range"]:
         each = f" (of {report['subdomains']} per problem)" if "problems" in report else ""
         of = "" if each else f"of {report['subdomains']} "

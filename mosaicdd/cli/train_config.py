@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.settings import meant
 
 _NETWORK = "settings"
 
@@ -30,7 +31,7 @@ def read_config(ctx: click.Context, param: click.Parameter, path: str | None) ->
         known = {p.name for p in ctx.command.params} - {"config", "data", "pairs", "help"}
         if unknown := sorted(options.keys() - known):
             raise ValueError(
-                f"{path}: train has no option {unknown[0]!r}; known: {', '.join(sorted(known))} and "
+                f"{path}: train has no option {unknown[0]!r}{meant(unknown[0], known)}; known: {', '.join(sorted(known))} and "
                 f"the table [{_NETWORK}]"
             )
     ctx.default_map = {**(ctx.default_map or {}), **options}

@@ -35,9 +35,14 @@ from mosaicdd.local_solvers.upscaled import Averaged
 from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
+from mosaicdd.settings import meant
 from mosaicdd.storage.model_file import read_model
 
 SHIPPED = Path(__file__).parent / "shipped"
+
+
+_BY_NAME: dict[str, type] = {kind.name: kind for kind in (Exact, Averaged, SubdomainNewton)}
+"""Local solvers that need no file."""
 
 
 def shipped_models() -> list[str]:
@@ -58,8 +63,8 @@ def model_path(name_or_path: str) -> Path:
     path = Path(name_or_path)
     if not path.exists():
         raise FileNotFoundError(
-            f"{name_or_path}: neither a model file nor a shipped model; shipped: "
-            f"{', '.join(shipped_models()) or 'none'}"
+            f"{name_or_path}: neither a model file nor a shipped model{meant(name_or_path, (*shipped_models(), *_BY_NAME))}; "
+            f"shipped: {', '.join(shipped_models())}; by name, too: {', '.join(_BY_NAME)}"
         )
     return path
 
@@ -76,7 +81,7 @@ def find_local_solver(
     ValueError
         If the file is not a sound model file.
     """
-    known: dict[str, type] = {one.name: one for one in (Exact, Averaged, SubdomainNewton)}
+    known = _BY_NAME
     return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
 
 
@@ -114,10 +119,11 @@ def find_network(
 def default_local_solver(problem: Problem) -> str:
     """Return the name of what solves a problem where nothing else is asked for.
 
-    The shipped network for its operator, or for a family that the operator is of; ``"exact"`` else, and
-    where a side is natural.
+    The shipped network for its operator, or for a family that the operator is of; ``"exact"`` else, where a
+    side is natural, and for numbers of cells that are no multiples of half a subdomain.
     """
-    if not problem.plain:
+    size = Subdomain().cells  # of all that are shipped
+    if not problem.plain or any(n % (size // 2) or n < size for n in problem.domain.cells):
         return Exact.name
     if problem.operator == LAPLACE.at():
         return LAPLACE.name

@@ -49,18 +49,23 @@ def python() -> Finding:
     return Finding("mosaicdd", found)
 
 
-def mpi(vendor: tuple[str, str] | None) -> Finding:
+def mpi(vendor: tuple[str, str] | None, *, several: bool) -> Finding:
     """Say which MPI library was loaded.
 
     Parameters
     ----------
     vendor
         Its name and version, or None without one.
+    several
+        Whether more than one rank was asked for: one needs no library.
     """
     bindings = f"mpi4py {_version('mpi4py')}"
     if vendor is None:
         advice = "pip install 'mosaicdd[mpi]', or pip install mpi4py with your cluster's MPI module loaded"
-        return Finding("MPI", f"no library found, {bindings}", advice, wrong=True)
+        found = f"no library found, {bindings}"
+        return Finding(
+            "MPI", found, advice if several else f"for several ranks: {advice}", wrong=several
+        )
     return Finding("MPI", f"{' '.join(vendor)}, {bindings}")
 
 

@@ -49,6 +49,10 @@ class Domain:
         if len(given) != 2 or not all(map(_is_whole, given)):
             raise ValueError(f"a domain has whole cells (ny, nx) along two axes, got {given}")
         object.__setattr__(self, "cells", (int(given[0]), int(given[1])))
+        if self.spacing is not None and not isinstance(self.spacing, numbers.Real):
+            raise TypeError(
+                f"spacing must be one number, for cells are square, got {self.spacing!r}"
+            )
         grid = self.grid()  # checks the numbers
         if self.shape is not None:
             self.shape.require_shape(grid)

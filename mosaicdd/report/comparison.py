@@ -21,6 +21,7 @@ from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.references.petsc import petsc_python
 from mosaicdd.problems.references.references import PEERS, REFERENCES, solve_by_peer
+from mosaicdd.settings import unknown
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.unsupported import Unsupported
 
@@ -172,10 +173,8 @@ def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
         text = reference.removeprefix("expr:")
         return _evaluated(text, solution), text
     if "." not in reference and not Path(reference).exists():
-        known = ", ".join((*REFERENCES, *PEERS, "auto"))
-        raise ValueError(
-            f"unknown reference {reference!r}; known: {known}, 'expr:...' and solution files"
-        )
+        known = (*REFERENCES, *PEERS, "auto")
+        raise ValueError(unknown("reference", reference, known, ", 'expr:...' and solution files"))
     return _read(reference, solution)
 
 

@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import sys
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,7 @@ class Presented:
         drawing = _figures().figure(solution, *against)
         if path is not None:
             _figures().save_figure(drawing, Path(path))
+        _show_in_notebook(drawing)
         return drawing
 
     def to_xarray(self) -> "xarray.DataArray":
@@ -117,10 +119,7 @@ class Presented:
             drawing = _figures().figure(self.each()[0], dpi=_DPI)
         except ModuleNotFoundError:
             return ""
-        image = io.BytesIO()
-        drawing.savefig(image, format="png")
-        text = base64.b64encode(image.getvalue()).decode()
-        return f"<img alt='solution' src='data:image/png;base64,{text}'>"
+        return f"<img alt='solution' src='data:image/png;base64,{base64.b64encode(_png(drawing)).decode()}'>"
 
 
 class OpenedSolution(Presented, StoredSolution):
@@ -190,6 +189,30 @@ def labelled(
         name="solution",
         attrs={k: v for k, v in attributes.items() if isinstance(v, (str, int, float))},
     )
+
+
+def _png(drawing: "Figure", dpi: int | None = None) -> bytes:
+    image = io.BytesIO()
+    drawing.savefig(image, format="png", dpi=dpi or "figure")
+    return image.getvalue()
+
+
+def _show_in_notebook(drawing: "Figure") -> None:
+    """Show a figure where a cell of a notebook makes it, once, whether or not it is the cell's result."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None or not hasattr(shell, "kernel"):
+        return
+    from IPython.display import Image, display
+
+    made = shell.execution_count
+    display(Image(_png(drawing, _DPI)))
+
+    def show_again() -> None:
+        # As the result of this cell it has been shown.
+        if shell.execution_count != made:
+            display(Image(_png(drawing, _DPI)))
+
+    vars(drawing)["_ipython_display_"] = show_again
 
 
 def _figures() -> ModuleType:

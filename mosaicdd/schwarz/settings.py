@@ -12,7 +12,7 @@ from numbers import Integral
 from os import PathLike
 from typing import Any
 
-from mosaicdd.settings import check_settings, setting
+from mosaicdd.settings import check_settings, setting, unknown
 from mosaicdd.tensors import Tensors
 
 _FLOAT32_NETWORK = 1e-6  # relative update that is above what rounding inside of a network leaves
@@ -85,6 +85,8 @@ class SolveSettings:
     ----------
     atol
         Stop when the update is this small, whatever the solution.
+    device, dtype, halo_dtype, network_dtype
+        Words; torch's devices and types, and numpy's, are taken, too.
     dims
         Ranks per axis, (y, x), of each group; by default those with the shortest block edges.
 
@@ -200,10 +202,12 @@ class SolveSettings:
     )
 
     def __post_init__(self) -> None:
+        for name in ("device", "dtype", "halo_dtype", "network_dtype"):
+            object.__setattr__(self, name, _word(getattr(self, name)))
         check_settings(self)
         where = self.device.partition(":")[0]
         if where not in DEVICES:
-            raise ValueError(f"unknown device {self.device!r}; known: {', '.join(DEVICES)}")
+            raise ValueError(unknown("device", self.device, DEVICES))
         phases = self.levels == 1 and self.accelerate != "gmres"
         self._default("sweep", "phases" if phases else "additive")
         self._require_dims()
@@ -294,6 +298,13 @@ class SolveSettings:
     def with_changes(self, **changes: Any) -> "SolveSettings":
         """Return the same settings but for some."""
         return dataclasses.replace(self, **changes)
+
+
+def _word(given: Any) -> Any:
+    """Return the name of a device or a type of torch's or numpy's; what is a name as it is."""
+    if given is None or isinstance(given, str):
+        return given
+    return getattr(given, "__name__", str(given)).removeprefix("torch.")
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def require_unbroken_seal(path: str | os.PathLike) -> None:
         if seal != _sealing(file, size - _LENGTH):
             raise ValueError(
                 f"{path}: damaged or changed, its checksum differs; if it was changed on purpose, "
-                "reseal it"
+                f"mosaicdd info --reseal {path}"
             )
     if begun - changed > _TICK:
         _unbroken[name] = version

@@ -215,7 +215,7 @@ def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) ->
     if given >= SEALED and not is_sealed(path):
         raise ValueError(
             f"{path}: not a complete {kind} file (its checksum is missing); if another program has "
-            "written to it on purpose, reseal it"
+            f"written to it on purpose: mosaicdd info --reseal {path}"
         )
 
 

@@ -33,7 +33,7 @@ class GenerationSettings:
 
     pde: str = setting("laplace", "Equation to solve: a name, or your own as FILE.py:NAME.")
     subdomain: Subdomain = field(default_factory=Subdomain)
-    samples: int = setting(20000, "Number of random problems.")
+    samples: int = setting(20000, "Number of random problems.", least=2)
     windows: int = setting(
         2000, "Number of windows of larger solutions, for validation only.", least=1
     )
@@ -82,7 +82,7 @@ class GenerationSettings:
 class MediaSettings:
     """How random media are drawn, for a network of conductances."""
 
-    samples: int = setting(20000, "Number of random media.")
+    samples: int = setting(20000, "Number of random media.", least=2)
     seed: int = setting(0, "Seed of all random numbers.", least=0)
     validation: float = setting(0.1, "Fraction of the media that training holds out.")
 
@@ -101,7 +101,7 @@ class SquareSettings:
 
     pde: str
     subdomain: Subdomain = field(default_factory=Subdomain)
-    samples: int = setting(20000, "Number of random problems.")
+    samples: int = setting(20000, "Number of random problems.", least=2)
     seed: int = setting(0, "Seed of all random numbers.", least=0)
     validation: float = setting(0.1, "Fraction of the problems that training holds out.")
     labels: bool = setting(

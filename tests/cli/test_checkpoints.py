@@ -148,7 +148,18 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
     assert "field f" in identities[0]
 
 
-MEDIUM = ("--pde", "diffusion", "--cells", "768x512", "--rtol", "1e-11", "--field", "f=1")
+MEDIUM = (
+    "--pde",
+    "diffusion",
+    "--cells",
+    "768x512",
+    "--rtol",
+    "1e-11",
+    "--field",
+    "f=1",
+    "--boundary",
+    "0",
+)
 
 
 def write_medium(path, seed):

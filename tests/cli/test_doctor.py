@@ -64,9 +64,9 @@ def test_without_an_mpi_library_it_says_how_to_get_one():
     ended = subprocess.run(
         [sys.executable, "-c", WITHOUT_MPI], capture_output=True, text=True, timeout=60, check=False
     )
-    assert ended.returncode == 1, ended.stderr
+    assert ended.returncode == 0, ended.stderr  # one rank needs none
     (line,) = [line for line in ended.stdout.splitlines() if "->" in line and "MPI" in line[:4]]
-    assert "-> pip install 'mosaicdd[mpi]'" in line
+    assert "-> for several ranks: pip install 'mosaicdd[mpi]'" in line
     assert len(ended.stdout.splitlines()) == len(SUBJECTS)
 
 

@@ -8,7 +8,17 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.lognormal import Lognormal
 
 CELLS = (128, 160)
-SOLVE = ("solve", "--cells", "160x128", "--pde", "diffusion", "--rtol", "1e-10")
+SOLVE = (
+    "solve",
+    "--cells",
+    "160x128",
+    "--pde",
+    "diffusion",
+    "--rtol",
+    "1e-10",
+    "--boundary",
+    "gp:seed=0",
+)
 
 
 @pytest.fixture
@@ -115,7 +125,7 @@ def test_a_truncated_file_is_refused(comm, mosaicdd, write, common_path):
     assert len(done.err.strip().splitlines()) == 1
 
 
-FLOW = (*SOLVE[:3], "--pde", "advection-diffusion")
+FLOW = (*SOLVE[:3], "--pde", "advection-diffusion", "--boundary", "gp:seed=0")
 
 
 @pytest.mark.ranks(1, 3)

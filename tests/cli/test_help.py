@@ -1,6 +1,10 @@
 """What works before anything is computed."""
 
+import re
+
 import pytest
+
+from mosaicdd.cli.solve import solve
 
 COMMANDS = ("generate", "train", "models", "solve", "compare", "plot", "info", "bench", "plan")
 COMMANDS += ("doctor",)
@@ -20,5 +24,11 @@ def test_every_option_is_described_with_its_default(mosaicdd):
     assert ended.code == 0
     for option in ("--cells", "--boundary", "--local-solver", "--rtol", "--dims", "--json"):
         assert option in ended.out
+    # Under headings, each once.
+    for heading in ("Problem", "Time", "Solution", "Method", "Machine"):
+        assert f"\n{heading}:\n" in ended.out
+    listed = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", ended.out, re.MULTILINE)
+    known = [max(param.opts, key=len) for param in solve.params]
+    assert sorted(listed) == sorted([*known, "--help"])
     # All but --output, --cells, the two flags and --until-mae, --certify: no default to show.
     assert ended.out.count("[default") >= 10

@@ -171,7 +171,7 @@ def test_what_was_interrupted_or_killed_goes_on_to_the_same_bits(mosaicdd, tmp_p
         ),
         (
             ("--steps", "3", "--dt", "1", "--initial", "expr:t"),
-            "Error: --initial: expression 't': t is",
+            "Error: --initial: the field initial: expression 't': t is not allowed (the time: ",
         ),
         (("--steps", "3", "--dt", "1", "--dtype", "float32"), "Error: --dtype float32 is not for"),
         (("--steps", "3", "--dt", "1", "--resume"), "Error: --resume: "),
@@ -179,7 +179,16 @@ def test_what_was_interrupted_or_killed_goes_on_to_the_same_bits(mosaicdd, tmp_p
 )
 def test_bad_input_is_one_line_and_exit_2(arguments, message, mosaicdd, tmp_path):
     ended = mosaicdd(
-        "solve", "-o", tmp_path / "out.h5", "--pde", "heat", "--cells", "64x64", *arguments
+        "solve",
+        "-o",
+        tmp_path / "out.h5",
+        "--pde",
+        "heat",
+        "--cells",
+        "64x64",
+        "--boundary",
+        "0",
+        *arguments,
     )
     assert (ended.code, len(ended.err.splitlines())) == (2, 1)
     assert ended.err.startswith(message), ended.err

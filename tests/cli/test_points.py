@@ -191,7 +191,8 @@ def test_what_is_exact_at_nodes_only_is_refused_before_any_work(
 
 def test_what_a_source_adds_between_nodes_is_not_known(mosaicdd, tmp_path):
     (tmp_path / "points.txt").write_text("0.5 0.5\n")
-    problem = ("--pde", "poisson", "--field", "f=1", "--points", tmp_path / "points.txt")
+    problem = ("--pde", "poisson", "--field", "f=1", "--boundary", "0")
+    problem += ("--points", tmp_path / "points.txt")
     ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *CELLS, *problem)
     assert ended.code == 2
     assert "Error: --points: what a source adds is known at grid nodes only" in ended.err

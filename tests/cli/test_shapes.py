@@ -54,9 +54,12 @@ def test_a_file_holds_the_domain_and_nan_outside(comm, mosaicdd, common_path, st
     [
         ("--boundary", "expr:x*x-y*y"),
         ("--boundary", "gp:seed=3"),
-        ("--side", "hole1=robin:2,expr:x+y"),
+        ("--boundary", "gp:seed=0", "--side", "hole1=robin:2,expr:x+y"),
         ("--side", "outer=neumann:expr:x", "--side", "hole1=dirichlet:expr:sin(y)"),
-        ("--pde", "diffusion", "--field", "a=expr:1+x", "--field", "f=1"),
+        (
+            *("--boundary", "gp:seed=1", "--pde", "diffusion"),
+            *("--field", "a=expr:1+x", "--field", "f=1"),
+        ),
     ],
     ids=lambda more: more[1].replace(":", "-"),
 )
@@ -207,7 +210,7 @@ def test_what_cannot_be_is_one_line_on_all_ranks(
     comm, mosaicdd, common_path, write, arguments, message
 ):
     output = common_path / "out.h5"
-    ended = mosaicdd("solve", "-o", output, *SIZE, *arguments(write))
+    ended = mosaicdd("solve", "-o", output, *SIZE, "--boundary", "0", *arguments(write))
     assert ended.code == 2
     assert ended.err.startswith("Error: ")
     assert ended.err.count("\n") == 1, ended.err

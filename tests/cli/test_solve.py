@@ -271,11 +271,12 @@ def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
         (("--side", "middle=dirichlet:0"), "unknown side 'middle'"),
         (("--spacing", "-1"), "spacing"),
         (("--pde", "nothing.py:NAME"), "nothing.py"),
-        (("--device", "tpu"), "unknown device 'tpu'; known: cpu, cuda"),
+        (("--device", "tpu"), "unknown device 'tpu' (did you mean 'cpu'?); known: cpu, cuda"),
     ],
 )
 def test_a_problem_that_cannot_be_is_refused_in_one_line(arguments, message, mosaicdd, common_path):
-    ended = mosaicdd("solve", "-o", common_path / "out.h5", "--cells", "64x64", *arguments)
+    command = ("solve", "-o", common_path / "out.h5", "--cells", "64x64", "--boundary", "0")
+    ended = mosaicdd(*command, *arguments)
     assert ended.code == 2
     assert message in ended.err
     assert ended.err.count("\n") == 1

@@ -104,10 +104,11 @@ def test_every_command_works_on_one_rank(blocked, error, tmp_path):
 
 @NO_MPI
 def test_doctor_says_how_to_get_it(blocked, error):
-    ended = without_mpi(blocked, error, ("doctor",))
-    assert ended.stdout.endswith("exit code 1\n")
-    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("MPI")]
-    assert "-> pip install 'mosaicdd[mpi]'" in line
+    for ranks, code, what in (("1", 0, "for several ranks: "), ("2", 1, "")):
+        ended = without_mpi(blocked, error, ("doctor",), PMI_SIZE=ranks, PMI_RANK="0")
+        assert ended.stdout.endswith(f"exit code {code}\n")
+        (line,) = [line for line in ended.stdout.splitlines() if line.startswith("MPI")]
+        assert f"-> {what}pip install 'mosaicdd[mpi]'" in line
 
 
 @NO_MPI

@@ -13,7 +13,18 @@ import pytest
 # One level and no tolerance: minutes of iterations, and a checkpoint to tell that they have begun.
 LONG = ("--cells", "512x512", "--local-solver", "exact", "--levels", "1", "--rtol", "0")
 MEDIUM = (
-    *("--pde", "diffusion", "--cells", "1024x1024", "--field", "f=1", "--rtol", "0"),
+    *(
+        "--pde",
+        "diffusion",
+        "--cells",
+        "1024x1024",
+        "--field",
+        "f=1",
+        "--rtol",
+        "0",
+        "--boundary",
+        "0",
+    ),
     *("--field", "a=expr:exp(5*sin(9*x)*cos(7*y))"),
 )
 SECONDS = 10

@@ -151,7 +151,9 @@ def test_what_is_not_defined_gives_no_number_and_no_warning(text):
     ],
 )
 def test_everything_else_is_refused_in_one_line(text):
-    with pytest.raises(ValueError, match=r"expression .* not allowed; known: x, y, pi") as error:
+    with pytest.raises(
+        ValueError, match=r"expression .* not allowed( \(.*\))?; known: x, y, pi"
+    ) as error:
         Expression(text)
     assert "\n" not in str(error.value)
 
@@ -231,3 +233,19 @@ def test_the_parser_s_own_warnings_are_not_shown(text):
 def test_boundary_data_of_an_expression_must_be_finite():
     with pytest.raises(ValueError, match="not finite"):
         Boundary.of_expression("log(x)", Grid((4, 4), 0.25))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x^2", r"\^ is not allowed \(a power is \*\*\)"),
+        ("np.sin(x)", r"np.sin is not allowed \(write sin\)"),
+        ("math.sqrt(x)", r"math.sqrt is not allowed \(write sqrt\)"),
+        ("sine(x)", r"sine is not allowed \(did you mean 'sin'\?\)"),
+        ("t*x", r"t is not allowed \(the time: "),
+        ("x.real", "attribute is not allowed;"),
+    ],
+)
+def test_what_is_not_allowed_is_named_with_what_is(text, message):
+    with pytest.raises(ValueError, match=message):
+        Expression(text)

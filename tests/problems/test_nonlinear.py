@@ -310,3 +310,23 @@ def test_networks_are_trained_for_linear_equations():
         find_equation("poisson-boltzmann")
     with pytest.raises(ValueError, match="name of its own"):
         use_equation(NonlinearEquation("poisson-boltzmann", "", lambda u, h: u.centre))
+
+
+@pytest.mark.parametrize(
+    ("k", "message"),
+    [
+        (lambda u: 1 + np.exp(u.numpy()), "made of torch's functions as torch.exp: RuntimeError: "),
+        (lambda u, x: u, "TypeError: "),
+        (lambda u: None, r"and give as many values, got NoneType for \(3,\)"),
+        (lambda u: u[:2], r"got \(2,\) for \(3,\)"),
+    ],
+)
+def test_a_function_of_the_solution_that_is_not_of_tensors_is_refused_at_once(k, message):
+    with pytest.raises(
+        TypeError, match=f"the function for the field k must be of tensors.*{message}"
+    ):
+        Problem((64, 64), "quasilinear-diffusion", {"k": k})
+
+
+def test_a_function_of_the_solution_may_give_a_number():
+    assert Problem((64, 64), "quasilinear-diffusion", {"k": lambda u: 2.0}).functions

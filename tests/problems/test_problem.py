@@ -250,3 +250,29 @@ def test_spacings_that_cannot_be_squared_are_refused(spacing):
 def test_a_field_that_is_nothing_is_refused_by_its_name():
     with pytest.raises(TypeError, match="the field f must be a real number"):
         Problem(GRID.shape, "poisson", {"f": None})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (lambda x, y: None, "is a function that returns None; it must return values"),
+        (lambda x: x, r"must be a function of \(x, y\), this one takes \(x\)$"),
+        (
+            lambda x, y, t: x + t,
+            r"this one takes \(x, y, t\); only f and values on sides may depend on the time",
+        ),
+    ],
+)
+def test_what_a_function_must_be_is_said_with_the_name_of_what_it_is_for(values, message):
+    part = slice(0, 33), slice(0, 49)
+    problem = Problem(GRID.shape, "diffusion", {"a": values}, Dirichlet(values))
+    with pytest.raises((TypeError, ValueError), match=f"^the field a .*{message}"):
+        problem.operator.conductances(GRID, part)
+    with pytest.raises((TypeError, ValueError), match=f"^the side left .*{message}"):
+        problem.boundaries(GRID)
+
+
+@pytest.mark.parametrize("spacing", [(25.0, 10.0), "1", [1.0]])
+def test_the_spacing_is_one_number(spacing):
+    with pytest.raises(TypeError, match="spacing must be one number, for cells are square, got"):
+        Domain((64, 64), spacing)

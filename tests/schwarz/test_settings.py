@@ -2,7 +2,9 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
+import torch
 
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.time.settings import TimeSettings
@@ -72,3 +74,10 @@ def test_a_network_in_float32_limits_the_tolerance():
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         SolveSettings().levels = 1
+
+
+def test_devices_and_types_of_torch_and_numpy_are_words():
+    given = SolveSettings(device=torch.device("cpu"), dtype=np.float32, halo_dtype=torch.float32)
+    assert given == SolveSettings(device="cpu", dtype="float32", halo_dtype="float32")
+    with pytest.raises(ValueError, match=r"unknown dtype 'int64'; known: float64, float32"):
+        SolveSettings(dtype=torch.int64)

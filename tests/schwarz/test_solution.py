@@ -85,10 +85,19 @@ def test_a_notebook_shows_a_solution():
     program = (
         "import mosaicdd as m\n"
         "problem = m.Problem((64, 64), 'laplace', sides=m.Dirichlet('x*x - y*y'))\n"
-        "m.solve(problem)"
+        "solution = m.solve(problem)\n"
+        "solution"
     )
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(program)])
+    # A picture of its own is shown by the cell that asks for it, once, with or without a semicolon; and
+    # again where a later cell names it.
+    cells = [program, "drawing = solution.plot();", "solution.plot()", "drawing", "2"]
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
     nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    pictures = [
+        sum("image/png" in output.get("data", {}) for output in cell.outputs)
+        for cell in notebook.cells
+    ]
+    assert pictures == [0, 1, 1, 1, 0]
     (output,) = notebook.cells[0].outputs
     assert "<table>" in output["data"]["text/html"]
     assert "data:image/png;base64," in output["data"]["text/html"]

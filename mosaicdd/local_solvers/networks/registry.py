@@ -30,6 +30,7 @@ from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.own import check_behaviour, find_class
 from mosaicdd.local_solvers.networks.sdnet import SDNet
 from mosaicdd.local_solvers.networks.sdnet_concat import SDNetConcat
+from mosaicdd.settings import meant, unknown
 
 NETWORKS: dict[str, type[Network]] = {
     "linear": LinearNetwork,
@@ -58,9 +59,7 @@ def network_class(name: str) -> type[Network]:
         return NETWORKS[name]
     if ":" in name:
         return find_class(name)
-    raise ValueError(
-        f"unknown network {name!r}; known: {', '.join(sorted(NETWORKS))}, or your own module:Class"
-    )
+    raise ValueError(unknown("network", name, sorted(NETWORKS), ", or your own module:Class"))
 
 
 def check_settings(name: str, values: dict) -> object:
@@ -80,7 +79,9 @@ def check_settings(name: str, values: dict) -> object:
     known: dict[str, Any] = {field.name: field.type for field in fields(settings)}
     for key, value in values.items():
         if key not in known:
-            raise ValueError(f"network {name!r} has no setting {key!r}; known: {', '.join(known)}")
+            raise ValueError(
+                f"network {name!r} has no setting {key!r}{meant(key, known)}; known: {', '.join(known)}"
+            )
         kind = (int, float) if known[key] is float else known[key]
         if not isinstance(value, kind) or isinstance(value, bool) != (known[key] is bool):
             raise ValueError(

@@ -23,6 +23,7 @@ from mosaicdd.problems.equations.poisson_boltzmann import POISSON_BOLTZMANN
 from mosaicdd.problems.equations.quasilinear_diffusion import QUASILINEAR_DIFFUSION
 from mosaicdd.problems.equations.reaction_diffusion import REACTION_DIFFUSION
 from mosaicdd.problems.equations.screened_poisson import SCREENED_POISSON
+from mosaicdd.settings import unknown
 
 EQUATIONS = {
     one.name: one
@@ -69,9 +70,7 @@ def any_equation(name: str) -> Equation | NonlinearEquation:
     known = {**_SHIPPED, **_own}
     if name in known:
         return known[name]
-    raise ValueError(
-        f"unknown pde {name!r}; known: {', '.join(sorted(_SHIPPED))}, or your own as FILE.py:NAME"
-    )
+    raise ValueError(unknown("pde", name, sorted(known), ", or your own as FILE.py:NAME"))
 
 
 def equation(name: str) -> Equation:

@@ -25,6 +25,7 @@ from mosaicdd.problems.equations.members import require_members
 from mosaicdd.problems.fields.fields import is_number
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.settings import meant
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ class Equation:
         for name, value in values.items():
             if name not in self.fields or name == "f":
                 raise ValueError(
-                    f"{self.name} has no field {name!r}; it has: {', '.join(self.fields) or 'none'}"
+                    f"{self.name} has no field {name!r}{meant(name, self.fields)}; it has: "
+                    f"{', '.join(self.fields) or 'none'}"
                 )
             if not is_number(value):
                 raise ValueError(f"the field {name} of {self.name} must be one real number")

@@ -26,6 +26,7 @@ from mosaicdd.problems.equations.members import require_members
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear, Residual
+from mosaicdd.settings import meant
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ class NonlinearEquation:
         for name in given:
             if name not in self.fields or name == "f":
                 raise ValueError(
-                    f"{self.name} has no field {name!r}; it has: {', '.join(self.fields)}"
+                    f"{self.name} has no field {name!r}{meant(name, self.fields)}; it has: "
+                    f"{', '.join(self.fields)}"
                 )
         return {**self.parameters, **self.functions, **given}
 

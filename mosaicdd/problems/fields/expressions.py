@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from mosaicdd.settings import meant
+
 if TYPE_CHECKING:
     import torch
 
@@ -100,9 +102,9 @@ class Expression:
         for node in ast.walk(self._tree):
             self._check(node)
 
-    def _refuse(self, what: str) -> NoReturn:
+    def _refuse(self, what: str, why: str = "") -> NoReturn:
         known = ", ".join((*self._variables, *_FUNCTIONS))
-        raise ValueError(f"expression {self.text!r}: {what} is not allowed; known: {known}")
+        raise ValueError(f"expression {self.text!r}: {what} is not allowed{why}; known: {known}")
 
     def _check(self, node: ast.AST) -> None:
         match node:
@@ -114,8 +116,14 @@ class Expression:
                     self._refuse(f"{name} with {len(arguments)} arguments (it has {_ARITY[name]})")
             case ast.Name(id=name) if name in self._variables or name in _FUNCTIONS:
                 pass
-            case ast.Name(id=name):
-                self._refuse(name)
+            case ast.Name(id="t"):
+                self._refuse("t", " (the time: f and values on sides may depend on it, in steps)")
+            case ast.Name(id=name) | ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]):
+                self._refuse(name, meant(name, (*self._variables, *_FUNCTIONS)))
+            case ast.Call(func=ast.Attribute(attr=name)) if name in _FUNCTIONS:
+                self._refuse(ast.unparse(node.func), f" (write {name})")
+            case ast.BitXor():
+                self._refuse("^", " (a power is **)")
             case ast.Compare(ops=[_]) | ast.BinOp() | ast.UnaryOp() | ast.Load():
                 pass
             case _ if type(node) in _OPERATORS:

@@ -1,6 +1,7 @@
 """Values over the domain in whatever form the user has them, sampled at the nodes of a part of it."""
 
 import functools
+import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterator
@@ -48,17 +49,24 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
     Raises
     ------
     ValueError
-        If an expression cannot be read, or a function gives another shape than its coordinates.
+        If an expression cannot be read, or a function gives nothing, or another shape than its coordinates.
     TypeError
-        If ``values`` is none of these.
+        If ``values`` is none of these, or a function takes other arguments.
     """
     shape = np.broadcast_shapes(np.shape(y), np.shape(x))
     if isinstance(values, str):
-        values = _expression(values.removeprefix("expr:"))
+        try:
+            values = _expression(values.removeprefix("expr:"))
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
     if isinstance(values, Expression):
         return values(y=y, x=x)
     if callable(values):
-        given = real_array(values(*np.broadcast_arrays(x, y)), what)
+        _require_two_arguments(values, what)
+        given = values(*np.broadcast_arrays(x, y))
+        if given is None:
+            raise ValueError(f"{what} is a function that returns None; it must return values")
+        given = real_array(given, what)
         if given.shape not in ((), shape):
             raise ValueError(
                 f"the function for {what} must give an array of the shape of its coordinates, "
@@ -71,6 +79,23 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
         f"{what} must be a number, a function of (x, y), an expression or an array, got "
         f"{type(values).__name__}"
     )
+
+
+def _require_two_arguments(function: Callable, what: str) -> None:
+    """Check that a function can be called with x and y."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a function of a library that does not say
+        return
+    try:
+        signature.bind(0.0, 0.0)
+    except TypeError:
+        time = ""
+        if "t" in signature.parameters:
+            time = "; only f and values on sides may depend on the time t, where steps are taken (march)"
+        raise TypeError(
+            f"{what} must be a function of (x, y), this one takes {signature}{time}"
+        ) from None
 
 
 @functools.lru_cache

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from mosaicdd.settings import meant
+
 _LIMIT = 1e12
 
 
@@ -26,7 +28,9 @@ def read_settings(
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
         if name not in known:
-            raise ValueError(f"{kind}: has no setting {name!r}; known: {', '.join(known)}")
+            raise ValueError(
+                f"{kind}: has no setting {name!r}{meant(name, known)}; known: {', '.join(known)}"
+            )
         if name in settings:
             raise ValueError(f"{kind}:{name} is given twice")
         number, low = known[name]

@@ -18,7 +18,7 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Field, Part, Periods
+from mosaicdd.problems.fields.fields import Field, Part, Periods, is_number
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import elliptic_conductances
 from mosaicdd.problems.operators.medium import Medium, require_sign
@@ -340,12 +340,32 @@ class Linearised:
 def _function(name: str, value: Any) -> Function:
     """Return a function of tensors from the text of an expression in ``u``, a number or a function."""
     if callable(value) and not isinstance(value, Expression):
+        _require_of_tensors(name, value)
         return value
     try:
         expression = Expression(str(value).removeprefix("expr:"), variables=("u", "pi"))
     except ValueError as error:
         raise ValueError(f"the field {name}: {error}") from error
     return _OfU(expression)
+
+
+def _require_of_tensors(name: str, function: Function) -> None:
+    """Check on three values that a function takes tensors, through which torch differentiates.
+
+    Raises
+    ------
+    TypeError
+        If it does not.
+    """
+    u = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64, requires_grad=True)
+    how = f"the function for the field {name} must be of tensors, made of torch's functions as torch.exp"
+    try:
+        values = function(u)
+    except Exception as error:
+        raise TypeError(f"{how}: {type(error).__name__}: {error}") from error
+    if not (is_number(values) or (isinstance(values, torch.Tensor) and values.shape == u.shape)):
+        kind = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+        raise TypeError(f"{how}, and give as many values, got {kind} for {tuple(u.shape)}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mosaicdd.settings import unknown
+
 Values = float | str | Callable | Any
 
 
@@ -69,7 +71,7 @@ def condition_of_spec(text: str) -> Condition:
         "periodic": Periodic,
     }
     if kind not in make:
-        raise ValueError(f"unknown condition {kind!r}; as in dirichlet:0; kinds: {', '.join(make)}")
+        raise ValueError(unknown("condition", kind, make, "; as in dirichlet:0"))
     try:
         return make[kind]()
     except ValueError:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mosaicdd.problems.shapes.outline import SIDES
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
+from mosaicdd.settings import unknown
 
 PAIRS = ("bottom", "top"), ("left", "right")
 """Of sides, by the axis (y, x) from one to the other."""
@@ -76,8 +77,12 @@ def part_of_name(name: str, condition: Condition) -> Part:
     whole = found is not None and found[2] is None
     if found is None or not (found[1] in SIDES or (whole and is_outline(found[1]))):
         raise ValueError(
-            f"unknown side {name!r}; known: {', '.join(SIDES)}, and parts of them as left[0:0.5]; of a "
-            "domain that is no rectangle outline, outer, hole1, hole2, .."
+            unknown(
+                "side",
+                name,
+                (*SIDES, "outline", "outer", "hole1", "hole2"),
+                ", .. (the last four of a domain that is no rectangle), and parts of sides as left[0:0.5]",
+            )
         )
     if whole:
         return Part(found[1], condition)
