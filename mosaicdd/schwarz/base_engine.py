@@ -1,6 +1,7 @@
 """What the engines have in common: ranks on a lattice, and where the values of their problems lie."""
 
 import abc
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -27,7 +28,7 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.point_values import PointValues
-from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
+from mosaicdd.schwarz.settings import CONVERGED, SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
@@ -50,6 +51,7 @@ class SolveOptions:
     progress: Progress | None = None
     watch: Watch | None = None
     sink: Sink | None = None
+    atol: float | None = None
 
 
 class BaseEngine(abc.ABC, Generic[S]):
@@ -65,6 +67,8 @@ class BaseEngine(abc.ABC, Generic[S]):
         Whether the field is wanted, not the interface only.
     window
         Part of the field to fill; all of it by default.
+    beyond
+        Whether fields show the unknowns beyond natural outlines of a shape, too.
     clock
         Adds up where the time goes.
 
@@ -72,8 +76,6 @@ class BaseEngine(abc.ABC, Generic[S]):
     ----------
     acceleration
         What drives the iteration.
-    beyond
-        Whether fields show the unknowns beyond natural outlines of a shape, too.
     filling
         The local solver that the field is filled by.
     block, place, layout
@@ -89,7 +91,6 @@ class BaseEngine(abc.ABC, Generic[S]):
     """
 
     acceleration: str
-    beyond = False
     filling: LocalSolver
 
     def __init__(
@@ -102,6 +103,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         problems: int = 1,
         fill: bool = True,
         window: Window | None = None,
+        beyond: bool = False,
         clock: Stopwatch | None = None,
     ):
         keep_freed_memory()
@@ -114,7 +116,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
         self._ranks = ranks
         self._tensors = settings.tensors
-        self._wanted, self._window = fill, window
+        self._wanted, self._window, self._beyond = fill, window, beyond
         self._solver = local_solver
         self.filling = local_solver
         self._prepare(lattice, local_solver)
@@ -195,6 +197,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         progress: Progress | None = None,
         watch: Watch | None = None,
         sink: Sink | None = None,
+        atol: float | None = None,
     ) -> list[Outcome]:
         """Solve for the boundary data of each problem.
 
@@ -211,14 +214,21 @@ class BaseEngine(abc.ABC, Generic[S]):
         sink
             Takes the field, if it is wanted, strip by strip, so that no rank ever holds its part of
             it; by default it is kept.
+        atol
+            The update that is small enough this time, instead of that of the settings.
 
         Raises
         ------
         ValueError
             If this engine was planned for another number of problems.
         """
-        options = SolveOptions(start, history, reference, progress, watch, sink)
+        options = SolveOptions(start, history, reference, progress, watch, sink, atol)
         return self._solve_many(boundaries, options)
+
+    def _rule(self, options: SolveOptions) -> StoppingRule:
+        """Return when an iteration of a solve stops."""
+        rule = self.settings.stopping
+        return rule if options.atol is None else dataclasses.replace(rule, atol=options.atol)
 
     @abc.abstractmethod
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:

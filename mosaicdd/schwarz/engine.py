@@ -25,7 +25,7 @@ from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.scheme import scheme_of
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Evidence
 from mosaicdd.unsupported import Unsupported
@@ -147,7 +147,7 @@ class Engine(BaseEngine[BoundSolver]):
         if v is None:
             v = Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
-        rule = self.settings.stopping
+        rule = self._rule(options)
         monitor = Monitor(
             self._ranks,
             rule,
@@ -186,7 +186,7 @@ class Engine(BaseEngine[BoundSolver]):
         clock.append(time.perf_counter())
         fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink)
         evidence = [
-            self._evidence(*problem)
+            self._evidence(rule, *problem)
             for problem in zip(
                 estimates,
                 monitor.sizes.tolist(),
@@ -217,11 +217,15 @@ class Engine(BaseEngine[BoundSolver]):
         ]
 
     def _evidence(
-        self, estimate: ErrorEstimate, size: float, residual: float | None, norm: float
+        self,
+        rule: StoppingRule,
+        estimate: ErrorEstimate,
+        size: float,
+        residual: float | None,
+        norm: float,
     ) -> Evidence:
         """Return what is known of a field with such a residual, relative to a norm; see `verdict`."""
         settings, lattice = self.settings, self.block.lattice
-        rule = settings.stopping
         largest = float(abs(self._discrete_residual.stencil).sum()) / norm
         everywhere = math.sqrt(math.prod(n - 1 for n in lattice.grid.shape))
         error, nodes = estimate.rms, everywhere

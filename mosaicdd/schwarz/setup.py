@@ -237,9 +237,9 @@ class Setup:
                 problems=problems,
                 fill=self.fill,
                 window=self.extent,
+                beyond=self._beyond,
                 clock=self._clock,
             )
-            engine.beyond = self._beyond
             self._engines = kept | {problems: engine}
         return self._engines[problems]
 

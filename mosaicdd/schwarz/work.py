@@ -159,7 +159,7 @@ class Work:
             members = rounds.members(number)
             outcomes: list[Outcome] = []
             if members:
-                engine = self._prepared(members, atol)
+                engine = self._prepared(members)
                 begin, history = None, None
                 if earlier is not None:
                     begin, history = earlier.interface, earlier.history
@@ -176,6 +176,7 @@ class Work:
                     progress=progress and rounds.progress(number, rule, progress),
                     watch=watch,
                     sink=_sink(file, members, engine),
+                    atol=atol,
                 )
             if file is not None:
                 self._write(file, number, outcomes, members, write_points)
@@ -187,10 +188,9 @@ class Work:
                 kept.append(Batch(members, outcomes))
         return kept, self._gathered(results), spent
 
-    def _prepared(self, members: range, atol: float) -> BaseEngine:
+    def _prepared(self, members: range) -> BaseEngine:
         """Return the engine of a batch, with the sources of its problems."""
         engine = self.engine(len(members))
-        engine.settings = self._setup.settings.with_changes(atol=atol)
         source = self._setup.bound.source
         if source is not None and len(members) < self.problem.problems:
             source.update(self.problem.some(members))

@@ -82,7 +82,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         equations = self._system.equations
         if equations is None:
             self._require_number(boundaries)
-        clock = [time.perf_counter()]
+        rule, clock = self._rule(options), [time.perf_counter()]
         v = options.start
         if v is None:
             v = Interface(self.block, problems=self.problems, **self._tensors)
@@ -120,7 +120,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             self._system,
             vectors,
             self._exchange,
-            self._rule,
+            rule,
             progress=options.progress,
             watch=options.watch,
         )
@@ -150,7 +150,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             if self._window is None:
                 residuals = field_residual.relative().tolist()
         evidence = self._evidence(
-            ends, estimates, sizes, reached, residuals, field_residual, v, source
+            rule.rtol, ends, estimates, sizes, reached, residuals, field_residual, v, source
         )
         clock.append(time.perf_counter())
         parts = ("iterate", "estimate", "assemble")
@@ -178,6 +178,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
 
     def _evidence(
         self,
+        rtol: float,
         ends: Sequence[str],
         estimates: Sequence[ErrorEstimate],
         sizes: np.ndarray,
@@ -194,7 +195,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         reached, residuals
             Relative residuals: that the iterations ended with, and those of the fields.
         """
-        rtol, certify = self._rule.rtol, self.settings.certify
+        certify = self.settings.certify
         promised = [
             max(rtol, left) if end == "converged_atol" and certify is None else rtol
             for end, left in zip(ends, reached, strict=True)
@@ -255,12 +256,11 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             raise TypeError(f"a linear discretisation is needed, got {solver.discretisation}")
         problem = solver.source.problem
         where = self._ranks, self.block, solver.discretisation
-        return Embedded(*where, problem, equations, beyond=self.beyond)
+        return Embedded(*where, problem, equations, beyond=self._beyond)
 
-    @property
-    def _rule(self) -> StoppingRule:
-        """The rule, whose tolerance bounds the residual here, as a certificate's does."""
-        rule, certify = self.settings.stopping, self.settings.certify
+    def _rule(self, options: SolveOptions) -> StoppingRule:
+        """Return the rule, whose tolerance bounds the residual here, as a certificate's does."""
+        rule, certify = super()._rule(options), self.settings.certify
         rtol = rule.rtol if certify is None else min(rule.rtol, certify)
         return StoppingRule(rtol, rule.atol, rule.max_iterations)
 

@@ -190,7 +190,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
                 evidence, error=estimate.rms, plausible=max(PLAUSIBLE, 10 * self.settings.rtol)
             )
             solves.append((solve, estimate, evidence))
-            fields.append(equations.completed(solve.u, beyond=self.beyond))
+            fields.append(equations.completed(solve.u, beyond=self._beyond))
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
         self._fields = None

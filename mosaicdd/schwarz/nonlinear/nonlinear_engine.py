@@ -107,7 +107,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             v.impose([boundary])
             source = None if f is None else f[i % len(f)]
             monitor = Monitor(
-                self._ranks, self.settings.stopping, v, progress=options.progress, watch=watch
+                self._ranks, self._rule(options), v, progress=options.progress, watch=watch
             )
             if options.history is not None:
                 monitor.history = options.history.followed_by(History())

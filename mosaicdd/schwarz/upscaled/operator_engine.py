@@ -66,9 +66,7 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
                 f"accelerate={self.acceleration!r} is not for coefficients that are fields; known: "
                 f"{', '.join(_DRIVERS)}"
             )
-        self.settings = settings.with_changes(levels=2, sweep="additive", accelerate=None)
         super()._prepare(lattice, local_solver)
-        self.settings = settings
         block, lattice = self._coarse.block, self._lattice
         wide = dataclasses.replace(block, halo=FILL_HALO)
         with self.clock.part("operators"):
@@ -95,6 +93,11 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
             batch_subdomains=fill_batch(settings.batch_subdomains),
         )
 
+    @property
+    def _condensed_settings(self) -> SolveSettings:
+        """How the equation of averages is solved: the settings of the iteration by operators are not its own."""
+        return self.settings.with_changes(levels=2, sweep="additive", accelerate=None)
+
     def _approximate(
         self, boundaries: Sequence[Boundary], options: SolveOptions
     ) -> Sequence[Approximation]:
@@ -108,7 +111,7 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
         v.impose(boundaries)
         monitor = Monitor(
             self._ranks,
-            self.settings.stopping,
+            self._rule(options),
             v,
             progress=options.progress,
             watch=options.watch,

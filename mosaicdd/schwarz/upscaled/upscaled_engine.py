@@ -30,6 +30,7 @@ from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.layouts import Overlapping, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.upscaled.fine_fill import REACH, Band, Filled, Slot
 from mosaicdd.schwarz.verdict import Evidence
@@ -71,7 +72,7 @@ class UpscaledEngine(BaseEngine[U]):
     acceleration = "cg"
 
     def _prepare(self, lattice: Lattice, local_solver: U) -> None:
-        settings, ranks = self.settings, self._ranks
+        settings, ranks = self._condensed_settings, self._ranks
         if not self._wanted:
             raise Unsupported(f"{local_solver.name} gives fields only: leave out keep='interface'")
         self._grid = lattice.grid
@@ -100,6 +101,11 @@ class UpscaledEngine(BaseEngine[U]):
         )
         self._to_near = self._widening(owned, self._near)
         self._to_region = self._widening(owned, self._region)
+
+    @property
+    def _condensed_settings(self) -> SolveSettings:
+        """How the equation of averages is solved."""
+        return self.settings
 
     def _widening(self, owned: Layout, held: Slices) -> Redistribution:
         """Plan the movement of coarse values from their owners to all that hold them."""
