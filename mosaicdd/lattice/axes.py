@@ -32,6 +32,22 @@ def family(axis: int, axes: int) -> tuple[int, ...]:
     return axis, *others(axis, axes)
 
 
+def within(part: Slices, whole: Slices) -> Slices:
+    """Return where a part of the grid lies in an array that holds another, which surrounds it.
+
+    Raises
+    ------
+    IndexError
+        If that does not hold all of the part: numpy would count from the end, or cut it short.
+    """
+    for p, w in zip(part, whole, strict=True):
+        if not w.start <= p.start <= p.stop <= w.stop:
+            raise IndexError(f"{p.start}:{p.stop} is not held here, only {w.start}:{w.stop}")
+    return tuple(
+        slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
+    )
+
+
 def strips(shape: tuple[int, ...], most: int) -> list[tuple[slice, list[slice]]]:
     """Cut rows and columns into pieces of at most so many: whole rows, or parts of one row.
 

@@ -11,7 +11,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -60,7 +60,7 @@ class FieldShare:
 
     def owned(self, wide: np.ndarray) -> np.ndarray:
         """Return the owned nodes of values at those held, a view."""
-        return wide[_within(self.own, self.wide)]
+        return wide[within(self.own, self.wide)]
 
     def as_field(self, wide: np.ndarray) -> LocalPart:
         """Return values at the nodes held as a field for a `Problem`."""
@@ -108,12 +108,12 @@ class FieldStart:
             inside = tuple(
                 slice(max(p.start, 0), min(p.stop, n)) for p, n in zip(region, nodes, strict=True)
             )
-            values[_within(inside, region)] = self._wide[_within(inside, self._share.wide)]
+            values[within(inside, region)] = self._wide[within(inside, self._share.wide)]
             for axis, more in enumerate(block.lattice.periodic):
                 if more:
                     self._come_round(np.moveaxis(values, axis, 0), region[axis].start, axis)
         else:
-            values = self._wide[_within(region, self._share.wide)]
+            values = self._wide[within(region, self._share.wide)]
         v = Interface(block, problems=1, **tensors)
         v.take(torch.from_numpy(values[None]))
         return v
@@ -150,10 +150,3 @@ def _held(lattice: Lattice, owned: Shard) -> Overlapping:
             for part, (a, b) in zip(held, bounds, strict=True)
         ]
     return Overlapping(axis, bounds, tuple(held))
-
-
-def _within(part: Slices, whole: Slices) -> Slices:
-    """Return where a part of the grid lies in an array of another that holds it."""
-    return tuple(
-        slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
-    )

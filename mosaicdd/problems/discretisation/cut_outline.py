@@ -8,7 +8,7 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.lattice.axes import even
+from mosaicdd.lattice.axes import even, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import Cut, ends
 from mosaicdd.problems.fields.fields import Part, is_number, overlaps
@@ -94,9 +94,7 @@ class CutOutline:
                     values[some] = self._shape.level(self._grid, (here, columns))
             self._known = part, level
         known, level = self._known
-        return level[
-            *(slice(p.start - k.start, p.stop - k.start) for p, k in zip(part, known, strict=True))
-        ]
+        return level[within(part, known)]
 
     def reported(self, level: np.ndarray) -> np.ndarray:
         """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.lognormal import PREFIX, Lognormal
@@ -339,11 +339,11 @@ class LocalPart:
         self._values, self._part = values, part
 
     def __getitem__(self, place: tuple) -> np.ndarray:
-        """Return ``[..., rows, columns]`` of the domain."""
-        wanted: Part = place[-2:]
-        return self._values[
-            *(
-                slice(w.start - p.start, w.stop - p.start)
-                for w, p in zip(wanted, self._part, strict=True)
-            )
-        ]
+        """Return ``[..., rows, columns]`` of the domain.
+
+        Raises
+        ------
+        IndexError
+            If this rank does not hold all of them.
+        """
+        return self._values[within(place[-2:], self._part)]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, is_number
@@ -289,10 +289,7 @@ class NonlinearPart:
 
     def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
         """Yield strips of the nodes inside a part, and where in this one these and those around are."""
-        rows, columns = (
-            slice(p.start - own.start, p.stop - own.start)
-            for p, own in zip(part, self.part, strict=True)
-        )
+        rows, columns = within(part, self.part)
         height = rows.stop - rows.start - 2
         step = max(1, _STRIP // (columns.stop - columns.start))
         for start in range(0, height, step):
@@ -330,11 +327,7 @@ class Linearised:
             for p, nodes in zip(part, grid.nodes, strict=True)
         )
         found = self._operator.derivative(self._u, wide)
-        return found.part(
-            *tuple(
-                slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, wide, strict=True)
-            )
-        )
+        return found.part(*within(part, wide))
 
 
 def _function(name: str, value: Any) -> Function:

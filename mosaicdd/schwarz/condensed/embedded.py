@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
@@ -175,7 +175,4 @@ class Embedded:
 
     def _within(self, strip: Strip) -> Slices:
         """Return where the owned nodes of a strip are in the region."""
-        return tuple(
-            slice(p.start - a.start, p.stop - a.start)
-            for p, a in zip(strip.place, self._part, strict=True)
-        )
+        return within(strip.place, self._part)

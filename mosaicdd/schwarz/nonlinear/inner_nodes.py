@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from mosaicdd.lattice.axes import within
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.nonlinear.wide_field import WideField, within
+from mosaicdd.schwarz.nonlinear.wide_field import WideField
 
 
 class InnerNodes:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import within
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -138,13 +138,6 @@ class WideField:
             yield "left", rows, (slice(None), 0)
         if columns.stop == nodes[1]:
             yield "right", rows, (slice(None), -1)
-
-
-def within(part: Slices, whole: Slices) -> Slices:
-    """Return where a part of the grid lies in an array of another that holds it."""
-    return tuple(
-        slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
-    )
 
 
 def _widening(

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
@@ -65,13 +65,9 @@ def write_shards(
         if not first:
             return None
         with writing_shard(path, shape, dtype) as writer:
-            for array, within in itertools.chain(first, parts):
-                local = tuple(
-                    slice(part.start - own.start, part.stop - own.start)
-                    for part, own in zip(within, place, strict=True)
-                )
+            for array, there in itertools.chain(first, parts):
                 with clock:
-                    writer.write("solution", array, local)
+                    writer.write("solution", array, within(there, place))
         return complete_shard(path, place)
 
     try:
