@@ -21,7 +21,7 @@ import mosaicdd as m
 from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
 from mosaicdd.training.serial import SerialTraining
 from mosaicdd.training.settings import SquareSettings, TrainingSettings
-from mosaicdd.training.squares import generate_squares
+from mosaicdd.training.squares import prepared_squares
 
 LESSONS = {"poisson-boltzmann": CorrectionLesson, "minimal-surface": UnrolledLesson}
 _SEEDS = (911, 1, 2)
@@ -44,7 +44,7 @@ def row(equation: str, epochs: int, samples: int, *, labels: bool) -> list[objec
     with tempfile.TemporaryDirectory() as folder:
         data, model = Path(folder) / "squares.h5", Path(folder) / "model.h5"
         begun = time.process_time()
-        generate_squares(data, SquareSettings(equation, samples=samples, labels=labels))
+        prepared_squares(data, SquareSettings(equation, samples=samples, labels=labels)).run()
         generated = time.process_time()
         settings = TrainingSettings(labels=labels, epochs=epochs)
         best = SerialTraining(LESSONS[equation], data, model, settings).run()

@@ -69,7 +69,7 @@ def generate(
     run that was ended has made lies in OUT.parts, and the next call continues from it.
     """
     start = time.perf_counter()
-    from mosaicdd.training.generation import Generation
+    from mosaicdd.training.generation import prepared
 
     ranks = world()
     if media:
@@ -87,7 +87,7 @@ def generate(
             "fields": tuple((name, float(number)) for name, number in fields),
         }
         settings = collected(ctx, GenerationSettings, **given)
-        generation = Generation(out, settings, ranks, overwrite=overwrite)
+        generation = prepared(out, settings, ranks, overwrite=overwrite)
     quiet = as_json or not ranks.is_root
     with stage("solving samples", quiet=quiet) as show:
         dataset = generation.run(show)
@@ -124,7 +124,7 @@ def _squares(
     """Write squares of a nonlinear equation, and say whether the equation is one."""
     from mosaicdd.problems.equations import find_any_equation
     from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-    from mosaicdd.training.squares import generate_squares
+    from mosaicdd.training.squares import prepared_squares
 
     ranks = world()
     with bad_input():
@@ -135,8 +135,9 @@ def _squares(
             raise ValueError(f"the parameters of {pde.name} are drawn: leave out --field")
         given = {"pde": pde.name, "subdomain": subdomain, "labels": labels}
         settings = collected(ctx, SquareSettings, **given)
-        with stage("solving squares", quiet=as_json or not ranks.is_root) as show:
-            dataset = generate_squares(out, settings, ranks, overwrite=overwrite, progress=show)
+        generation = prepared_squares(out, settings, ranks, overwrite=overwrite)
+    with stage("solving squares", quiet=as_json or not ranks.is_root) as show:
+        dataset = generation.run(show)
     if dataset is not None:
         seconds = time.perf_counter() - start
         figures = {
@@ -162,6 +163,7 @@ def _require_labels(labels: bool) -> None:
 
 def _media(ctx: click.Context, out: str, overwrite: bool, as_json: bool, start: float) -> None:
     """Write random media and solutions in them; on one rank."""
+    from mosaicdd.storage.atomic import require_new
     from mosaicdd.training.media import generate_media
 
     if world().size > 1:
@@ -170,8 +172,9 @@ def _media(ctx: click.Context, out: str, overwrite: bool, as_json: bool, start: 
         if (pde := collected(ctx, GenerationSettings).pde) != "diffusion":
             raise ValueError(f"--media are of diffusion, got --pde {pde}: add --pde diffusion")
         settings = collected(ctx, MediaSettings)
-        with stage("solving in media", quiet=as_json) as show:
-            dataset = generate_media(out, settings, overwrite=overwrite, progress=show)
+        require_new(out, overwrite=overwrite)
+    with stage("solving in media", quiet=as_json) as show:
+        dataset = generate_media(out, settings, overwrite=overwrite, progress=show)
     seconds = time.perf_counter() - start
     figures = {
         "dataset": str(out),

@@ -86,14 +86,21 @@ def main() -> None:
         abort_all_ranks()
         code = 1
     except OSError as error:
-        click.echo(f"Error: {error}", err=True)
+        if _speaks(error):
+            click.echo(f"Error: {error}", err=True)
         abort_all_ranks()
         code = 1
-    except Exception:  # noqa: BLE001 - the end of the program: every rank must leave
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - the end of the program: every rank must leave
+        if _speaks(error):
+            traceback.print_exc()
         abort_all_ranks()
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _speaks(error: Exception) -> bool:
+    """Say whether this rank is to show an error: each its own, the first one that of all together."""
+    return launcher_rank() == 0 or not getattr(error, "of_all_ranks", False)
 
 
 if __name__ == "__main__":

@@ -137,9 +137,6 @@ def train(
                 result = training.run(ranks, lambda now: show(now.progress, now.text), watch)
             except TrainingDivergedError as error:
                 raise click.ClickException(f"{error}; {training.checkpoints.last_good}") from error
-            except OSError:
-                with bad_input():
-                    raise
         if ranks.is_root:
             if result.finished:
                 draw(training, result)

@@ -34,22 +34,47 @@ def collect(
     sink
         ``sink(array, place)``, called on the root only, once per part; the array is overwritten by
         the next.
+
+    Raises
+    ------
+    Exception
+        On all ranks, what making or taking a part has raised on one.
     """
+    failures: list[Exception] = []  # raised when all is over: nobody may be missing before
+    own = _until_failure(parts, failures)
     if not ranks.is_root:
-        for array, place in parts:
+        for array, place in own:
             header = [[part.start, part.stop] for part in place]
             ranks.comm.Send(np.array([1, *np.ravel(header)], np.int64), dest=0, tag=_TAG)
             ranks.comm.Send(np.ascontiguousarray(array, dtype), dest=0, tag=_TAG)
         ranks.comm.Send(np.zeros(1 + 2 * axes, np.int64), dest=0, tag=_TAG)
-        return
-    sources = [iter(parts), *(_received(ranks, rank, dtype, axes) for rank in range(1, ranks.size))]
+        sources = []
+    else:
+        sources = [own, *(_received(ranks, rank, dtype, axes) for rank in range(1, ranks.size))]
     while sources:
         for source in list(sources):
             part = next(source, None)
             if part is None:
                 sources.remove(source)
-            else:
-                sink(*part)
+            elif not failures:
+                try:
+                    sink(*part)
+                except Exception as error:  # noqa: BLE001 - raised below
+                    failures.append(error)
+    ranks.agree(lambda: _raise_first(failures))
+
+
+def _until_failure(parts: Iterable[Part], failures: list[Exception]) -> Iterator[Part]:
+    """Yield parts; an error in making one is the end of them, and is kept."""
+    try:
+        yield from parts
+    except Exception as error:  # noqa: BLE001 - raised by the caller
+        failures.append(error)
+
+
+def _raise_first(failures: list[Exception]) -> None:
+    if failures:
+        raise failures[0]
 
 
 def _received(ranks: Ranks, rank: int, dtype: DTypeLike, axes: int) -> Iterator[Part]:

@@ -7,7 +7,9 @@ they cannot meet those of the program around; `Ranks.close` gives it back.
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -270,16 +272,24 @@ class Ranks:
 
     def on_root(self, function: Callable[[], Result]) -> Result:
         """Call a function on the root and return its (small) result, or raise its error, on all."""
-        outcome: tuple[Result | None, Exception | None] | None = None
-        if self.is_root:
-            try:
-                outcome = function(), None
-            except Exception as caught:  # noqa: BLE001 - raised again below, on every rank
-                outcome = None, caught
-        result, error = self.bcast(outcome)
-        if error is not None:
-            raise error
-        return result
+        return self.bcast(self.agree(lambda: function() if self.is_root else None))
+
+    @contextmanager
+    def held_by_root(
+        self, open_it: Callable[[], AbstractContextManager[Result]]
+    ) -> Iterator[Result | None]:
+        """Enter a context on the root, as of a file to write, and leave it; errors are raised on all.
+
+        Its value is given to the root, None to the others.
+        """
+        held = ExitStack()
+        opened: list[Result] = []
+        with held:
+            self.agree(
+                lambda: opened.append(held.enter_context(open_it())) if self.is_root else None
+            )
+            yield opened[0] if opened else None
+            self.agree(held.close)
 
     def agree(self, function: Callable[[], Result]) -> Result:
         """Call a function on every rank; if it raises on one, the first error is raised on all."""
@@ -298,11 +308,30 @@ def agreed(function: Callable[[], Result], allgather: Callable[[object], Sequenc
     try:
         result = function()
     except Exception as caught:  # noqa: BLE001 - raised again below, on every rank
-        error = caught
+        error = _sendable(caught)
     first = next((e for e in allgather(error) if e is not None), None)
     if first is not None:
+        vars(first)["of_all_ranks"] = True  # one may speak for them
         raise first
     return result
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error that other ranks can be sent: itself, or what it says by a type of Python's own.
+
+    One that pickle does not take would leave the others waiting, and some of users' own it takes, but
+    cannot make again.
+    """
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever a class of a user's own may do
+        own = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
+        text = f"{type(error).__name__}: {error}"
+        try:
+            return own(text).with_traceback(error.__traceback__)
+        except TypeError:
+            return RuntimeError(text).with_traceback(error.__traceback__)
+    return error
 
 
 def _fitting(dims: Sequence[int] | None, size: int) -> Dims | None:

@@ -26,7 +26,7 @@ from mosaicdd.schwarz.setup import Extent, Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.work import Work, WritePoints
 from mosaicdd.settings import argument, require_type
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.atomic import naming_checkpoint, require_writable
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.unsupported import Unsupported
 
@@ -276,7 +276,7 @@ class Solver:
         before = self._clock.seconds
         self._world.barrier()
         setup = time.perf_counter() - begun
-        with self._file() or nullcontext() as file:
+        with naming_checkpoint(self.checkpoint), self._file() or nullcontext() as file:
             plan = (start, self._earlier, atol, progress, self._watch, file, self._write_points)
             kept, results, spent = self._work.solve(*plan)
             report = self._work.report(results)

@@ -79,18 +79,20 @@ class Part:
 
 def write_trace(path: str, ranks: Ranks, clock: Stopwatch) -> None:
     """Let the root write the events of all ranks: one process per rank, work and messages apart."""
-    gathered = ranks.gather(clock.events)
-    if gathered is None:
-        return
+    gathered = ranks.gather(clock.events) or []
+    ranks.on_root(lambda: _write_trace(path, gathered))
+
+
+def _write_trace(path: str, gathered: list[list[Event]]) -> None:
     start = min(event.begin for events in gathered for event in events)
     lanes = {"work": 0, "messages": 1}
     entries = [
         {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
-        for rank in range(ranks.size)
+        for rank in range(len(gathered))
     ]
     entries += [
         {"name": "thread_name", "ph": "M", "pid": rank, "tid": tid, "args": {"name": lane}}
-        for rank in range(ranks.size)
+        for rank in range(len(gathered))
         for lane, tid in lanes.items()
     ]
     entries += [

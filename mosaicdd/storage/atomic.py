@@ -10,7 +10,7 @@ once per process. HDF5 does not mind bytes behind its own.
 
 import io
 import os
-import tempfile
+import secrets
 import time
 import zlib
 from collections.abc import Iterator
@@ -60,6 +60,24 @@ def require_writable(path: str | os.PathLike) -> Path:
     return path
 
 
+def require_new(path: str | os.PathLike, *, overwrite: bool = False) -> Path:
+    """Check that a file can be created at ``path`` where none is, unless it may be replaced.
+
+    Raises
+    ------
+    FileExistsError
+        If there is one.
+    OSError
+        As `require_writable`.
+    """
+    path = require_writable(path)
+    if path.exists() and not overwrite:
+        raise FileExistsError(
+            f"{path}: there is a file of this name; choose another, or use overwrite=True"
+        )
+    return path
+
+
 @contextmanager
 def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; rename it at success, remove it otherwise.
@@ -67,25 +85,45 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     Raises
     ------
     OSError
-        As `require_writable`, before anything is written.
+        As `require_writable`, before anything is written; or if it cannot be, as on a full disk: a
+        file that was there before stays.
     """
     path = require_writable(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        with naming(path):
+            temporary.touch(exist_ok=False)
+            yield temporary
+            with temporary.open("r+b") as file:
+                os.fsync(
+                    file.fileno()
+                )  # a machine that stops must not leave the name without content
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _umask() -> int:
-    """Return the mask of new files, which `tempfile` ignores."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextmanager
+def naming(path: str | os.PathLike) -> Iterator[None]:
+    """Let errors of writing a file, or its temporary one, say in one line which one and why."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(f"{path}: the file could not be written ({reason})") from error
+
+
+@contextmanager
+def naming_checkpoint(path: str | os.PathLike | None) -> Iterator[None]:
+    """Let errors of files say which checkpoint is left, if there is one."""
+    try:
+        yield
+    except OSError as error:
+        if path is None or not Path(path).is_file():
+            raise
+        more = OSError(f"{error}; the last checkpoint is {path}")
+        vars(more).update(vars(error))
+        raise more from error
 
 
 @contextmanager
@@ -101,8 +139,7 @@ def sealed_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         yield patient
         append_seal(patient)
         if patient.error is not None:
-            reason = patient.error.strerror or patient.error
-            raise OSError(f"{path}: the file could not be written ({reason})") from patient.error
+            raise patient.error
 
 
 class _PatientFile(io.FileIO):

@@ -12,7 +12,6 @@ a damaged file from a whole one.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -105,14 +104,8 @@ def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict)
         file.attrs["checksum"] = _checksum(tree, arrays)
         file.flush()
         image = file.id.get_file_image()
-    try:
-        with atomic_file(path) as temporary, temporary.open("wb") as out:
-            out.write(image)
-            out.flush()
-            os.fsync(out.fileno())
-    except OSError as error:
-        reason = error.strerror or error
-        raise OSError(f"{path}: the checkpoint could not be written ({reason})") from error
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(image)
 
 
 def read_training_checkpoint(path: str | PathLike) -> tuple[dict, dict]:

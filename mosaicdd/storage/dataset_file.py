@@ -14,20 +14,26 @@ import itertools
 import json
 import os
 import shutil
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import mark, open_to_read
+from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = SEALED
+# What reading a part that is missing, cut short or changed may raise.
+_DAMAGE = (
+    *(OSError, ValueError, KeyError, EOFError, RuntimeError),  # NotImplementedError, too
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,7 @@ class Dataset:
 
 def write_dataset(path: str | os.PathLike, dataset: Dataset) -> None:
     """Write a dataset file, whole or not at all."""
-    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with new_file(path) as file:
         mark(file, "dataset", FORMAT_VERSION)
         file.attrs["pde"] = dataset.pde
         file.attrs["cells"] = dataset.subdomain.cells
@@ -242,10 +248,33 @@ class DatasetParts:
     def read(self, number: int) -> dict[str, np.ndarray] | None:
         """Read a part; None if it is missing or damaged."""
         try:
-            with np.load(self._path(number), allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return self._read(number)
+        except _DAMAGE:
             return None
+
+    def every(self, count: int) -> list[dict[str, np.ndarray]]:
+        """Read all parts, in their order.
+
+        Raises
+        ------
+        OSError
+            If one cannot be read; the message names it.
+        """
+        parts = []
+        for number in range(count):
+            try:
+                parts.append(self._read(number))
+            except _DAMAGE as error:
+                reason = getattr(error, "strerror", None) or error
+                raise OSError(
+                    f"{self._path(number)}: a part of the dataset cannot be read ({reason}); all "
+                    "parts are kept, the same command again makes what is missing"
+                ) from error
+        return parts
+
+    def _read(self, number: int) -> dict[str, np.ndarray]:
+        with np.load(self._path(number), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
 
     def remove(self) -> None:
         """Remove the folder of a dataset that is complete."""

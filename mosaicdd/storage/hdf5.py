@@ -21,7 +21,7 @@ import mosaicdd
 from mosaicdd.storage.atomic import is_sealed, renew_seal, require_unbroken_seal, sealed_file
 
 _PAGE = 4096  # bytes that HDF5 reads where less is asked for
-SEALED = 2  # the first format version of models, solutions and checkpoints with a seal
+SEALED = 2  # the first format version with a seal, but for checkpoints of trainings
 # What comes of looking for something that is not there, or is something else.
 _DAMAGE = (
     *(OSError, KeyError, IndexError, RuntimeError, TypeError, AttributeError),
@@ -31,7 +31,7 @@ _LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
 _PLAIN = (str, int, float, bool)
 _PRESENTATIONS = ("VTKHDF",)  # groups of links
 _SLAB = 2**24  # values that are read at once where all are read
-_KINDS_SEALED = ("solution", "model", "checkpoint", "shard")
+_KINDS_SEALED = ("solution", "model", "checkpoint", "shard", "dataset", "squares", "media")
 
 
 def library_versions() -> dict[str, str]:

@@ -9,13 +9,11 @@ import hashlib
 import os
 from dataclasses import dataclass
 
-import h5py
 import numpy as np
 
-from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import mark, open_to_read
+from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = SEALED
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class MediaDataset:
 
 def write_media(path: str | os.PathLike, media: MediaDataset) -> None:
     """Write a file of media, whole or not at all."""
-    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with new_file(path) as file:
         mark(file, "media", FORMAT_VERSION)
         file.attrs["pde"] = media.pde
         file.attrs["seed"] = media.seed

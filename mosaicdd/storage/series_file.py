@@ -20,14 +20,12 @@ Write = Callable[[int, np.ndarray, tuple[slice, ...]], None]
 
 @contextmanager
 def writing_march(
-    path: str | PathLike | None, identity: dict, state: dict, levels: int, grid: Grid
+    path: str | PathLike, identity: dict, state: dict, levels: int, grid: Grid
 ) -> Iterator[Write]:
     """Open a checkpoint for writing; it replaces the one before when all is written.
 
     Parameters
     ----------
-    path
-        None on ranks that do not write.
     identity
         What must be equal for the checkpoint to be of use.
     state
@@ -35,9 +33,6 @@ def writing_march(
     levels
         How many fields.
     """
-    if path is None:
-        yield lambda level, values, place: None
-        return
     with new_file(path) as file:
         mark(file, "checkpoint", SEALED)
         file.attrs["identity"] = json.dumps(identity, sort_keys=True)

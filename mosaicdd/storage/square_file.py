@@ -9,14 +9,12 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import mark, open_to_read
+from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = SEALED
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class SquareDataset:
 
 def write_squares(path: str | os.PathLike, squares: SquareDataset) -> None:
     """Write a file of squares, whole or not at all."""
-    with atomic_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with new_file(path) as file:
         mark(file, "squares", FORMAT_VERSION)
         file.attrs["pde"] = squares.pde
         file.attrs["cells"] = squares.subdomain.cells

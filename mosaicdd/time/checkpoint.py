@@ -68,13 +68,17 @@ class TimeCheckpoint:
             "frames": march.frames.times,
             "record": march.record.arrays(),
         }
-        identity, root = self._identity, share.ranks.is_root
-        with writing_march(
-            self.path if root else None, identity, state, len(values), share.grid
+        identity, grid = self._identity, share.grid
+        with share.ranks.held_by_root(
+            lambda: writing_march(self.path, identity, state, len(values), grid)
         ) as write:
             for number, wide in enumerate(values):
-                part = share.owned(wide), share.own
-                collect(share.ranks, [part], np.float64, 2, lambda *one, n=number: write(n, *one))
+
+                def sink(array: np.ndarray, place: tuple[slice, ...], level: int = number) -> None:
+                    if write is not None:
+                        write(level, array, place)
+
+                collect(share.ranks, [(share.owned(wide), share.own)], np.float64, 2, sink)
         self._saved = time.monotonic()
 
     def load(self) -> None:
@@ -98,8 +102,7 @@ class TimeCheckpoint:
 
     def remove(self) -> None:
         """Remove the checkpoint of a march that has ended."""
-        if self._march.share.ranks.is_root:
-            self.path.unlink(missing_ok=True)
+        self._march.share.ranks.on_root(lambda: self.path.unlink(missing_ok=True))
 
     @cached_property
     def _identity(self) -> dict:

@@ -1,6 +1,7 @@
 """The values that are kept of a march: on the ranks, or in a file that the root writes."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from os import PathLike
 from typing import Protocol
 
@@ -43,8 +44,8 @@ class Frames(Protocol):
         """Hand the parts of a field to a function on the root."""
         ...
 
-    def remove(self) -> None:
-        """Forget what need not be kept any more, as it was written elsewhere."""
+    def end(self, *, keep: bool) -> None:
+        """Forget what need not be kept any more, or keep it for another run; not only together."""
         ...
 
 
@@ -74,7 +75,7 @@ class MemoryFrames:
         part = self._parts[number], self._own
         collect(ranks, [part], np.float64, 2, sink)
 
-    def remove(self) -> None:
+    def end(self, *, keep: bool) -> None:
         """Keep all: there is nothing else."""
 
 
@@ -84,7 +85,17 @@ class FileFrames:
     def __init__(self, output: str | PathLike, share: FieldShare):
         self.times: list[float] = []
         self._share = share
-        self._file = RawFrames(f"{output}.frames", share.grid.nodes)
+        self._opened: list[RawFrames] = []  # on the root
+
+        def begin() -> None:
+            self._opened.append(RawFrames(f"{output}.frames", share.grid.nodes))
+
+        share.ranks.on_root(begin)
+
+    @property
+    def _file(self) -> RawFrames:
+        """The file, on the root."""
+        return self._opened[0]
 
     def add(self, time: float, own: np.ndarray) -> None:
         """Take a field."""
@@ -114,11 +125,12 @@ class FileFrames:
 
     def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
         """Hand a field to a function on the root."""
-        if ranks.is_root:
-            whole: Slices = tuple(slice(0, nodes) for nodes in self._share.grid.nodes)
-            sink(self._file.read(number), whole)
+        whole: Slices = tuple(slice(0, nodes) for nodes in self._share.grid.nodes)
+        ranks.on_root(lambda: sink(self._file.read(number), whole))
 
-    def remove(self) -> None:
-        """Remove the file."""
-        if self._share.ranks.is_root:
-            self._file.remove()
+    def end(self, *, keep: bool) -> None:
+        """Close the file, and remove it if it is not to be kept; a second time nothing is done."""
+        while self._opened:  # another run may have the next one of this name
+            file = self._opened.pop()
+            with suppress(OSError):  # all that it held is elsewhere
+                file.close() if keep else file.remove()

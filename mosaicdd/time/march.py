@@ -2,6 +2,7 @@
 
 import math
 import time as clock
+from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import CONVERGED, Output, SolveSettings
 from mosaicdd.settings import argument, require_type
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.atomic import naming_checkpoint, require_writable
 from mosaicdd.time.checkpoint import TimeCheckpoint
 from mosaicdd.time.frames import FileFrames, Frames, MemoryFrames
 from mosaicdd.time.levels import Levels
@@ -61,24 +62,47 @@ class March:
         self.problem, self.time = problem, time
         self._given_ranks, self._ranks = ranks, Ranks.of(ranks)
         self._settings = settings or SolveSettings(rtol=RTOL)
-        self._output = self._checked_output(output)
-        self._stepper = Stepper(problem, time, local_solver, self._ranks, self._settings)
-        self.share = self._stepper.share
-        self.first = self._stepper.initial(initial)
-        self.control, self.record = StepControl(time), Record()
-        self.levels = Levels(self.first, time.scheme.levels)
-        self.frames: Frames = MemoryFrames(self.share.own)
-        self.solved = self._stepper.solver.local_solver
-        self._checkpoint: TimeCheckpoint | None = None
-        if self._output is not None:
-            self.frames = FileFrames(self._output.path, self.share)
-            self._checkpoint = TimeCheckpoint(self._output, self)
-            if self._output.resume:
-                with argument("resume"):
-                    self._checkpoint.load()
+        self._opened = ExitStack()
+        self._opened.callback(self._ranks.close)
+        try:
+            self._plan(initial, local_solver, output)
+        except Exception:  # of all ranks alike
+            self.close()
+            raise
         self._interrupted = False
         self._failure: str | None = None
         self._setup = clock.perf_counter() - self._begun
+
+    def _plan(
+        self,
+        initial: Any,
+        local_solver: str | PathLike | LocalSolver | None,
+        output: str | PathLike | Output | None,
+    ) -> None:
+        """Check all, and make what steps and what keeps the fields."""
+        self._output = self._checked_output(output)
+        self._stepper = Stepper(self.problem, self.time, local_solver, self._ranks, self._settings)
+        self._opened.callback(self._stepper.close)
+        self.share = self._stepper.share
+        self.first = self._stepper.initial(initial)
+        self.control, self.record = StepControl(self.time), Record()
+        self.levels = Levels(self.first, self.time.scheme.levels)
+        self.frames: Frames = MemoryFrames(self.share.own)
+        self.solved = self._stepper.solver.local_solver
+        self._checkpoint: TimeCheckpoint | None = None
+        if self._output is None:
+            return
+        with argument("output"):
+            self.frames = FileFrames(self._output.path, self.share)
+        self._checkpoint = TimeCheckpoint(self._output, self)
+        self._opened.callback(self._end_frames)
+        if self._output.resume:
+            with argument("resume"):
+                self._checkpoint.load()
+
+    def _end_frames(self) -> None:
+        """Close the file of the fields; with a checkpoint it is what another run goes on from."""
+        self.frames.end(keep=self.checkpoint is not None and self.checkpoint.is_file())
 
     def __enter__(self) -> Self:
         return self
@@ -90,8 +114,7 @@ class March:
 
     def close(self) -> None:
         """Free what was planned; the series stays."""
-        self._stepper.close()
-        self._ranks.close()
+        self._opened.close()
 
     def interrupt(self) -> None:
         """Ask it to stop after the step at work; a signal handler may call it."""
@@ -119,7 +142,19 @@ class March:
         ----------
         progress
             ``progress(fraction, note)``, called after every step.
+
+        Raises
+        ------
+        OSError
+            On all ranks, if a file cannot be written; what was there before stays.
         """
+        try:
+            with naming_checkpoint(self.checkpoint):
+                return self._marched(progress)
+        finally:
+            self._end_frames()
+
+    def _marched(self, progress: Progress | None) -> Series:
         begun = clock.perf_counter()
         if not self.frames.times:
             self.frames.add(0.0, self._stepper.shown(self.first))
@@ -142,7 +177,6 @@ class March:
         report["seconds"] = seconds | {"total": clock.perf_counter() - self._begun}
         if self._checkpoint is not None and status != "interrupted":
             self._checkpoint.remove()
-            self.frames.remove()
         path = None if self._output is None else self._output.path
         return Series(
             self.problem,

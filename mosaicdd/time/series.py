@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -195,13 +195,12 @@ def write_series(
     OSError
         On all ranks, if it cannot be written.
     """
-    times, opened = frames.times, ExitStack()
-    writer: SolutionWriter | None = None
+    times = frames.times
 
-    def begin() -> SolutionWriter:
+    def begin() -> AbstractContextManager[SolutionWriter]:
         last = problem.with_sides(SidesInTime(problem.conditions)(times[-1]))
         shape = problem.domain.shape
-        new = writing_solutions(
+        return writing_solutions(
             path,
             grid,
             last.boundaries(grid),
@@ -210,7 +209,6 @@ def write_series(
             edges=[] if shape is None else last.conditions.edge_values(grid),
             times=times,
         )
-        return opened.enter_context(new)
 
     def complete() -> None:
         if writer is not None:
@@ -218,11 +216,8 @@ def write_series(
             _write_domain(writer, problem, grid)
             attributes = report | {"command_line": " ".join(sys.argv)}
             writer.describe(attributes, [record.arrays()])
-        opened.close()
 
-    with opened:
-        if ranks.is_root:
-            writer = begin()
+    with ranks.held_by_root(begin) as writer:
         for number in range(len(times)):
 
             def write(values: np.ndarray, place: tuple[slice, ...], at: int = number) -> None:
@@ -230,7 +225,7 @@ def write_series(
                     writer.write("solution", values[None], (slice(at, at + 1), *place))
 
             frames.to_root(ranks, number, write)
-        ranks.agree(complete)
+        ranks.on_root(complete)
 
 
 def _write_coefficients(writer: SolutionWriter, problem: Problem, grid: Grid) -> None:

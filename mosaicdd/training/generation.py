@@ -7,16 +7,11 @@ out of larger solutions at lattice positions: the perimeters that a Schwarz iter
 
 For a network that serves a family of operators the equation's parameters are drawn, too, anew for
 every ``4 m`` samples, which determine the operator, and for each of the larger problems.
-
-A dataset is made part by part, by all ranks together; what a run that was ended has made is kept, and
-the next one continues from it.
 """
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +23,8 @@ from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import find_equation
 from mosaicdd.problems.fields.gaussian_process import sample_closed_curve, sobol_hyperparameters
 from mosaicdd.problems.references.multigrid import MultigridSolver
-from mosaicdd.storage.atomic import require_writable
-from mosaicdd.storage.dataset_file import Dataset, DatasetParts, write_dataset
+from mosaicdd.storage.dataset_file import Dataset, write_dataset
+from mosaicdd.training.in_parts import Generation
 from mosaicdd.training.settings import GenerationSettings
 
 _BATCH = 256
@@ -74,71 +69,32 @@ def generate(
     ValueError
         If the equation is unknown, it draws no parameters of its own, or parts of another dataset lie
         beside the file.
+    OSError
+        If the file or a part of it cannot be written or read; what was made of the parts is kept.
     RuntimeError
         If multigrid misses its residual.
     """
     settings = settings or GenerationSettings()
     with Ranks.of(ranks) as everyone:
-        return Generation(path, settings, everyone, overwrite=overwrite).run(progress)
+        return prepared(path, settings, everyone, overwrite=overwrite).run(progress)
 
 
-class Generation:
-    """A dataset that is to be made by all ranks together: checked first, then run.
+def prepared(
+    path: str | os.PathLike,
+    settings: GenerationSettings,
+    ranks: Ranks | None = None,
+    *,
+    overwrite: bool = False,
+) -> Generation[Dataset]:
+    """Check what is to be drawn, and return what makes it; arguments and errors as `generate`."""
 
-    Parameters
-    ----------
-    path, settings, overwrite
-        As `generate`, and so are the errors.
-    ranks
-        They share the work; by default one alone.
-    """
+    def maker() -> PartGenerator:
+        find_equation(settings.pde).at(**dict(settings.fields))
+        generator = PartGenerator(settings)
+        generator.check_draws()
+        return generator
 
-    def __init__(
-        self,
-        path: str | os.PathLike,
-        settings: GenerationSettings,
-        ranks: Ranks | None = None,
-        *,
-        overwrite: bool = False,
-    ):
-        self._path = path
-        self._settings = settings
-        self._ranks = ranks or Ranks.alone()
-        self._parts = DatasetParts(Path(path), {n: _plain(v) for n, v in asdict(settings).items()})
-
-        def check() -> None:
-            find_equation(settings.pde).at(**dict(settings.fields))
-            PartGenerator(settings).check_draws()
-            require_writable(path)
-            if os.path.exists(path) and not overwrite:
-                raise FileExistsError(
-                    f"{path}: there is a file of this name; choose another, or use overwrite=True"
-                )
-            self._parts.open()
-
-        self._ranks.on_root(check)
-
-    def run(self, progress: Callable[[float], None] | None = None) -> Dataset | None:
-        """Make what is missing of the parts, every ``size``-th on a rank, and write the file."""
-        generator = PartGenerator(self._settings)
-
-        def make() -> None:
-            mine = range(self._ranks.rank, generator.parts, self._ranks.size)
-            for done, number in enumerate(mine, start=1):
-                if self._parts.read(number) is None:
-                    self._parts.write(number, generator.part(number))
-                if progress:
-                    progress(done / len(mine))
-
-        self._ranks.agree(make)
-        if not self._ranks.is_root:
-            return None
-        found = (self._parts.read(number) for number in range(generator.parts))
-        every = (part for part in found if part is not None)
-        dataset = assemble_dataset(generator, every)
-        write_dataset(self._path, dataset)
-        self._parts.remove()
-        return dataset
+    return Generation(path, settings, maker, write_dataset, ranks, overwrite=overwrite)
 
 
 class PartGenerator:
@@ -181,6 +137,23 @@ class PartGenerator:
         batch = number - self.window_parts
         stop = min((batch + 1) * self._batch, self.settings.samples)
         return self._samples(batch, range(batch * self._batch, stop))
+
+    def dataset(self, parts: Sequence[dict[str, np.ndarray]]) -> Dataset:
+        """Put all parts, in their order, together."""
+        settings = self.settings
+        columns: dict[str, list[np.ndarray]] = {}
+        for part in parts:
+            for name, array in part.items():
+                columns.setdefault(name, []).append(array)
+        return Dataset(
+            pde=self.pde.name,
+            subdomain=settings.subdomain,
+            hyperparameter_names=tuple(settings.hyperparameters),
+            parameter_names=self.parameter_names,
+            validation=settings.validation,
+            seed=settings.seed,
+            **{name: np.concatenate(arrays) for name, arrays in columns.items()},
+        )
 
     def _samples(self, batch: int, indices: range) -> dict[str, np.ndarray]:
         settings, m = self.settings, self.settings.subdomain.cells
@@ -259,28 +232,10 @@ class PartGenerator:
         return self._solvers[key]
 
 
-def assemble_dataset(generator: PartGenerator, parts: Iterable[dict[str, np.ndarray]]) -> Dataset:
-    """Put the parts of a generator, in their order, together."""
-    settings = generator.settings
-    columns: dict[str, list[np.ndarray]] = {}
-    for part in parts:
-        for name, array in part.items():
-            columns.setdefault(name, []).append(array)
-    return Dataset(
-        pde=generator.pde.name,
-        subdomain=settings.subdomain,
-        hyperparameter_names=tuple(settings.hyperparameters),
-        parameter_names=generator.parameter_names,
-        validation=settings.validation,
-        seed=settings.seed,
-        **{name: np.concatenate(arrays) for name, arrays in columns.items()},
-    )
-
-
 def generate_dataset(settings: GenerationSettings) -> Dataset:
     """Draw and solve all problems of a dataset in this process, and write nothing."""
     generator = PartGenerator(settings)
-    return assemble_dataset(generator, map(generator.part, range(generator.parts)))
+    return generator.dataset([generator.part(number) for number in range(generator.parts)])
 
 
 def _hyperparameters(settings: GenerationSettings, count: int, seed: int) -> np.ndarray:
@@ -329,8 +284,3 @@ def _field_solver(system: DirichletSystem, method: str) -> Callable[[np.ndarray]
         return fields
 
     return solve
-
-
-def _plain(value: Any) -> Any:
-    """Return a setting as JSON gives it back."""
-    return list(value) if isinstance(value, tuple) else value

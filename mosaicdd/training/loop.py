@@ -177,18 +177,23 @@ class Training:
             What may call for checkpoints and for an end: then no model is written.
         """
         metrics: list[MetricsFile | TensorBoardEvents] = []
-        if ranks.is_root:
+
+        def open_metrics() -> None:
             kept = None if self._state is None else self._state["step"]
             metrics.append(MetricsFile(self.metrics_path, kept))
             if self._tensorboard is not None:
                 metrics.append(TensorBoardEvents(self._tensorboard, kept))
 
         def report(state: Report) -> None:
-            for file in metrics:
-                file.append(asdict(state))
+            ranks.on_root(lambda: [file.append(asdict(state)) for file in metrics])
             if progress:
                 progress(state)
 
+        def finish() -> None:
+            write_model(self.output, result.card, extract_weights(result.network))
+            self.checkpoints.remove()
+
+        ranks.on_root(open_metrics)
         result = train_network(
             self.network,
             self.network_settings,
@@ -200,9 +205,8 @@ class Training:
             watch=watch,
             state=self._state,
         )
-        if ranks.is_root and result.finished:
-            write_model(self.output, result.card, extract_weights(result.network))
-            self.checkpoints.remove()
+        if result.finished:
+            ranks.on_root(finish)
         return result
 
 

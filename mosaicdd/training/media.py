@@ -15,7 +15,7 @@ from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import draw
 from mosaicdd.problems.operators.medium import Medium, MediumSystem
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.atomic import require_new
 from mosaicdd.storage.media_file import MediaDataset, write_media
 from mosaicdd.training.settings import MediaSettings
 
@@ -41,11 +41,7 @@ def generate_media(
         If it cannot be written.
     """
     settings = settings or MediaSettings()
-    require_writable(path)
-    if os.path.exists(path) and not overwrite:
-        raise FileExistsError(
-            f"{path}: there is a file of this name; choose another, or use overwrite=True"
-        )
+    require_new(path, overwrite=overwrite)
     samples = []
     for index in range(settings.samples):
         samples.append(_sample(np.random.default_rng([settings.seed, index])))

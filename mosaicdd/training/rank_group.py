@@ -66,6 +66,10 @@ class RankGroup:
         """Call a function on every rank; if it raises on one, its error is raised on all."""
         return agreed(function, self._allgather)
 
+    def on_root(self, function: Callable[[], object]) -> None:
+        """Call a function on the root; if it raises, its error is raised on all."""
+        self.agreed(lambda: function() if self.is_root else None)
+
     def _allgather(self, value: object) -> list:
         values = [value] * self.size
         if self.size > 1:

@@ -7,9 +7,7 @@ numbers of its own, seeded by (seed, index), so it does not depend on how many o
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +24,8 @@ from mosaicdd.problems.fields.gaussian_process import (
     sample_sloped_square,
 )
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.storage.atomic import require_writable
-from mosaicdd.storage.dataset_file import DatasetParts
 from mosaicdd.storage.square_file import SquareDataset, write_squares
+from mosaicdd.training.in_parts import Generation
 from mosaicdd.training.settings import SquareSettings
 
 _PART = 256
@@ -64,20 +61,14 @@ def require_learnable(pde: NonlinearEquation) -> None:
         )
 
 
-def generate_squares(
+def prepared_squares(
     path: str | os.PathLike,
     settings: SquareSettings,
     ranks: Ranks | None = None,
     *,
     overwrite: bool = False,
-    progress: Callable[[float], None] | None = None,
-) -> SquareDataset | None:
-    """Draw and solve squares and write a file; all ranks call this together.
-
-    Returns
-    -------
-    SquareDataset
-        What was written, on rank 0; None on the others.
+) -> Generation[SquareDataset]:
+    """Check what is to be drawn, and return what makes it; all ranks call this together.
 
     Raises
     ------
@@ -86,43 +77,13 @@ def generate_squares(
     ValueError
         If the equation cannot be learned, or parts of another dataset lie beside the file.
     """
-    ranks = ranks or Ranks.alone()
-    identity = {
-        name: list(v) if isinstance(v, tuple) else v for name, v in asdict(settings).items()
-    }
-    parts = DatasetParts(Path(path), identity)
 
-    def check() -> None:
-        pde = any_equation(settings.pde)
-        if not isinstance(pde, NonlinearEquation):
-            raise ValueError(f"{pde.name} is linear")  # noqa: TRY004 - the value is wrong
-        require_learnable(pde)
-        require_writable(path)
-        if os.path.exists(path) and not overwrite:
-            raise FileExistsError(
-                f"{path}: there is a file of this name; choose another, or use overwrite=True"
-            )
-        parts.open()
+    def maker() -> SquareGenerator:
+        generator = SquareGenerator(settings)
+        require_learnable(generator.pde)
+        return generator
 
-    ranks.on_root(check)
-    generator = SquareGenerator(settings)
-
-    def make() -> None:
-        mine = range(ranks.rank, generator.parts, ranks.size)
-        for done, number in enumerate(mine, start=1):
-            if parts.read(number) is None:
-                parts.write(number, generator.part(number))
-            if progress:
-                progress(done / len(mine))
-
-    ranks.agree(make)
-    if not ranks.is_root:
-        return None
-    found = [part for n in range(generator.parts) if (part := parts.read(n)) is not None]
-    squares = generator.dataset(found)
-    write_squares(path, squares)
-    parts.remove()
-    return squares
+    return Generation(path, settings, maker, write_squares, ranks, overwrite=overwrite)
 
 
 class SquareGenerator:
@@ -132,7 +93,7 @@ class SquareGenerator:
         self.settings = settings
         pde = any_equation(settings.pde)
         if not isinstance(pde, NonlinearEquation):
-            raise TypeError(f"{pde.name} is linear")
+            raise ValueError(f"{pde.name} is linear")  # noqa: TRY004 - the value is wrong
         self.pde = pde
         square = settings.subdomain
         self._newton = SquareNewton(
@@ -155,7 +116,7 @@ class SquareGenerator:
             "solution": solution,
         }
 
-    def dataset(self, parts: list[dict[str, np.ndarray]]) -> SquareDataset:
+    def dataset(self, parts: Sequence[dict[str, np.ndarray]]) -> SquareDataset:
         """Put all parts, in their order, together."""
         settings = self.settings
         return SquareDataset(

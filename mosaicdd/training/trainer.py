@@ -258,7 +258,7 @@ class Trainer:
     def _save(self, save: Callable[[dict, int], None]) -> None:
         """Write a checkpoint on rank 0; if that fails, all ranks raise."""
         state = self.state()
-        self.ranks.agreed(lambda: save(state, self.step) if self.ranks.is_root else None)
+        self.ranks.on_root(lambda: save(state, self.step))
 
     def _clip(self) -> float:
         """Clip the gradient and return its norm before; the same number on all ranks."""

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.loading import SHIPPED
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
+from mosaicdd.storage.dataset_file import Dataset, read_dataset, write_dataset
 from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.inputs import read_boundaries
+from mosaicdd.storage.media_file import MediaDataset, read_media, write_media
 from mosaicdd.storage.model_file import read_model, write_model
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
+from mosaicdd.storage.square_file import SquareDataset, read_squares, write_squares
 
 PLACES = 100
 RNG = np.random.default_rng(0)
@@ -46,6 +50,38 @@ def write_small_model(path):
     write_model(path, card, {name: values[:40] for name, values in weights.items()})
 
 
+def values(*shape):
+    return RNG.standard_normal(shape).astype("f4")
+
+
+DATASET = Dataset(
+    pde="laplace",
+    subdomain=Subdomain(4, 0.25),
+    boundary=values(10, 16),
+    solution=values(10, 5, 5),
+    hyperparameters=values(10, 1),
+    hyperparameter_names=("length_scale",),
+    window_boundary=values(3, 16),
+    window_solution=values(3, 5, 5),
+    validation=0.2,
+    seed=7,
+)
+SQUARES = SquareDataset(
+    pde="poisson-boltzmann",
+    subdomain=Subdomain(4, 0.25),
+    parameter_names=("kappa",),
+    parameters=values(10, 1),
+    boundary=values(10, 16),
+    source=values(10, 5, 5),
+    solution=values(10, 5, 5),
+    validation=0.2,
+    seed=7,
+)
+MEDIA = MediaDataset(
+    "diffusion", values(2, 49, 49), values(2, 3, 9, 9), values(2, 3, 9, 9), ("a", "b"), 0.5, 7
+)
+
+
 def everything_of_solution(path):
     solution = read_solution(path)
     large = solution.field, solution.error_map, solution.outside, solution.fields
@@ -57,6 +93,9 @@ KINDS = {
     "boundary": (write_solution, lambda path: vars(read_boundaries(path, GRID)[0])),
     "checkpoint": (write_checkpoint, lambda path: read_checkpoint(path, PROBLEM)),
     "model": (write_small_model, read_model),
+    "dataset": (lambda path: write_dataset(path, DATASET), read_dataset),
+    "squares": (lambda path: write_squares(path, SQUARES), read_squares),
+    "media": (lambda path: write_media(path, MEDIA), read_media),
 }
 
 

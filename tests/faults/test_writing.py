@@ -8,9 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
+import mosaicdd as m
 from mosaicdd.schwarz import engine
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.time.march import March
+from mosaicdd.time.settings import TimeSettings
 
 SMALL = ("--cells", "64x64", "--local-solver", "exact")
 LARGE = ("--cells", "512x512", "--local-solver", "exact")  # 2 MB
@@ -65,6 +68,78 @@ def test_on_a_full_disk_the_solution_before_stays_whole(checkpoints, mosaicdd, d
     assert output.read_bytes() == before
     left = {"out.h5", "out.h5.checkpoint"} if checkpoints else {"out.h5"}
     assert set(os.listdir(folder)) <= left
+
+
+MARCH = ("--pde", "heat", "--boundary", "expr:x", "--steps", "3", "--dt", "0.1")
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("kept", [False, True], ids=["nothing", "checkpoint"])
+def test_on_a_full_disk_a_march_names_the_file_and_what_is_left(kept, mosaicdd, disk):
+    folder, mount = disk
+    output, checkpoint = folder / "out.h5", folder / "out.h5.checkpoint"
+    if kept:
+        mount("-o", f"remount,size={3 * ROOM}")  # 1.5 MB of frames, 0.5 to 1 MB of levels
+    cells = ("--cells", "256x256", "--checkpoint-minutes", "0" if kept else "10")
+    ended = mosaicdd("solve", "-o", output, *cells, *MARCH, "--json")
+    fails_in_one_line(ended, str(output), "No space left")
+    assert ended.code == 1
+    if kept:
+        assert f"the last checkpoint is {checkpoint}" in ended.err
+    assert set(os.listdir(folder)) == ({"out.h5.frames", "out.h5.checkpoint"} if kept else set())
+
+
+@pytest.mark.limit(60)
+def test_on_a_full_disk_datasets_and_trainings_name_the_file(mosaicdd, disk, tmp_path):
+    folder, _ = disk
+    data = (
+        "--samples",
+        "300",
+        "--windows",
+        "1",
+        "--cells",
+        "16",
+        "--size",
+        "0.25",
+        "--method",
+        "direct",
+    )
+    ended = mosaicdd("generate", folder / "data.h5", *data, "--json")
+    fails_in_one_line(ended, str(folder / "data.h5"), "No space left")
+    assert ended.code == 1
+    assert mosaicdd("generate", tmp_path / "data.h5", *data, "--json").code == 0
+    (folder / "filler").write_bytes(bytes(ROOM - 3 * 4096 - folder_size(folder)))
+    how = (
+        "--epochs",
+        "1",
+        "--batch-size",
+        "90",
+        "--validations",
+        "9",
+        "--optimizer",
+        "adamw",
+        "--json",
+    )
+    ended = mosaicdd("train", tmp_path / "data.h5", "-o", folder / "model.h5", *how)
+    fails_in_one_line(ended, str(folder / "model.h5"), "No space left")
+    assert ended.code == 1
+    assert "model.h5" not in os.listdir(folder)
+
+
+def folder_size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_second_of_two_marches_with_one_output_is_refused(mosaicdd, tmp_path):
+    output = tmp_path / "out.h5"
+    hot = m.Problem((32, 32), "heat", {"f": "1"})
+    with March(hot, "x", TimeSettings(2, 0.1), output=output) as first:
+        ended = mosaicdd("solve", "-o", output, "--cells", "32x32", *MARCH)
+        fails_in_one_line(ended, "--output", "another run writes the same output")
+        assert ended.code == 2
+        assert first().converged
+    assert os.listdir(tmp_path) == ["out.h5"]
+    assert len(read_solution(output).times) == 3
 
 
 @pytest.mark.limit(60)

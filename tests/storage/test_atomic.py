@@ -1,5 +1,6 @@
 """Files appear whole or not at all."""
 
+import errno
 import os
 import stat
 
@@ -39,6 +40,31 @@ def test_the_new_file_has_the_usual_permissions(tmp_path):
     (tmp_path / "usual").write_text("")
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("out", "usual")]
     assert modes[0] == modes[1]
+
+
+def test_a_process_keeps_its_mask_of_new_files_for_all_its_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("other threads make files meanwhile"))
+    with atomic_file(tmp_path / "out") as temporary:
+        temporary.write_text("new")
+
+
+def test_the_content_is_on_the_disk_before_the_name_is_there(tmp_path, monkeypatch):
+    target, synced = tmp_path / "out.h5", []
+
+    def sync(descriptor):
+        assert not target.exists()
+        synced.append(os.fstat(descriptor))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with atomic_file(target) as temporary:
+        temporary.write_text("new")
+    assert [(s.st_ino, s.st_size) for s in synced] == [(target.stat().st_ino, 3)]
+
+
+def test_an_error_of_writing_names_the_file_and_not_its_temporary_one(tmp_path):
+    line = rf"^{tmp_path}/out.h5: the file could not be written \(No space left on device\)$"
+    with pytest.raises(OSError, match=line), atomic_file(tmp_path / "out.h5") as temporary:
+        raise OSError(errno.ENOSPC, "No space left on device", temporary)
 
 
 def test_a_missing_folder_is_named_in_one_line(tmp_path):

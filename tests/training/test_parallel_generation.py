@@ -1,12 +1,17 @@
 """Datasets on ranks: the same file for any number of them, and no finished part made twice."""
 
+import errno
+import re
+from pathlib import Path
+
+import h5py
 import numpy as np
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import read_dataset
 from mosaicdd.training import generation as generation_module
-from mosaicdd.training.generation import Generation, PartGenerator, generate, generate_dataset
+from mosaicdd.training.generation import PartGenerator, generate, generate_dataset
 from mosaicdd.training.settings import GenerationSettings
 
 SETTINGS = GenerationSettings(
@@ -49,8 +54,49 @@ def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(tmp_path, monke
     assert read_dataset(path).content_hash == generate_dataset(SETTINGS).content_hash
 
 
+def unreadable(monkeypatch, name):
+    """Let no rank read a file of this name, as where a network file system is late."""
+    load = np.load
+
+    def reading(path, **options):
+        if Path(path).name == name:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return load(path, **options)
+
+    monkeypatch.setattr(np, "load", reading)
+
+
+SQUARE = ("--cells", "8", "--size", "0.125")
+KINDS = {
+    "part-000003.npz": (600, "--windows", "300", "--method", "direct"),
+    "part-000001.npz": (300, "--pde", "poisson-boltzmann", "--no-labels"),
+}
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("part", KINDS)
+def test_parts_that_cannot_be_read_are_named_and_all_are_kept(
+    comm, common_path, monkeypatch, mosaicdd, part
+):
+    path, (samples, *how) = common_path / "data.h5", KINDS[part]
+    command = "generate", path, *SQUARE, "--samples", samples, *how
+    with monkeypatch.context() as patch:
+        unreadable(patch, part)
+        ended = mosaicdd(*command)
+    assert ended.code == 1
+    assert re.fullmatch(rf"Error: .*{part}: .*Stale file handle.*all parts are kept.*\n", ended.err)
+    assert not path.exists()
+    assert part in [path.name for path in common_path.glob("data.h5.parts/*.npz")]
+    comm.Barrier()
+    assert mosaicdd(*command).code == 0
+    comm.Barrier()
+    with h5py.File(path) as file:
+        assert len(file["boundary"]) == samples
+    assert not list(common_path.glob("*.parts"))
+
+
 def test_parts_of_another_dataset_are_refused(tmp_path):
-    Generation(tmp_path / "data.h5", SETTINGS)
+    generation_module.prepared(tmp_path / "data.h5", SETTINGS)
     other = GenerationSettings(**{**SETTINGS.__dict__, "seed": 1})
     with pytest.raises(ValueError, match="its seed is 0, not 1"):
         generate(tmp_path / "data.h5", other)

@@ -4,6 +4,7 @@ Rank 0 never holds more than its own part, one portion and one message; a portio
 a file.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -37,8 +38,8 @@ def rows_to_root(
     """
     for window, on_root, portion in _portions(layout, ranks, array.dtype, rows):
         Redistribution(window, on_root, ranks, array.dtype)(array, portion)
-        if ranks.is_root:
-            sink(portion, slice(window.start, window.stop))
+        place = slice(window.start, window.stop)
+        ranks.on_root(functools.partial(sink, portion, place))
 
 
 def rows_from_root(
@@ -61,10 +62,13 @@ def rows_from_root(
     """
     array = np.empty(layout.local_shape(ranks.rank), dtype)
     for window, on_root, portion in _portions(layout, ranks, dtype, rows):
-        if ranks.is_root:
+
+        def fill(portion: np.ndarray = portion, window: Window = window) -> None:
             if source is None:
                 raise TypeError("the root needs a source of the rows")
             portion[...] = source(slice(window.start, window.stop))
+
+        ranks.on_root(fill)
         Redistribution(on_root, window, ranks, dtype)(portion, array)
     return array
 

@@ -4,7 +4,6 @@ import functools
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -126,9 +125,8 @@ class Checkpoints:
         field
             What this rank has of it, if the interface leaves it open.
         """
-        root, identity = self._ranks.is_root, self._identity
-        writing = writing_checkpoint(self.path, identity) if root else nullcontext()
-        with writing as writer:
+        identity = self._identity
+        with self._ranks.held_by_root(lambda: writing_checkpoint(self.path, identity)) as writer:
             write_lines(self._engine.movement, v, writer, self._dtype)
             if field is not None:
                 parts = ((one.owned[0].cpu().numpy(), one.place) for one in field)
@@ -161,8 +159,7 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Remove the checkpoint of a run that has ended."""
-        if self._ranks.is_root:
-            self.path.unlink(missing_ok=True)
+        self._ranks.on_root(lambda: self.path.unlink(missing_ok=True))
 
 
 def _nowhere(part: np.ndarray, place: tuple[slice, ...]) -> None:
