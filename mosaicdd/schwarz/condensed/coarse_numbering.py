@@ -13,6 +13,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 
 _WHOLE = 6  # digits of places in squares that are not halved any more, of 4 by 4 lattice cells
+_DIGITS = 31  # of two bits that a number of 64 bits holds, which is not negative
 
 
 class Numbering:
@@ -109,8 +110,9 @@ class Numbering:
 def _dissected(y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Order places by nested dissection: halves of a square before the line between them, again and again.
 
-    On its two sides and on the line are digits 0, 1 and 2 of a number, by which they are sorted; first is a
-    digit for the lines 0, which have unknowns where the lattice comes round.
+    On its two sides and on the line are digits 0, 1 and 2 of a number, by which they are sorted, and of a
+    second one where the lattice is long; first is a digit for the lines 0, which have unknowns where the
+    lattice comes round.
 
     Returns
     -------
@@ -119,19 +121,27 @@ def _dissected(y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     """
     half = 1 << int(max(y.max(initial=1), x.max(initial=1))).bit_length() - 1
     placed = (y == 0) | (x == 0)
-    keys, count = 2 * placed.astype(np.int64), 0
+    words, count = [2 * placed.astype(np.int64)], 0
     levels = np.where(placed, 0, np.iinfo(int).max)  # how many digits say which line a place is on
     while half:
         for at in (y, x):
             inside = at & (2 * half - 1)
             digits = np.where(placed, 0, (inside > half) + 2 * (inside == half))
-            keys, count = 4 * keys + digits, count + 1
+            count += 1
+            if count % _DIGITS:
+                words[-1] = 4 * words[-1] + digits
+            else:
+                words.append(digits)
             levels[~placed & (digits == 2)] = count
             placed |= digits == 2
         half //= 2
-    order, most = np.argsort(keys, kind="stable"), max(count - _WHOLE, 0)
-    rest = 2 * (count - np.minimum(levels, most))  # bits that do not count
-    begins = np.diff((keys >> rest << rest)[order], prepend=-1) != 0
+    order = np.lexsort(words[::-1]) if len(words) > 1 else np.argsort(words[0], kind="stable")
+    most = max(count - _WHOLE, 0)
+    known, begins = 1 + np.minimum(levels, most), np.zeros(len(order), bool)
+    for first, word in zip(range(0, count + 1, _DIGITS), words, strict=True):
+        digits = min(_DIGITS, count + 1 - first)
+        rest = 2 * (digits - np.clip(known - first, 0, digits))  # bits that do not count
+        begins |= np.diff((word >> rest << rest)[order], prepend=-1) != 0
     levels = np.minimum(levels, most + 1)
     return order, np.cumsum(begins) - 1, levels[order[begins]]
 
