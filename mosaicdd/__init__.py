@@ -13,7 +13,6 @@ imports.
 """
 
 import importlib as _importlib
-import os as _os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,11 +37,6 @@ if TYPE_CHECKING:
         train,
     )
     from mosaicdd.unsupported import Unsupported
-
-# Ask Linux for pages of 2 MB where a tensor is large, as numpy does for arrays: of a solve of
-# thousands of nodes a side, a fifth of the time goes into pages of 4 kB. Torch reads it once, when it
-# first allocates.
-_os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __version__ = "0.1.0"
 

@@ -319,6 +319,7 @@ def mosaicdd(comm, monkeypatch, capfd):
     """Return a function that runs ``mosaicdd ARGUMENTS`` on all ranks of the test."""
     # The job must survive a fault of the program to report it.
     monkeypatch.setattr(command_line, "abort_all_ranks", lambda: None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["mosaicdd", *map(str, arguments)])

@@ -69,6 +69,10 @@ def main() -> None:
     # A batch system's warning before the time limit. Long work listens to it; before and after there
     # is nothing to keep, and it must not end a program that is about to end well.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # as python -m does: the user's modules beside the data
+    # Of tensors, too, in pages of 2 MB: before torch allocates any; see `prepare_memory`.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     # One thread per rank, as for torch: OpenBLAS' threads mostly wait for each other here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads_per_rank()))
     try:

@@ -23,6 +23,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.self_test import self_test_error
+from mosaicdd.parallel.machine import peak_bytes
 from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.measure_medium import measure_medium
@@ -233,8 +234,10 @@ def processor(device: torch.device) -> str:
 
 def resident_bytes() -> int:
     """Return the memory that this process takes now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    statm = Path("/proc/self/statm")
+    if not statm.exists():  # another system than Linux
+        return peak_bytes()
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _take(strips: Iterator[Strip]) -> None:

@@ -17,7 +17,7 @@ from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
-from mosaicdd.parallel.machine import keep_freed_memory
+from mosaicdd.parallel.machine import prepare_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.given_conditions import Points
@@ -106,7 +106,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         beyond: bool = False,
         clock: Stopwatch | None = None,
     ):
-        keep_freed_memory()
+        prepare_memory()
         self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
         self.settings = settings
         self.problems = problems

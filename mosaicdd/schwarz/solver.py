@@ -10,6 +10,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.balanced_cuts import Cuts
+from mosaicdd.parallel.machine import prepare_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
@@ -91,6 +92,7 @@ class Solver:
         output: str | PathLike | Output | None = None,
         clock: Stopwatch | None = None,
     ):
+        prepare_memory()
         self._clock = clock or Stopwatch()
         self._begun: float | None = self._clock.started
         self._watch = Watch()

@@ -15,6 +15,7 @@ from mosaicdd.cli.solve import solve
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import write_dataset
+from mosaicdd.storage.hdf5 import reseal
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
@@ -124,6 +125,7 @@ def test_a_wrong_config_is_refused_in_one_line(data, tmp_path, text, message):
 def test_bad_options_are_refused_in_one_line(data, tmp_path, monkeypatch, options, message):
     (tmp_path / "mine.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     result = run(data, "-o", "model.h5", *options)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -138,17 +140,18 @@ def test_a_truncated_dataset_and_one_of_another_equation_are_refused(data, tmp_p
     other.write_bytes(data.read_bytes())
     with h5py.File(other, "r+") as file:
         file.attrs["pde"] = "nothing"
+    reseal(other)
     for path, message in ((truncated, "not a complete dataset"), (other, "unknown pde 'nothing'")):
         result = run(path, "-o", tmp_path / "model.h5")
         assert result.exit_code == 2
         assert message in result.stderr
 
 
-def test_a_network_of_the_users_own_trains_and_names_itself(data, tmp_path, monkeypatch):
+def test_a_network_of_the_users_own_trains_and_names_itself(data, tmp_path, monkeypatch, mosaicdd):
     (tmp_path / "mine.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    result = run(data, "-o", "model.h5", "--network", "mine:Mine", "--epochs", 1)
-    assert result.exit_code == 0, result.output
+    ended = mosaicdd("train", data, "-o", "model.h5", "--network", "mine:Mine", "--epochs", 1)
+    assert ended.code == 0, ended.err
     assert read_model("model.h5")[0].network == "mine:Mine"
 
 

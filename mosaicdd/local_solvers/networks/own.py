@@ -8,7 +8,6 @@ file has chosen. So a module is imported only where its name was given by the us
 import dataclasses
 import importlib
 import os
-import sys
 
 import torch
 
@@ -37,8 +36,6 @@ def find_class(name: str) -> type[Network]:
             f"the network {name} is code outside mosaicdd; if you trust it, set "
             f"MOSAICDD_NETWORKS={name}"
         )
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # as python -m does: the user's file beside the data
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, SyntaxError, ValueError) as error:

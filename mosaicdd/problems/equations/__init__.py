@@ -2,8 +2,6 @@
 
 import importlib
 import importlib.util
-import os
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -153,8 +151,6 @@ def _linear(found: Equation | NonlinearEquation) -> Equation:
 
 def _module(place: str) -> ModuleType:
     if not place.endswith(".py"):
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # as python -m does: the user's file beside the data
         return importlib.import_module(place)
     path = Path(place)
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -139,8 +139,8 @@ def _dissected(y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     most = max(count - _WHOLE, 0)
     known, begins = 1 + np.minimum(levels, most), np.zeros(len(order), bool)
     for first, word in zip(range(0, count + 1, _DIGITS), words, strict=True):
-        digits = min(_DIGITS, count + 1 - first)
-        rest = 2 * (digits - np.clip(known - first, 0, digits))  # bits that do not count
+        held = min(_DIGITS, count + 1 - first)
+        rest = 2 * (held - np.clip(known - first, 0, held))  # bits that do not count
         begins |= np.diff((word >> rest << rest)[order], prepend=-1) != 0
     levels = np.minimum(levels, most + 1)
     return order, np.cumsum(begins) - 1, levels[order[begins]]
