@@ -110,7 +110,10 @@ def test_a_wrong_config_is_refused_in_one_line(data, tmp_path, text, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--network", "resnet"], "unknown network 'resnet'; known: deeponet, family, linear, mlp"),
+        (
+            ["--network", "resnet"],
+            "unknown network 'resnet' (did you mean 'sdnet'?); known: deeponet, family",
+        ),
         (["--network", "mine:Lacking"], "lacks the base class torch.nn.Module"),
         (["--network", "mine:Gone"], "cannot be imported"),
         (["--sharding", "zero1"], "there is 1; start several, as in mpiexec"),
