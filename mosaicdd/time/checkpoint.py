@@ -65,6 +65,7 @@ class TimeCheckpoint:
         state = {
             "position": str(march.control.position),
             "length": str(march.control.length),
+            "scale": march.control.scale,
             "frames": march.frames.times,
             "record": march.record.arrays(),
         }
@@ -98,6 +99,7 @@ class TimeCheckpoint:
         march.levels.values = list(values)
         march.control.position = Fraction(state["position"])
         march.control.length = Fraction(state["length"])
+        march.control.scale = state["scale"]
         march.record = Record(**state["record"])
 
     def remove(self) -> None:

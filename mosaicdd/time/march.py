@@ -25,6 +25,11 @@ from mosaicdd.time.step_control import StepControl
 from mosaicdd.time.stepper import DataError, Stepper, Taken
 from mosaicdd.unsupported import Unsupported
 
+_AFTER = 2.0**-20  # of a step, after which what jumps at its begin has jumped
+_SMOOTH = (
+    2.0**1.5
+)  # by which the error of a smooth solution at least falls with half the step, that at a jump not
+
 
 class March:
     """A solve in time, step after step; all ranks make it, run it and close it together.
@@ -217,55 +222,119 @@ class March:
 
     def _run(self, progress: Progress | None) -> str:
         """Take steps; return how it ended."""
-        dt = self.time.dt
+        if self.control.chooses and not self.record.time:
+            self.control.see(math.sqrt(self.share.mean_square(self.share.owned(self.first))))
+            self._begin()
         while not self.control.ended:
-            at, length = float(self.control.position) * dt, float(self.control.length) * dt
-            error = self.record.time_error[-1] if self.record.judged else 0.0
-            atol = self.time.solver_share * error
             try:
-                taken = self._stepper(self.levels, at, length, atol)
+                status = self._step()
             except DataError as error:
                 self._failure = str(error)
                 return "diverged_nan"
-            if not math.isfinite(taken.size):
-                return "diverged_nan"
-            if taken.report["status"] not in CONVERGED:
-                return taken.report["status"]
-            if self.control.accepts(taken):
-                self._advance(taken)
-            elif self.control.shortest:
-                return "diverged_tolerance"
-            else:
-                self._shorten()
+            if status is not None:
+                return status
             if progress is not None:
-                progress(float(self.control.position / self.time.steps), self._note(taken))
+                progress(float(self.control.position / self.time.steps), self._note())
             if self._called() and not self.control.ended:
                 return "interrupted"
         return "converged_rtol"
 
-    def _advance(self, taken: Taken) -> None:
+    def _step(self) -> str | None:
+        """Try steps from the last values until one is good enough; return how the march ends, if here.
+
+        Raises
+        ------
+        DataError
+            If the problem's data are not sound then.
+        """
+        control = self.control
+        before: float | None = None  # of the same values: the error that would be smooth now
+        while True:
+            known = len(self.levels.values)
+            taken = self._tried()
+            if not math.isfinite(taken.size):
+                return "diverged_nan"
+            if taken.report["status"] not in CONVERGED:
+                return taken.report["status"]
+            control.see(taken.size)
+            error = control.error(taken, known)
+            if control.accepts(error) or error is None:
+                self._advance(taken, error)
+                return None
+            if control.shortest and not self.record.unjudged:  # a jump, which is behind it then
+                self._advance(taken, error)
+                self._begin()
+                return None
+            if control.shortest:
+                self._failure = (
+                    f"at the time {self._now:g} steps of {float(control.length) * self.time.dt:.1e}, the shortest, have "
+                    f"an estimated error of {error / control.scale:.1e}, relative to the solution: more than the "
+                    "tolerance, which may be less than what the rtol of their solves leaves"
+                )
+                return "diverged_tolerance"
+            if self.record.unjudged:
+                self._go_back()
+                control.shorten(error, known, sharp=False)
+                continue
+            sharp = before is not None and error > before
+            times = control.shorten(error, known, sharp=sharp)
+            before = error * _SMOOTH**-times
+            if sharp:
+                self._begin()
+                before = None
+            else:
+                for _ in range(times):
+                    self.levels.halve()
+
+    def _tried(self) -> Taken:
+        """Take a step from the last values."""
+        length = float(self.control.length) * self.time.dt
+        begun = self.control.chooses and len(self.levels.values) == 1
+        return self._stepper(
+            self.levels,
+            self._now,
+            length,
+            self.time.solver_share * self.record.last_error,
+            after=_AFTER * length if begun else 0.0,
+        )
+
+    @property
+    def _now(self) -> float:
+        """The time that was reached."""
+        return float(self.control.position) * self.time.dt
+
+    def _begin(self) -> None:
+        """Forget all but the last values, with those on the sides just after them: there may be a jump."""
+        self.control.begin()
+        after = self._now + _AFTER * float(self.control.length) * self.time.dt
+        newest = self._stepper.begun(self.levels.newest, after)
+        self.levels = Levels(newest, self.time.scheme.levels)
+
+    def _go_back(self) -> None:
+        """Take back the steps since it began, at first or at a jump, none of which has been judged."""
+        count = self.record.unjudged
+        self.control.position -= count * self.control.length
+        self.record.drop(count)
+        self.levels.values = self.levels.values[-1:]
+        times = self.frames.times
+        kept = max(1, sum(time <= self._now for time in times))
+        if kept < len(times):
+            self.frames.keep(kept)
+
+    def _advance(self, taken: Taken, error: float | None) -> None:
         """Take the values after a step over."""
-        control, dt = self.control, self.time.dt
-        control.position += control.length
-        time, length = float(control.position) * dt, float(control.length) * dt
+        control, known = self.control, len(self.levels.values)
+        control.advance(taken.size)
+        length = float(control.length) * self.time.dt
         self.levels.add(taken.values)
-        self.record.add(time, length, taken.report["iterations"], taken.error, taken.solver_error)
+        if control.chooses and error is not None:
+            self.record.judge(error)
+        self.record.add(self._now, length, taken.report["iterations"], error, taken.solver_error)
         if control.kept:
-            self.frames.add(time, self._stepper.shown(taken.values))
-        if control.may_double(taken):
+            self.frames.add(self._now, self._stepper.shown(taken.values))
+        if control.may_double(error, known):
             control.length *= 2
             self.levels.double()
-
-    def _shorten(self) -> None:
-        """Go on with half the step; where no step has been judged yet, from the begin."""
-        self.control.length /= 2
-        if self.record.judged:
-            self.levels.halve()
-            return
-        self.control.position *= 0
-        self.record = Record()
-        self.levels = Levels(self.first, self.time.scheme.levels)
-        self.frames.keep(1)
 
     def _called(self) -> bool:
         """Keep a checkpoint if it is due; say whether any rank was asked to stop."""
@@ -277,9 +346,10 @@ class March:
             self._checkpoint.save()
         return interrupted
 
-    def _note(self, taken: Taken) -> str:
-        known = "" if taken.error is None else f", error of the step {taken.error:.1e}"
-        return f"{taken.report['iterations']} iterations{known}"
+    def _note(self) -> str:
+        error = self.record.time_error[-1]
+        known = "" if math.isnan(error) else f", error of the step {error:.1e}"
+        return f"{self.record.iterations[-1]} iterations{known}"
 
 
 def march(

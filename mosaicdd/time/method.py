@@ -11,7 +11,9 @@ $\theta = 1$, $\gamma = 3/2$ and two last values; its first step is the theta me
 operator, and damps what the initial values have of high frequencies.
 
 The error of a step is estimated from the difference between the new values and their extrapolation from
-the last ones (Milne's device): both are off by known multiples of the same derivative.
+the last ones (Milne's device): both are off by known multiples of the same derivative. The first step of BDF2 is
+of lower order: what it leaves, $(\theta - 1/2) \tau^2 u''$, is seen in the difference of the second one to the line
+through two values.
 """
 
 from dataclasses import dataclass
@@ -53,16 +55,31 @@ class Method:
         By the number of last values that are known, from one on; the last one serves for more.
     error
         What part of the difference to the extrapolated values is the error of a step.
+    first
+        What part of the difference to a line through two values is the error of the first step; None if that
+        has the order of the others.
     """
 
     order: int
     steps: tuple[Step, ...]
     error: float
+    first: float | None = None
 
     @property
     def levels(self) -> int:
         """Last values that the error estimate takes."""
         return self.order + 1
+
+    @property
+    def unjudged(self) -> int:
+        """Steps before the first one whose difference to the extrapolated values says how good they are."""
+        return (self.levels if self.first is None else 2) - 1
+
+    def error_of(self, known: int) -> tuple[float, int]:
+        """Return what part of the difference is the error of a step from so many last values, and its order."""
+        if self.first is not None and known < self.levels:
+            return self.first, self.order - 1
+        return self.error, self.order
 
     @property
     def weight(self) -> float:
@@ -78,7 +95,9 @@ class Method:
 # of the other sign for Euler, 2/9 and 1 for BDF2, 1/12 and 1 for Crank-Nicolson.
 METHODS = {
     "euler": Method(1, (theta_step(1.0),), (1 / 2) / (1 + 1 / 2)),
-    "bdf2": Method(2, (theta_step(2 / 3), Step(1.5, (2.0, -0.5))), (2 / 9) / (1 + 2 / 9)),
+    "bdf2": Method(
+        2, (theta_step(2 / 3), Step(1.5, (2.0, -0.5))), (2 / 9) / (1 + 2 / 9), first=2 / 3 - 1 / 2
+    ),
     "crank-nicolson": Method(2, (theta_step(0.5),), (1 / 12) / (1 + 1 / 12)),
 }
 """By name."""

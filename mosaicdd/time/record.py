@@ -43,9 +43,29 @@ class Record:
         self.solver_error.append(solver_error)
 
     @property
-    def judged(self) -> bool:
-        """Whether the error of any step is known."""
-        return not all(map(math.isnan, self.time_error))
+    def last_error(self) -> float:
+        """Of the last step whose error is known; 0 if it is of none, or not of the very last."""
+        return (
+            0.0 if not self.time_error or math.isnan(self.time_error[-1]) else self.time_error[-1]
+        )
+
+    @property
+    def unjudged(self) -> int:
+        """How many of the last steps have no known error."""
+        return next(
+            (n for n, error in enumerate(reversed(self.time_error)) if not math.isnan(error)),
+            len(self.time_error),
+        )
+
+    def judge(self, time_error: float) -> None:
+        """Let the last steps have an error that was not known before."""
+        for n in range(self.unjudged):
+            self.time_error[-1 - n] = time_error
+
+    def drop(self, count: int) -> None:
+        """Forget the last steps."""
+        for entries in vars(self).values():
+            del entries[len(entries) - count :]
 
     def summed(self) -> dict:
         """Return what is said of all steps together."""

@@ -9,8 +9,10 @@ import numpy as np
 
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import SidesInTime, SourceInTime, sampled, step_problem
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.field_share import FieldShare
@@ -34,8 +36,8 @@ class Taken:
         The new ones, at the nodes that this rank holds.
     size
         Their root mean square.
-    error
-        Estimated root mean square of the step's own error; None where there are too few last values.
+    difference
+        Of the unknowns to what was extrapolated from the last values, root mean square.
     solver_error
         The same of its solve.
     report
@@ -44,7 +46,7 @@ class Taken:
 
     values: np.ndarray
     size: float
-    error: float | None
+    difference: float
     solver_error: float
     report: dict
 
@@ -105,6 +107,9 @@ class Stepper:
         )
         self._force, self._expected = np.empty(held), np.empty(held)
         self._difference = np.empty(owned)
+        self._fixed: np.ndarray | None = None
+        if self._shape is not None or self._sides.vary:
+            self._fixed = ranks.agree(self._without_unknown)
         with argument("field"):
             self._source.require_until(time.end)
             ranks.agree(lambda: self._source(0.0, self.share.wide))
@@ -129,15 +134,41 @@ class Stepper:
             field.require_shape(grid)
             if field.problems > 1:
                 raise ValueError(f"initial values are those of one problem, got {field.problems}")
-            u = sampled(field, self._shape, grid, share.wide).copy()
-            outline = self._sides(0.0).values(grid, self._pieces)
-            y, x = (outline.known - [part.start for part in share.wide]).T
-            held = (y >= 0) & (y < u.shape[0]) & (x >= 0) & (x < u.shape[1])
-            u[y[held], x[held]] = outline.values[0, held]
-            return u
+            u = sampled(field, self._shape, grid, share.wide)
+            return self._with_given(u, 0.0)
 
         with argument("initial"):
             return self._ranks.agree(begun)
+
+    def begun(self, values: np.ndarray, t: float) -> np.ndarray:
+        """Return values with those given on the sides at a time.
+
+        Raises
+        ------
+        DataError
+            On all ranks, if these are not sound.
+        """
+        if not self._sides.vary:
+            return values
+        try:
+            return self._ranks.agree(lambda: self._with_given(values, t))
+        except ValueError as error:
+            raise DataError(f"at the time {t:g}: {error}") from error
+
+    def _with_given(self, values: np.ndarray, t: float) -> np.ndarray:
+        outline = self._sides(t).values(self.share.grid, self._pieces)
+        y, x = (outline.known - [part.start for part in self.share.wide]).T
+        held = (y >= 0) & (y < values.shape[0]) & (x >= 0) & (x < values.shape[1])
+        u = values.copy()
+        u[y[held], x[held]] = outline.values[0, held]
+        return u
+
+    def _without_unknown(self) -> np.ndarray:
+        """Return the flat owned nodes that have no unknown: there a change is no error of a step."""
+        faces = Medium({"a": Field("a", 1.0), "c": Field("c", 1.0)})
+        begun = self._problem.with_sides(self._sides(0.0))
+        discretisation = Discretisation(begun, faces, self.share.grid)
+        return np.flatnonzero(~discretisation.equations(self.share.own).active)
 
     def _hidden(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         """Return which of the owned nodes are not inside of a shape, and which a field does not show."""
@@ -152,13 +183,17 @@ class Stepper:
         own = self.share.owned(values)
         return own if self._beyond is None else np.where(self._beyond, np.nan, own)
 
-    def __call__(self, levels: Levels, t: float, length: float, atol: float) -> Taken:
+    def __call__(
+        self, levels: Levels, t: float, length: float, atol: float, *, after: float = 0.0
+    ) -> Taken:
         """Take a step from the last values, which are that long apart, at a time.
 
         Parameters
         ----------
         atol
             Last change, root mean square, with which its solve is good enough.
+        after
+            How long after that time the values on the sides are those at its begin.
 
         Raises
         ------
@@ -170,7 +205,7 @@ class Stepper:
         weights = tuple(weight / length for weight in step.past)
         force = levels.weighted(weights, self._force)
         later, rest = t + length, 1.0 - step.share
-        f, sides = self._data(t, later, step.share)
+        f, sides = self._data(t, later, step.share, after)
         if f is not None:
             force += f
         if sides is not None:
@@ -186,16 +221,20 @@ class Stepper:
         if rest:
             new = (new - rest * share.owned(levels.newest)) / step.share
         difference = np.subtract(new, share.owned(expected), out=self._difference)
+        if self._fixed is not None:
+            difference.reshape(-1)[self._fixed] = 0.0
         squares = [share.mean_square(one) for one in (new, difference)]
         return Taken(
             share.widen(new),
             math.sqrt(squares[0]),
-            self._method.error * math.sqrt(squares[1]) if levels.complete else None,
+            math.sqrt(squares[1]),
             solution.error_estimate / step.share,
             solution.report,
         )
 
-    def _data(self, t: float, later: float, share: float) -> tuple[np.ndarray | None, Sides | None]:
+    def _data(
+        self, t: float, later: float, share: float, after: float
+    ) -> tuple[np.ndarray | None, Sides | None]:
         """Return the source within a step, and the conditions on the sides where they change.
 
         Raises
@@ -208,7 +247,7 @@ class Stepper:
             f = self._source(t + share * (later - t), self.share.wide)
             if not self._sides.vary:
                 return f, None
-            sides = self._sides.between(t, later, share, self.share.grid, self._pieces)
+            sides = self._sides.between(t + after, later, share, self.share.grid, self._pieces)
             sides.boundaries(self.share.grid)  # checks the values
             return f, sides
 
