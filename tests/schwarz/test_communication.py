@@ -1,14 +1,20 @@
 """What an iteration costs the network and the memory: counted, not believed."""
 
+import collections
 import gc
 import itertools
 import tracemalloc
 
+import numpy as np
 import pytest
 import torch
 from mpi4py import MPI
 
 from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.parallel.life import Life
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.solver import solve
 
 SEVERAL = pytest.mark.ranks(2, 3, 4, 6)
 
@@ -62,6 +68,40 @@ def observed(make_lattice, make_solver, make_ranks, problem, monkeypatch):
         return seen, exchanges
 
     return solve
+
+
+@SEVERAL
+def test_an_iteration_in_a_medium_has_three_collectives_and_one_exchange(comm, monkeypatch):
+    counts = collections.Counter()
+
+    def counted(name):
+        def call(self, *arguments, **named):
+            counts[name] += 1
+            return getattr(MPI.Intracomm, name)(self, *arguments, **named)
+
+        return call
+
+    names = {name for name in vars(Counting) if name[0].isupper()} | {"Bcast"}
+    several = type("Several", (MPI.Intracomm,), {name: counted(name) for name in names})
+    whole = Life.comm.fget
+    monkeypatch.setattr(Life, "comm", property(lambda self: several(whole(self))))
+    start = HaloExchange.start
+    monkeypatch.setattr(
+        HaloExchange, "start", lambda *given: (counts.update(halo=1), start(*given))[1]
+    )
+    a = np.random.default_rng(0).uniform(1.0, 10.0, (97, 97))
+    medium = Problem((96, 96), "diffusion", {"a": a, "f": 1.0})
+
+    def after(iterations):
+        counts.clear()
+        settings = SolveSettings(rtol=1e-14, max_iterations=iterations)
+        assert solve(medium, ranks=comm, settings=settings).iterations == iterations
+        return counts.copy()
+
+    few, more = after(3), after(5)  # no residual is computed anew between
+    # All ranks of the test are on one machine, which one of them solves the coarse problem for.
+    each = {"Allgatherv": 1, "Allreduce": 2, "Bcast": 1, "halo": 1}
+    assert more - few == {name: 2 * times for name, times in each.items()}
 
 
 @SEVERAL
