@@ -9,6 +9,7 @@ from typing import Any, Self
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.local_solvers.bound import LocalSolver
+from mosaicdd.parallel.abort_hook import abort_uncaught
 from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.machine import prepare_memory
 from mosaicdd.parallel.ranks import Ranks
@@ -36,7 +37,8 @@ class Solver:
     """Solves one or several problems, and others that differ in their data.
 
     All ranks make it, call it and close it together, with the same arguments; everything that could
-    go wrong with the first problem is checked when it is made.
+    go wrong with the first problem is checked when it is made. While one on several ranks is open, an
+    exception that nothing catches on one of them ends them all, which would wait for it.
 
     Parameters
     ----------
@@ -98,6 +100,7 @@ class Solver:
         self._watch = Watch()
         self._given_ranks = ranks
         self._world = Ranks.of(ranks)
+        self._release = abort_uncaught(several=self._world.size > 1)
         self._closed = False
         try:
             require_type("problem", problem, Problem)
@@ -127,13 +130,15 @@ class Solver:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        # After an error on one rank the others may be elsewhere: then the end of the job frees it.
+        # After an error on one rank the others may be elsewhere: then the end of the job frees it, which
+        # comes at once if nothing catches the error.
         if failure[0] is None:
             self.close()
 
     def close(self) -> None:
         """Free what was planned; the solutions stay."""
         if not self._closed:
+            self._release()
             self._world.close()
         self._closed = True
 
