@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
@@ -229,6 +230,28 @@ def test_several_problems_differ_in_their_edges_whose_surface_gives_the_outline(
         reference = solve_directly(problem, number=number)
         np.testing.assert_allclose(field, reference, rtol=0, atol=1e-9)
         assert solution.each()[number].problem.problems == 1
+
+
+def test_functions_one_of_each_problem_give_the_outline_of_several_at_once(tmp_path):
+    # As the channels of a picture: harmonic, so each is its own solution, on the sides and on the outline.
+    channels = [lambda x, y: x * x - y * y, "x - 2*y", lambda x, y: x * y]
+    known = [lambda x, y: x * x - y * y, lambda x, y: x - 2 * y, lambda x, y: x * y]
+    domain = Domain.from_distance("0.2 - hypot(x - 0.5, y - 0.5)", (64, 64), 1 / 64)
+    problem = Problem(domain, "laplace", sides=Dirichlet(channels))
+    solution = solve(
+        problem, settings=SolveSettings(rtol=1e-11, batch=2), output=tmp_path / "out.h5"
+    )
+    assert solution.problems == 3
+    for number, (one, truth) in enumerate(zip(solution.each(), known, strict=True)):
+        np.testing.assert_allclose(
+            one.field, solve_directly(problem, number=number), rtol=0, atol=1e-9
+        )
+        # Gibou's outline of a quadratic is off by h^2 u_xx / 4 at most, u_xx = 2.
+        error = np.nanmax(abs(one.field - truth(solution.x, solution.y[:, None])))
+        assert error < (1e-9 if number else (1 / 64) ** 2 / 2)
+        again = read(tmp_path / "out.h5", number)
+        np.testing.assert_array_equal(again.field, one.field)
+        assert again.compare("direct").max_error < 1e-9
 
 
 @pytest.mark.ranks(1, 4)

@@ -2,7 +2,8 @@
 
 Values are a number, a function ``f(x, y)`` of arrays of coordinates, the text of an expression in
 ``x`` and ``y``, or an array of the side's nodes ``(N + 1,)``, from left to right or from bottom to
-top, of several problems ``(n, N + 1)``.
+top, of several problems ``(n, N + 1)``; or of several problems a list of functions and texts, one of
+each, which serves outlines, too.
 """
 
 import math
@@ -50,6 +51,13 @@ class Periodic:
 
 
 Condition = Dirichlet | Neumann | Robin | Periodic
+
+
+def is_one_each(values: Any) -> bool:
+    """Say whether values are a list of functions or texts, one of each of several problems."""
+    return isinstance(values, (list, tuple)) and any(
+        callable(one) or isinstance(one, str) for one in values
+    )
 
 
 def condition_of_spec(text: str) -> Condition:

@@ -13,7 +13,14 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Periods, evaluate, real_array, require_finite
 from mosaicdd.problems.shapes.outline import Piece
-from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
+from mosaicdd.problems.sides.conditions import (
+    Condition,
+    Dirichlet,
+    Neumann,
+    Periodic,
+    Robin,
+    is_one_each,
+)
 from mosaicdd.problems.sides.parts import Part
 from mosaicdd.problems.sides.scattered import Scattered
 
@@ -95,7 +102,8 @@ def evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
     """
     values: Any = part.values
     what, nodes = f"the side {part}", len(piece.nodes)
-    if getattr(values, "shape", ()) or isinstance(values, (list, tuple)):
+    is_array = getattr(values, "shape", ()) or isinstance(values, (list, tuple))
+    if is_array and not is_one_each(values):
         if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
             values = values[...]  # a file
         given = np.atleast_2d(real_array(values, what))
@@ -105,12 +113,18 @@ def evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
             )
     else:
         y, x = (piece.nodes * grid.spacing).T
-        given = evaluate(values, y, x, what)[None]
+        given = evaluated_at(part, y, x)
     if piece.inside is not None:
         given = _finite_near(given, piece.inside)
     if part.whole:
         require_finite(given[0] if len(given) == 1 else given, what)
     return given
+
+
+def evaluated_at(part: Part, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
+    each = part.values if is_one_each(part.values) else [part.values]
+    return np.stack([evaluate(values, y, x, f"the side {part}") for values in each])
 
 
 def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:

@@ -14,10 +14,10 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Periods, evaluate, real_array, require_finite
+from mosaicdd.problems.fields.fields import Periods, real_array, require_finite
 from mosaicdd.problems.shapes.outline import SIDES, Piece, rectangle_outline
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
+from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
 from mosaicdd.problems.sides.edge_data import (
     Data,
     EdgeData,
@@ -35,6 +35,7 @@ from mosaicdd.problems.sides.side_values import (
     covered,
     enter,
     evaluated,
+    evaluated_at,
 )
 from mosaicdd.unsupported import Unsupported
 
@@ -174,9 +175,8 @@ class Sides:
         """
         part, (y, x) = self.outline(name), points.T
         if part is not None:
-            what = f"the side {part}"
-            values = evaluate(part.values, y * grid.spacing, x * grid.spacing, what)
-            return require_finite(values, what)[None]
+            values = evaluated_at(part, y * grid.spacing, x * grid.spacing)
+            return require_finite(values, f"the side {part}")
         if self.data is None:
             return np.zeros((1, len(points)))
         return np.stack([one.at(y, x) for one in self.edge_values(grid)])
@@ -220,8 +220,9 @@ class Sides:
             If one reaches beyond it, or a text is no expression in ``x`` and ``y``.
         """
         for part in self.parts:
-            if isinstance(part.values, str):
-                Expression(part.values.removeprefix("expr:"))
+            for values in part.values if is_one_each(part.values) else [part.values]:
+                if isinstance(values, str):
+                    Expression(values.removeprefix("expr:"))
             if is_outline(part.name):
                 continue
             size = grid.size[0 if part.name in ("left", "right") else 1]
@@ -233,9 +234,11 @@ class Sides:
         """Return the sides of some of the problems."""
         given = {}
         for part in self.parts:
-            condition = part.condition
-            if _problems(part.values) > 1 and not isinstance(condition, Periodic):
-                values = real_array(part.values, f"the side {part}")[which.start : which.stop]
+            condition, values = part.condition, part.values
+            if _problems(values) > 1 and not isinstance(condition, Periodic):
+                if not is_one_each(values):
+                    values = real_array(values, f"the side {part}")
+                values = values[which.start : which.stop]
                 condition = dataclasses.replace(condition, values=values)
             given[str(part)] = condition
         data = None if self.data is None else some_of(self.data, which)
@@ -347,6 +350,8 @@ class Sides:
 
 
 def _problems(values: Any) -> int:
+    if is_one_each(values):
+        return len(values)
     shape = np.shape(values) if isinstance(values, (list, tuple)) else ()
     shape = tuple(getattr(values, "shape", shape))
     return shape[0] if len(shape) == 2 else 1
