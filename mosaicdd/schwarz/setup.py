@@ -159,6 +159,23 @@ class Setup:
         with argument(f"cells={nx}x{ny}"):
             require_memory(self._world, self._bytes_of_rank)
 
+    def require_room(self, problems: int) -> None:
+        """Check that the fields of so many problems fit the memory besides, where no file takes their strips.
+
+        Raises
+        ------
+        ValueError
+            If they do not, with both sizes.
+        """
+        ny, nx = self.grid.shape
+        nodes = math.prod(b - a for a, b in zip(self.window.start, self.window.stop, strict=True))
+        fields = problems * nodes * np.dtype(self.settings.dtype).itemsize // self._world.size
+        with argument(f"cells={nx}x{ny}"):
+            instead = (
+                "keep='interface', an output, which takes the field strip by strip, or fewer cells"
+            )
+            require_memory(self._world, self._bytes_of_rank + fields, instead)
+
     def require_field(self, name: str) -> None:
         """Check that nothing is asked for of a field that is left out.
 

@@ -119,6 +119,8 @@ class Solver:
             if self._output is not None and self._output.shards:
                 self._setup.require_field("shards")
             self._require_one(problem.problems)
+            if self._output is None and self._setup.fill:
+                self._setup.require_room(problem.problems)
             self._work = Work(self._world, self._setup, problem)
             self._place_points(points)
             self._checkpoints, self._earlier = self._checkpoint()

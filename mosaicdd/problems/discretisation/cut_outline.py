@@ -115,6 +115,11 @@ class CutOutline:
             found.append(at[own][:, ::-1] * self._grid.spacing)
         return np.concatenate(found)
 
+    @property
+    def free(self) -> bool:
+        """Whether no outline gives values, or exchanges with some."""
+        return not (self._given | (self.alphas > 0)).any()
+
     def floating_part(self, fixed: np.ndarray) -> tuple[int, ...] | None:
         """Return a node of the domain if no value is given anywhere; None if one is.
 

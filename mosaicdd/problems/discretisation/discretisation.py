@@ -83,12 +83,17 @@ class Discretisation:
         self._natural, self._exchange = values.natural, values.exchange
         if self.outline is not None:
             fixed = np.concatenate([values.known, values.natural[values.exchange > 0]])
-            natural = self.outline.natural or not sides.plain
-            pin = self.outline.floating_part(fixed) if medium.pure and natural else None
+            pin = None
+            if self.outline.natural or not sides.plain:
+                reacting = medium.reacting(grid)
+                if reacting is not None:
+                    pin = self.outline.floating_part(np.concatenate([fixed, reacting]))
             self.floating = pin is not None
         else:
-            self.floating = not (len(values.known) or values.exchange.any() or not medium.pure)
-            pin = (0, 0)
+            self.floating, pin = not (len(values.known) or values.exchange.any()), (0, 0)
+            if self.floating:
+                reacting = medium.reacting(grid)
+                self.floating = reacting is not None and not len(reacting)
         if self.floating and not medium.self_adjoint:
             raise ValueError(
                 "no value is given on any side, and with a velocity it is not known which sources are "

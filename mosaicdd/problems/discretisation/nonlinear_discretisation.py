@@ -56,8 +56,16 @@ class NonlinearDiscretisation:
         self.rounds = problem.conditions.periods(grid)
         self.periods = self.rounds if periods is None else periods
         self.faces = Discretisation(problem, operator.faces, grid)
-        self.known = self.faces.values(problem).known
-        if self.faces.floating:
+        values = self.faces.values(problem)
+        self.known = values.known
+        free = not (len(values.known) or values.exchange.any())
+        if (outline := self.faces.outline) is not None:
+            free &= outline.free
+
+        def inside(part: Part) -> np.ndarray | bool:
+            return True if outline is None else outline.level(part) < 0
+
+        if self.faces.floating or (free and not operator.reacts(grid, inside)):
             raise ValueError(
                 "no value is given on any side, and there is no exchange or reaction: the level of the "
                 "solution is not known; give a value, robin, or the field c"

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.lattice.axes import Slices, even, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.lognormal import PREFIX, Lognormal
+
+_STRIP = 2**16  # values that are looked at at a time
 
 Part = Slices
 """Nodes of the grid: a slice with bounds per axis, (y, x)."""
@@ -268,6 +270,18 @@ class Field:
             checked[0] if len(values) == 1 else checked, f"the field {self.name}", origin
         )
         return values
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether each rank can have the values at all nodes."""
+        return not isinstance(self.values, LocalPart)
+
+    def strips(self, grid: Grid) -> Iterator[tuple[Part, np.ndarray]]:
+        """Yield rows of the grid and the values of the first problem there, finite or not."""
+        rows, columns = grid.nodes
+        for some in even(rows, max(1, _STRIP // columns)):
+            part = (some, slice(0, columns))
+            yield part, self._values(grid, part)[0]
 
     def _values(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``, finite or not."""

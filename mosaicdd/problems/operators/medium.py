@@ -88,6 +88,16 @@ class Medium:
         """Whether there is no reaction, so that constants solve the equation."""
         return self._c.number == 0.0
 
+    def reacting(self, grid: Grid) -> np.ndarray | None:
+        """Return the nodes where ``c`` is positive, ``(K, 2)``; None for all, and where no rank has all of it."""
+        if self.pure:
+            return np.empty((0, 2), int)
+        if self._c.number is not None or not self._c.everywhere:
+            return None
+        return np.concatenate(
+            [np.argwhere(c > 0) + np.array((part[0].start, 0)) for part, c in self._c.strips(grid)]
+        )
+
     @property
     def self_adjoint(self) -> bool:
         """Whether there is no velocity."""

@@ -170,6 +170,33 @@ class Nonlinear:
         u = torch.tensor([0.3, 0.7], dtype=torch.float64)
         return not self.at(Patch(*[u] * 9), self._ordinary(u), 1.0).any()
 
+    def reacts(self, grid: Grid, inside: Callable[[Part], np.ndarray | bool]) -> bool:
+        """Say whether constants do not solve the equation without a source somewhere on a grid, as `pure`.
+
+        Parameters
+        ----------
+        inside
+            Says which nodes of a part are of interest.
+        """
+        varying = {name: field for name, field in self.fields.items() if field.number is None}
+        if self.pure or not all(field.everywhere for field in varying.values()):
+            return not self.pure
+        if not varying:
+            return True
+        for strips in zip(*(field.strips(grid) for field in varying.values()), strict=True):
+            part = strips[0][0]
+            values = [  # outside of the domain they may be none
+                torch.from_numpy(np.where(inside(part), one, float(self._signs.get(name, False))))
+                for name, (_, one) in zip(varying, strips, strict=True)
+            ]
+            fields = self._ordinary(values[0]) | {
+                name: Patch(*[one] * 9) for name, one in zip(varying, values, strict=True)
+            }
+            for u in (0.3, 0.7):
+                if self.at(Patch(*[torch.full_like(values[0], u)] * 9), fields, 1.0).any():
+                    return True
+        return False
+
     @property
     def faces(self) -> Medium:
         """The medium of the conductance 1, with a reaction if there is one."""
