@@ -310,4 +310,4 @@ def test_all_ranks_count_the_same(alone_and_together):
     fields = {name: rng.uniform(0.1, 3.0, (65, 81)) for name in ("a", "c", "f")}
     problem = m.Problem(m.Domain.from_mask(cells, 1.0, per_cell=True), "diffusion", fields, NATURAL)
     alone, together = alone_and_together(m.solve, problem, settings=TIGHT)
-    np.testing.assert_allclose(together.field, alone.field, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(together.gather(), alone.field, rtol=0, atol=1e-9)
