@@ -18,8 +18,8 @@ def solution_rows(boundary: Boundary, rows: list[int]) -> np.ndarray:
     ny, nx = boundary.shape
     rows = np.asarray(rows)
     field = np.zeros((len(rows), nx + 1))
-    field[:, 0], field[:, -1] = boundary.left[rows], boundary.right[rows]
-    for data, distance in ((boundary.bottom, rows), (boundary.top, ny - rows)):
+    field[:, 0], field[:, -1] = boundary.named["left"][rows], boundary.named["right"][rows]
+    for data, distance in ((boundary.named["bottom"], rows), (boundary.named["top"], ny - rows)):
         modes = scipy.fft.dst(data[1:-1], type=1)
         decayed = modes * _decay(_exponents(nx), distance[:, None], ny)
         field[:, 1:-1] += scipy.fft.idst(decayed, type=1, axis=1)
@@ -27,7 +27,7 @@ def solution_rows(boundary: Boundary, rows: list[int]) -> np.ndarray:
     angles = np.pi / ny * np.outer(rows, np.arange(1, ny))
     weights = [
         np.sin(angles) * scipy.fft.dst(e[1:-1], type=1) / ny
-        for e in (boundary.left, boundary.right)
+        for e in (boundary.named["left"], boundary.named["right"])
     ]
     for start in range(1, nx, _COLUMNS):
         columns = np.arange(start, min(start + _COLUMNS, nx))

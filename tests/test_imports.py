@@ -16,7 +16,7 @@ ROOT = Path(mosaicdd.__file__).parent
 # ``cli`` and the face of the library may import everything.
 ALLOWED = {
     "lattice": {"problems.sides.boundary"},
-    "problems": {"lattice.axes", "lattice.grid"},
+    "problems": {"lattice.axes", "lattice.grid", "lattice.perimeter"},
     "local_solvers": {"lattice", "problems", "storage.model_file"},
     "parallel": {"lattice"},
     "schwarz": {

@@ -8,7 +8,7 @@ an interface has of a lattice node, the one in the lines constant in y is meant.
 import numpy as np
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import square_perimeter
 
 # The four elements around a centre, from their lower-left corners relative to it, in lattice cells.
 QUARTERS = ((-1, -1), (-1, 0), (0, -1), (0, 0))
@@ -31,7 +31,7 @@ def element_shape(block: Block) -> tuple[int, ...]:
 def element_places(block: Block) -> np.ndarray:
     """Return the places of the elements' perimeters, ``(E, 4 s)``, row by row from the bottom."""
     s = block.lattice.spacing
-    return _placed(block, [np.arange(n) for n in element_shape(block)], perimeter_nodes(s))
+    return _placed(block, [np.arange(n) for n in element_shape(block)], square_perimeter(s))
 
 
 def star_shape(block: Block) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ def star_parts(spacing: int, *, turned: bool = False) -> list[np.ndarray]:
     star, parts = star_nodes(spacing, turned=turned), []
     for corner in QUARTERS:
         corner = corner[::-1] if turned else corner
-        ring = (perimeter_nodes(spacing) + spacing * np.array(corner)).tolist()
+        ring = (square_perimeter(spacing) + spacing * np.array(corner)).tolist()
         number = {(y, x): i for i, (y, x) in enumerate(ring)}
         parts.append(np.array([number[y, x] for y, x in star.tolist() if (y, x) in number]))
     return parts

@@ -92,10 +92,10 @@ class Interface:
             nodes[axis] = slice(nodes[axis].start, nodes[axis].stop, block.lattice.spacing)
             for edge in family(axis, len(nodes)):
                 along = tuple(nodes[other] for other in others(edge, len(nodes)))
-                for end, at in zip((0, -1), block.at_edge(edge), strict=True):
+                for end, at in enumerate(block.at_edge(edge)):
                     if at:
-                        values = np.stack([b.edge(edge, end)[along] for b in boundaries])
-                        lines.select(1 + edge, end).copy_(torch.from_numpy(values))
+                        values = np.stack([b.edges[edge, end][along] for b in boundaries])
+                        lines.select(1 + edge, -end).copy_(torch.from_numpy(values))
 
     def in_order(self, axis: int) -> torch.Tensor:
         """Return the lines constant in an axis with the axes in the order of fields, a view.

@@ -1,9 +1,9 @@
-"""The order of the nodes on the perimeter of a square, or on the surface of a cube: said here only.
+"""The order of the nodes on the perimeter of a rectangle, or on the surface of a box: said here only.
 
 Points are (y, x) in cells, counted from the lower-left corner. A perimeter is made of *faces*, one for
-each end of each axis, which hold each node once. That of a square of ``m`` cells has ``4 m`` nodes,
-counter-clockwise from the lower-left corner, as files and networks have it. With other numbers of axes
-the faces come axis by axis, and a node is in the first of them that it lies on.
+each end of each axis, which hold each node once. That of a square of ``m`` cells a side has ``4 m``
+nodes, counter-clockwise from the lower-left corner, as files and networks have it. With other numbers
+of axes the faces come axis by axis, and a node is in the first of them that it lies on.
 """
 
 from typing import NamedTuple
@@ -32,29 +32,39 @@ class Face(NamedTuple):
     backwards: bool = False
 
 
-def perimeter_faces(cells: int, axes: int = 2) -> list[Face]:
-    """Return the faces of a square, or cube, of ``m`` cells a side, in the order of its perimeter."""
-    m = cells
+def perimeter_faces(shape: tuple[int, ...]) -> list[Face]:
+    """Return the faces of a rectangle, or box, of so many cells per axis, in the order of its perimeter."""
+    axes = len(shape)
     if axes == 2:
+        ny, nx = shape
         return [
-            Face(0, 0, ((0, m),)),
-            Face(1, 1, ((0, m),)),
-            Face(0, 1, ((1, m),), backwards=True),
-            Face(1, 0, ((1, m),), backwards=True),
+            Face(0, 0, ((0, nx),)),
+            Face(1, 1, ((0, ny),)),
+            Face(0, 1, ((1, nx),), backwards=True),
+            Face(1, 0, ((1, ny),), backwards=True),
         ]
     return [
-        Face(axis, end, tuple((1, m - 1) if k < axis else (0, m + 1) for k in others(axis, axes)))
+        Face(
+            axis,
+            end,
+            tuple((1, shape[k] - 1) if k < axis else (0, shape[k] + 1) for k in others(axis, axes)),
+        )
         for axis in range(axes)
         for end in (0, 1)
     ]
 
 
-def perimeter_nodes(cells: int, axes: int = 2) -> np.ndarray:
-    """Return the perimeter of a square, or cube, of ``m`` cells a side, ``(P, axes)`` integers."""
+def perimeter_nodes(shape: tuple[int, ...]) -> np.ndarray:
+    """Return the perimeter of a rectangle, or box, of so many cells per axis, ``(P, axes)`` integers."""
     faces = []
-    for axis, end, spans, backwards in perimeter_faces(cells, axes):
+    for axis, end, spans, backwards in perimeter_faces(shape):
         along = [np.arange(first, first + count) for first, count in spans]
-        along.insert(axis, np.array([end * cells]))
-        nodes = np.stack(np.meshgrid(*along, indexing="ij"), axis=-1).reshape(-1, axes)
+        along.insert(axis, np.array([end * shape[axis]]))
+        nodes = np.stack(np.meshgrid(*along, indexing="ij"), axis=-1).reshape(-1, len(shape))
         faces.append(nodes[::-1] if backwards else nodes)
     return np.concatenate(faces)
+
+
+def square_perimeter(cells: int) -> np.ndarray:
+    """Return the perimeter of a square of ``m`` cells a side, ``(4 m, 2)`` integers."""
+    return perimeter_nodes((cells, cells))

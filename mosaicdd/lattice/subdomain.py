@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import square_perimeter
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Subdomain:
     @property
     def perimeter(self) -> np.ndarray:
         """Perimeter nodes in order, ``(4 m, 2)`` integers."""
-        return perimeter_nodes(self.cells)
+        return square_perimeter(self.cells)
 
     @property
     def interior(self) -> np.ndarray:

@@ -68,9 +68,9 @@ class Transfer:
             for axis, (first, last) in enumerate(zip(block.first, block.last, strict=True))
         )
         axes = len(block.cells)
-        self._faces = perimeter_faces(self.m, axes)
+        self._faces = perimeter_faces((self.m,) * axes)
         self._sizes = [math.prod(count for _, count in face.spans) for face in self._faces]
-        self._around = perimeter_nodes(2, axes).tolist()  # the perimeter if m = 2
+        self._around = perimeter_nodes((2,) * axes).tolist()  # the perimeter if m = 2
         self._others = [others(axis, axes) for axis in range(axes)]
 
     def restrict(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import square_perimeter
 
 CELLS = 8
 """Coarse cells a side."""
@@ -90,7 +90,7 @@ def _tables() -> _Tables:
         places = i[chosen] * INSIDE + j[chosen]
         entries.append((torch.from_numpy(places), torch.from_numpy(chosen), sign))
     around, beside, ties = [], [], []
-    for number, (y, x) in enumerate(perimeter_nodes(CELLS)):
+    for number, (y, x) in enumerate(square_perimeter(CELLS)):
         row, column = np.clip((y, x), 1, CELLS - 1)
         if (row != y) == (column != x):
             continue  # a corner

@@ -16,7 +16,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, evaluate, real_array
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.outline import Piece
+from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 from mosaicdd.problems.sides.boundary import Boundary
@@ -169,7 +169,7 @@ class SidesInTime:
         return Sides(given, data)
 
     def between(
-        self, t: float, later: float, share: float, grid: Grid, pieces: Mapping[str, Piece]
+        self, t: float, later: float, share: float, grid: Grid, pieces: Mapping[str, OutlinePiece]
     ) -> Sides:
         """Return conditions whose values are ``share`` of those at a later time and the rest at ``t``.
 
@@ -193,12 +193,7 @@ class SidesInTime:
                 given[str(after)] = dataclasses.replace(condition, values=mixed)
         edges = zip(one.edge_values(grid), other.edge_values(grid), strict=True)
         data = [
-            Boundary(
-                *(
-                    (1.0 - share) * getattr(old, edge) + share * getattr(new, edge)
-                    for edge in Boundary.EDGES
-                )
-            )
+            Boundary({k: (1.0 - share) * old.edges[k] + share * new.edges[k] for k in old.edges})
             for old, new in edges
         ]
         return Sides(given, data[0] if data else None)

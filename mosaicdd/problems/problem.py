@@ -15,7 +15,7 @@ from mosaicdd.problems.fields.fields import Field, Part, Some
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.shapes.outline import Piece, rectangle_outline
+from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet
 from mosaicdd.problems.sides.edge_data import Data
@@ -188,7 +188,7 @@ class Problem:
             return "a side is periodic here"
         return "" if self.conditions.plain else "a side is natural here"
 
-    def pieces(self, grid: Grid) -> Mapping[str, Piece]:
+    def pieces(self, grid: Grid) -> Mapping[str, OutlinePiece]:
         """Return what the domain has of the sides of the rectangle, by name."""
         pieces = rectangle_outline(grid)
         shape = self.domain.shape
@@ -224,7 +224,7 @@ class Problem:
             If values are of another shape than the grid, or not finite.
         """
         if self.domain.shape is not None:
-            return [Boundary.of_field(np.zeros(grid.nodes))] * self.problems
+            return [Boundary.zeros(grid)] * self.problems
         given = self.conditions.boundaries(grid)
         return given * (self.problems // len(given))
 

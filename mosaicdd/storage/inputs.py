@@ -15,17 +15,20 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.shapes.outline import name_of_side, sides
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage.hdf5 import open_any
 
+_NAMES = tuple(map(name_of_side, sides()))  # of the edges in files
+
 
 def write_boundaries(file: h5py.File, boundaries: Sequence[Boundary]) -> None:
     """Write the edges to an open file: ``(nodes,)`` of one problem, ``(n, nodes)`` of several."""
-    for name in Boundary.EDGES:
-        edges = [getattr(boundary, name) for boundary in boundaries]
+    for name in _NAMES:
+        edges = [boundary.named[name] for boundary in boundaries]
         file[f"boundary/{name}"] = np.stack(edges) if len(edges) > 1 else edges[0]
 
 
@@ -120,12 +123,12 @@ def _edges(file: h5py.File, *, of_sides: bool = False) -> dict[str, h5py.Dataset
         raise ValueError(
             f"{file.filename} holds the conditions of a problem with natural sides, not values on all edges"
         )
-    missing = [name for name in Boundary.EDGES if f"boundary/{name}" not in file]
+    missing = [name for name in _NAMES if f"boundary/{name}" not in file]
     if missing:
         raise ValueError(
             f"{file.filename} holds no boundary data: /boundary/{missing[0]} is missing"
         )
-    edges = {name: file[f"boundary/{name}"] for name in Boundary.EDGES}
+    edges = {name: file[f"boundary/{name}"] for name in _NAMES}
     groups = (name for name, edge in edges.items() if not isinstance(edge, h5py.Dataset))
     for name in groups:
         raise ValueError(f"{file.filename}: boundary edge {name} must hold real numbers")
@@ -149,7 +152,8 @@ def _boundary(
     """Check the edges of one problem of a file, or of the only one."""
     row = () if problem is None else problem
     try:
-        boundary = Boundary(**{name: _real(name, edge[row]) for name, edge in edges.items()})
+        real = {name: _real(name, edge[row]) for name, edge in edges.items()}
+        boundary = Boundary.of_names(**real)
         boundary.require_shape(grid)
     except ValueError as error:
         which = "" if problem is None else f"problem {problem}: "

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import square_perimeter
 from mosaicdd.local_solvers.networks.family import interior_images
 from mosaicdd.local_solvers.networks.medium_channels import SEEN, relative_reaction, scales
 from mosaicdd.local_solvers.networks.operator import MOMENTS, polynomials, shared_moments
@@ -118,7 +118,7 @@ def samples_in(right: torch.Tensor, up: torch.Tensor, reaction: torch.Tensor) ->
     inner = slice(_OUTER, -_OUTER)
     c = reaction.double() / RATIO**2
     u = solve_squares(right, up, c, *_problems())[:, inner, inner]
-    around, q = RATIO * torch.from_numpy(perimeter_nodes(CELLS)), u.shape[3] - MOMENTS
+    around, q = RATIO * torch.from_numpy(square_perimeter(CELLS)), u.shape[3] - MOMENTS
     t = u[:, around[:, 0], around[:, 1]]
     u = u[:, RATIO:-RATIO:RATIO, RATIO:-RATIO:RATIO].flatten(1, 2)
     mean = t.mean(dim=1, keepdim=True)
@@ -171,7 +171,7 @@ def _least_squares(
 def _problems() -> tuple[torch.Tensor, torch.Tensor]:
     """Return boundary data and sources of the square, ``(49, 49, problems)`` each."""
     cells = RATIO * CELLS + 2 * _OUTER
-    nodes = perimeter_nodes(cells)
+    nodes = square_perimeter(cells)
     angle = 2 * np.pi * np.arange(len(nodes)) / len(nodes)
     waves = [f(k * angle) / k**_DECAY for k in range(1, _WAVES + 1) for f in (np.cos, np.sin)]
     edge, f = (np.zeros((cells + 1, cells + 1, len(waves) + MOMENTS)) for _ in range(2))

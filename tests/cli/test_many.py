@@ -81,8 +81,8 @@ def require_equal(path, single_runs, boundaries):
         np.testing.assert_allclose(
             stored.history["update"], single.history.update, rtol=1e-4, atol=ROUNDING
         )
-        for name in Boundary.EDGES:
-            np.testing.assert_array_equal(getattr(stored.boundary, name), getattr(boundary, name))
+        for name in ("bottom", "top", "left", "right"):
+            np.testing.assert_array_equal(stored.boundary.named[name], boundary.named[name])
 
 
 @pytest.mark.ranks(1, 2, 4)
@@ -148,7 +148,9 @@ def test_a_range_of_seeds_is_as_many_problems(solve):
     code, report, path = solve(*EXACT, "--boundary", "gp:seed=3..4")
     assert (code, len(report["problems"])) == (0, 2)
     expected = Boundary.of_gaussian_process(LATTICE.grid, seed=4)
-    np.testing.assert_array_equal(read_solution(path, 1).boundary.left, expected.left)
+    np.testing.assert_array_equal(
+        read_solution(path, 1).boundary.named["left"], expected.named["left"]
+    )
 
 
 @pytest.mark.ranks(1)

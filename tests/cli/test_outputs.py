@@ -33,7 +33,7 @@ def test_shards_equal_the_single_file(solve, comm):
     sharded, _ = solve("sharded", "--shards")
     one, other = read_solution(single), read_solution(sharded)
     np.testing.assert_array_equal(one.field, other.field)
-    np.testing.assert_array_equal(one.boundary.left, other.boundary.left)
+    np.testing.assert_array_equal(one.boundary.named["left"], other.boundary.named["left"])
     np.testing.assert_array_equal(one.history["update"], other.history["update"])
     assert len(list(shard_folder(sharded).iterdir())) == comm.size
     comm.Barrier()

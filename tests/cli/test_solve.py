@@ -124,8 +124,8 @@ def test_a_solution_is_boundary_data_for_the_next(solve, common_path, mosaicdd):
     field = first.field  # read before the file is replaced
     code, _, second = solve(*EXACT, "--boundary", common_path / "out.h5")
     assert code == 0
-    for name in first.boundary.EDGES:
-        np.testing.assert_array_equal(getattr(second.boundary, name), getattr(first.boundary, name))
+    for name in ("bottom", "top", "left", "right"):
+        np.testing.assert_array_equal(second.boundary.named[name], first.boundary.named[name])
     np.testing.assert_array_equal(second.field, field)
 
 
@@ -229,7 +229,7 @@ def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
     assert stored.fields["c"] == 3.0
     np.testing.assert_array_equal(stored.fields["f"], source)
     y = stored.y[1:-1]
-    np.testing.assert_allclose(stored.boundary.left[1:-1], y * (2 - y), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(stored.boundary.named["left"][1:-1], y * (2 - y), rtol=0, atol=1e-12)
     problem = Problem(stored.grid.shape, "screened-poisson", stored.fields, stored.boundary)
     truth = solve_directly(problem, stored.grid)
     # Stopped at 1e-11 of a solution of size 50.

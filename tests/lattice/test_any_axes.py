@@ -86,7 +86,7 @@ def centres_of(block, batch, field):
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("cells", [2, 3, 4])
 def test_a_perimeter_holds_each_node_of_the_surface_once(axes, cells):
-    nodes = perimeter_nodes(cells, axes)
+    nodes = perimeter_nodes((cells,) * axes)
     surface = [
         node for node in itertools.product(range(cells + 1), repeat=axes) if {0, cells} & set(node)
     ]
@@ -143,7 +143,7 @@ def test_the_boundary_parts_and_the_inner_parts_are_all(cells):
 @pytest.mark.parametrize("s", [1, 2, 3])
 def test_restriction_is_slicing_at_each_perimeter(cells, s, largest):
     lattice = lattice_of(cells, s)
-    field, perimeter = field_of(lattice), perimeter_nodes(2 * s, len(cells))
+    field, perimeter = field_of(lattice), perimeter_nodes((2 * s,) * len(cells))
     for block in blocks_of(lattice).values():
         transfer, interface = Transfer(block, **KIND), interface_of(block, field)
         for batch in batches(block.ring(0), largest):

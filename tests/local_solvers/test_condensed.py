@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import square_perimeter
 from mosaicdd.local_solvers.elements.condensed import CondensedElements, NodeSource
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.medium import Medium
@@ -64,7 +64,7 @@ def dense(conductances, s, row, column):
     for k, i, j in pairs:
         np.add.at(matrix, (i, i), k)
         np.add.at(matrix, (i, j), -k)
-    ring = perimeter_nodes(s)
+    ring = square_perimeter(s)
     return matrix, numbers[ring[:, 0], ring[:, 1]], numbers[1:-1, 1:-1].ravel(), (rows, columns)
 
 

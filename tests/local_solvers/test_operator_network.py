@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import square_perimeter
 from mosaicdd.local_solvers.networks.medium_channels import SEEN, roughness
 from mosaicdd.local_solvers.networks.operator import OperatorNetwork, OperatorSettings, place
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, INSIDE, SubdomainGraphs
@@ -38,7 +38,7 @@ def test_graphs_solve_the_equation_of_their_conductances():
     np.testing.assert_allclose(graphs.inverse[0].numpy() @ matrix, np.eye(INSIDE), atol=1e-12)
     u = rng.standard_normal((9, 9))
     u[1:-1, 1:-1] = 0
-    g = u[tuple(perimeter_nodes(CELLS).T)]
+    g = u[tuple(square_perimeter(CELLS).T)]
     inside = np.linalg.solve(matrix, -Conductances(up, right, reaction).apply(u).ravel())
     np.testing.assert_allclose(graphs.operator()[0].numpy() @ g, inside, atol=1e-12)
 

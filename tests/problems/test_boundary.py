@@ -15,12 +15,12 @@ def edges(ny=3, nx=5):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", Boundary.EDGES)
+@pytest.mark.parametrize("name", ["bottom", "top", "left", "right"])
 def test_values_that_are_not_finite_are_refused_with_their_edge_and_node(name, bad):
     given = {key: edge.copy() for key, edge in edges().items()}
     given[name][2] = bad
     with pytest.raises(ValueError, match=f"edge {name} has 1 of .* at node 2"):
-        Boundary(**given)
+        Boundary.of_names(**given)
 
 
 @pytest.mark.parametrize("name", ["bottom", "top"])
@@ -30,13 +30,13 @@ def test_unequal_corners_are_refused_with_both_edges(name, end, other):
     given[name] = given[name].copy()
     given[name][end] += 1e-9
     with pytest.raises(ValueError, match=f"{name} and {other} must be equal"):
-        Boundary(**given)
+        Boundary.of_names(**given)
 
 
 def test_corners_that_differ_by_rounding_are_accepted():
     given = edges()
     given["bottom"] = given["bottom"] * (1 + 2.3e-16)
-    Boundary(**given)
+    Boundary.of_names(**given)
 
 
 @pytest.mark.parametrize(("name", "other"), [("bottom", "top"), ("left", "right")])
@@ -45,17 +45,17 @@ def test_opposite_edges_of_unequal_length_are_refused_with_both(name, other):
     given[name] = np.append(given[name], given[name][-1])
     n = len(given[name])
     with pytest.raises(ValueError, match=rf"{name} \({n} nodes\) and {other} \({n - 1}\)"):
-        Boundary(**given)
+        Boundary.of_names(**given)
 
 
 @pytest.mark.parametrize("edge", [np.zeros((2, 3)), np.zeros(1), np.zeros(0), 0.0])
 def test_an_edge_is_one_row_of_values(edge):
     with pytest.raises(ValueError, match="bottom must be one row"):
-        Boundary(**edges() | {"bottom": edge})
+        Boundary.of_names(**edges() | {"bottom": edge})
 
 
 def test_data_for_another_grid_are_refused_with_both_sizes():
-    boundary = Boundary(**edges(ny=3, nx=5))
+    boundary = Boundary.of_names(**edges(ny=3, nx=5))
     boundary.require_shape(Grid((3, 5), 1.0))
     with pytest.raises(ValueError, match=r"for 5x3 cells .* has 3x5 "):
         boundary.require_shape(Grid((5, 3), 1.0))
@@ -63,10 +63,10 @@ def test_data_for_another_grid_are_refused_with_both_sizes():
 
 def test_the_perimeter_unrolls_counter_clockwise_from_the_lower_left_corner():
     boundary = Boundary.of_perimeter(np.arange(10.0), Grid((2, 3), 1.0))
-    np.testing.assert_array_equal(boundary.bottom, [0, 1, 2, 3])
-    np.testing.assert_array_equal(boundary.right, [3, 4, 5])
-    np.testing.assert_array_equal(boundary.top, [8, 7, 6, 5])
-    np.testing.assert_array_equal(boundary.left, [0, 9, 8])
+    np.testing.assert_array_equal(boundary.named["bottom"], [0, 1, 2, 3])
+    np.testing.assert_array_equal(boundary.named["right"], [3, 4, 5])
+    np.testing.assert_array_equal(boundary.named["top"], [8, 7, 6, 5])
+    np.testing.assert_array_equal(boundary.named["left"], [0, 9, 8])
 
 
 def test_on_a_square_it_is_the_order_of_a_subdomain_s_perimeter():
@@ -86,7 +86,7 @@ def test_imposing_and_taking_the_edge_of_a_field_are_inverse():
     np.testing.assert_array_equal(result, field - inside)
     for axis in (0, 1):
         for end in (0, -1):
-            np.testing.assert_array_equal(boundary.edge(axis, end), field.take(end, axis))
+            np.testing.assert_array_equal(boundary.edges[axis, end % 2], field.take(end, axis))
 
 
 def test_an_expression_is_evaluated_at_the_nodes_in_units_of_domain_length():
@@ -94,28 +94,28 @@ def test_an_expression_is_evaluated_at_the_nodes_in_units_of_domain_length():
     boundary = Boundary.of_expression("x + 10*y", grid)
     y, x = np.arange(5) * 0.25, np.arange(7) * 0.25
     expected = Boundary.of_field(x + 10 * y[:, None])
-    for name in Boundary.EDGES:
-        np.testing.assert_allclose(getattr(boundary, name), getattr(expected, name), rtol=1e-15)
+    for name in ("bottom", "top", "left", "right"):
+        np.testing.assert_allclose(boundary.named[name], expected.named[name], rtol=1e-15)
 
 
 def test_a_gaussian_process_is_the_same_for_the_same_seed_only():
     grid = Grid((16, 24), 0.1)
     one, same, other = (Boundary.of_gaussian_process(grid, seed=seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(one.bottom, same.bottom)
-    np.testing.assert_array_equal(one.left, same.left)
-    assert np.abs(one.bottom - other.bottom).max() > 0.1
+    np.testing.assert_array_equal(one.named["bottom"], same.named["bottom"])
+    np.testing.assert_array_equal(one.named["left"], same.named["left"])
+    assert np.abs(one.named["bottom"] - other.named["bottom"]).max() > 0.1
 
 
 def test_the_default_length_scale_is_a_sixteenth_of_the_perimeter():
     grid = Grid((16, 24), 0.1)
     default = Boundary.of_gaussian_process(grid)
     given = Boundary.of_gaussian_process(grid, length=2 * (16 + 24) * 0.1 / 16)
-    np.testing.assert_array_equal(default.top, given.top)
+    np.testing.assert_array_equal(default.named["top"], given.named["top"])
 
 
 def test_the_surface_that_the_edges_span_has_their_values_and_is_exact_for_bilinear_ones():
     rows, columns = slice(0, 4), slice(0, 6)
-    boundary = Boundary(**edges())
+    boundary = Boundary.of_names(**edges())
     spanned = boundary.spanned(rows, columns)
     np.testing.assert_allclose(spanned, boundary.impose(spanned.copy()), atol=1e-15)
     np.testing.assert_array_equal(boundary.spanned(slice(1, 3), slice(2, 6)), spanned[1:3, 2:6])

@@ -23,7 +23,7 @@ GRID = Grid((16, 24), 0.1)
 def test_a_gaussian_process_takes_its_settings_from_the_text(spec, settings):
     expected = Boundary.of_gaussian_process(GRID, **settings)
     (boundary,) = BoundarySpec(spec).boundaries(GRID)
-    np.testing.assert_array_equal(boundary.left, expected.left)
+    np.testing.assert_array_equal(boundary.named["left"], expected.named["left"])
 
 
 @pytest.mark.parametrize("spec", ["gp:seed=2..4,noise=0.1", "gp:noise=0.1,seed=2..4"])
@@ -32,7 +32,7 @@ def test_a_range_of_seeds_is_a_problem_for_each(spec):
     assert len(boundaries) == 3
     for seed, boundary in zip((2, 3, 4), boundaries, strict=True):
         expected = Boundary.of_gaussian_process(GRID, seed=seed, noise=0.1)
-        np.testing.assert_array_equal(boundary.left, expected.left)
+        np.testing.assert_array_equal(boundary.named["left"], expected.named["left"])
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def wave(x, y):
 def test_sides_take_functions_and_expressions_alike(values):
     (found,) = Problem(GRID.shape, "laplace", sides=Dirichlet(values)).boundaries(GRID)
     x, y = np.arange(49) / 64, np.arange(33) / 64
-    np.testing.assert_allclose(found.bottom, wave(x, 0.0), rtol=1e-15)
-    np.testing.assert_allclose(found.right, wave(x[-1], y), rtol=1e-15)
+    np.testing.assert_allclose(found.named["bottom"], wave(x, 0.0), rtol=1e-15)
+    np.testing.assert_allclose(found.named["right"], wave(x[-1], y), rtol=1e-15)
 
 
 @pytest.mark.parametrize("kind", [list, np.asarray, torch.DoubleTensor])
@@ -35,10 +35,14 @@ def test_sides_take_arrays_and_those_not_named_are_zero(kind):
     values = np.linspace(1.0, 2.0, 49)
     problem = Problem(GRID.shape, "laplace", sides={"top": Dirichlet(kind(values.tolist()))})
     (found,) = problem.boundaries(GRID)
-    np.testing.assert_array_equal(found.top[1:-1], values[1:-1])
-    assert not found.bottom.any()
+    np.testing.assert_array_equal(found.named["top"][1:-1], values[1:-1])
+    assert not found.named["bottom"].any()
     # Common corners have the mean of 1 and 0, of 2 and 0.
-    assert (found.top[0], found.left[-1], found.right[-1]) == (0.5, 0.5, 1.0)
+    assert (found.named["top"][0], found.named["left"][-1], found.named["right"][-1]) == (
+        0.5,
+        0.5,
+        1.0,
+    )
 
 
 def test_arrays_of_several_problems_make_several_problems():
@@ -47,7 +51,7 @@ def test_arrays_of_several_problems_make_several_problems():
     problem = Problem(GRID.shape, "poisson", {"f": f}, {"left": Dirichlet(left)})
     assert problem.problems == 5
     boundaries = problem.boundaries(GRID)
-    np.testing.assert_array_equal([b.left[1:-1] for b in boundaries], left[:, 1:-1])
+    np.testing.assert_array_equal([b.named["left"][1:-1] for b in boundaries], left[:, 1:-1])
     part = slice(3, 7), slice(2, 40)
     np.testing.assert_array_equal(problem.source_at(GRID, part), f[:, *part])
     with pytest.raises(ValueError, match="is of 4 problems, others are of 5"):
@@ -86,7 +90,7 @@ def test_other_data_leave_the_problem_that_they_were_made_from():
     assert (problem.fields["f"], other.fields["f"]) == (1.0, 3.0)
     assert other.operator == problem.operator
     moved = problem.with_sides(Dirichlet(4.0))
-    assert moved.boundaries(GRID)[0].left[0] == 4.0
+    assert moved.boundaries(GRID)[0].named["left"][0] == 4.0
 
 
 def test_fields_without_names_are_refused():
@@ -194,7 +198,7 @@ def test_numbers_of_any_library_are_numbers(one):
     problem = Problem(GRID.shape, "screened-poisson", {"c": one, "f": one}, Dirichlet(one))
     assert problem.operator.c == 3.0
     assert problem.source.number == 3.0
-    assert problem.boundaries(GRID)[0].top[5] == 3.0
+    assert problem.boundaries(GRID)[0].named["top"][5] == 3.0
 
 
 @pytest.mark.parametrize(
@@ -232,7 +236,7 @@ def test_complex_values_are_refused(values):
 def test_a_nested_list_on_a_side_makes_several_problems():
     problem = Problem(GRID.shape, "laplace", sides={"left": Dirichlet([[1.0] * 33, [2.0] * 33])})
     assert problem.problems == 2
-    assert [b.left[7] for b in problem.boundaries(GRID)] == [1.0, 2.0]
+    assert [b.named["left"][7] for b in problem.boundaries(GRID)] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("cells", [(64, 64.5), (True, 32), ("64", "64"), 64, "64x64"])

@@ -19,7 +19,6 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.settings import SolveSettings
@@ -56,10 +55,7 @@ def test_the_lifting_alone_solves_the_equation_of_averages(kind, fields):
     grid = problem.domain.grid()
     bound = model().bind(problem, grid)
     engine = OperatorEngine(Ranks.alone(), Lattice(grid, bound.subdomain), bound, TIGHT)
-    thinned = [
-        Boundary(**{edge: getattr(one, edge)[::RATIO] for edge in Boundary.EDGES})
-        for one in problem.boundaries(grid)
-    ]
+    thinned = [one.every(RATIO) for one in problem.boundaries(grid)]
     (mine,) = engine._approximate(thinned, SolveOptions())
     (expected,) = UpscaledEngine._approximate(engine, thinned, SolveOptions())
     assert abs(mine.field - expected.field).max() < 1e-8 * float(expected.field.abs().max())

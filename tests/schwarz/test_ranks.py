@@ -118,7 +118,7 @@ def test_nan_in_the_boundary_data_ends_the_iteration_on_all_ranks(
 ):
     lattice = make_lattice((8, 9))
     boundary, _ = problem(lattice)
-    boundary.top[30] = np.nan  # after the check; only the ranks at the top see it
+    boundary.named["top"][30] = np.nan  # after the check; only the ranks at the top see it
     solution = make_solver(lattice, ranks=make_ranks(), **settings).solve(boundary)
     assert solution.status == "diverged_nan"
     assert not solution.converged

@@ -79,7 +79,7 @@ def test_an_absolute_tolerance_is_met_whatever_the_size(lattice, make_solver, pr
 @DRIVERS
 def test_zero_boundary_data_give_zero_at_once(accelerate, lattice, make_solver, problem):
     boundary, _ = problem(lattice)
-    zero = type(boundary)(**{name: 0 * getattr(boundary, name) for name in boundary.EDGES})
+    zero = boundary.each(lambda edge: 0 * edge)
     solution = make_solver(lattice, accelerate=accelerate).solve(zero)
     assert solution.status == "converged_rtol"
     assert solution.iterations == 1
@@ -116,7 +116,7 @@ def test_without_an_aim_for_the_mae_none_is_measured(lattice, make_solver, probl
 @DRIVERS
 def test_numbers_that_overflow_are_no_convergence(accelerate, lattice, make_solver, problem):
     boundary, _ = problem(lattice)
-    huge = type(boundary)(**{name: 1e200 * getattr(boundary, name) for name in boundary.EDGES})
+    huge = boundary.each(lambda edge: 1e200 * edge)
     solution = make_solver(lattice, accelerate=accelerate).solve(huge)
     assert solution.status == "diverged_nan"  # the square of 1e200 is no number
 

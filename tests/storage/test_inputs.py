@@ -30,15 +30,15 @@ def test_what_is_written_is_read_again(path):
     np.testing.assert_array_equal(boundary.impose(np.zeros(GRID.nodes))[0], FIELD[0])
     for axis in (0, 1):
         for end in (0, -1):
-            np.testing.assert_array_equal(boundary.edge(axis, end), FIELD.take(end, axis))
+            np.testing.assert_array_equal(boundary.edges[axis, end % 2], FIELD.take(end, axis))
 
 
 def test_whole_and_single_precision_numbers_are_accepted(path):
-    for name in Boundary.EDGES:
-        nodes = len(getattr(Boundary.of_field(FIELD), name))
+    for name in ("bottom", "top", "left", "right"):
+        nodes = len(Boundary.of_field(FIELD).named[name])
         replace(path, name, np.ones(nodes, "f4" if name == "top" else "i2"))
     (boundary,) = read_boundaries(path, GRID)
-    assert all(getattr(boundary, name).dtype == float for name in Boundary.EDGES)
+    assert all(boundary.named[name].dtype == float for name in ("bottom", "top", "left", "right"))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_a_row_per_problem_is_a_problem_each(many):
     boundaries = read_boundaries(many, GRID)
     assert len(boundaries) == 3
     for factor, boundary in zip((1, 2, 3), boundaries, strict=True):
-        for name in Boundary.EDGES:
-            expected = getattr(Boundary.of_field(factor * FIELD), name)
-            np.testing.assert_array_equal(getattr(boundary, name), expected)
+        for name in ("bottom", "top", "left", "right"):
+            expected = Boundary.of_field(factor * FIELD).named[name]
+            np.testing.assert_array_equal(boundary.named[name], expected)
 
 
 def test_an_unsound_edge_of_one_of_many_problems_is_named_with_its_number(many):
@@ -116,7 +116,7 @@ def test_edges_with_different_numbers_of_problems_are_refused(many):
 
 
 def test_edges_without_any_problem_are_refused(many):
-    for name in Boundary.EDGES:
+    for name in ("bottom", "top", "left", "right"):
         replace(many, name, np.ones((0, 6 if name in ("bottom", "top") else 4)))
     with pytest.raises(ValueError, match="need a row per problem"):
         read_boundaries(many, GRID)

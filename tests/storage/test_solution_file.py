@@ -1,6 +1,5 @@
 """Solution files: what goes in comes out, or one line says why not."""
 
-import dataclasses
 import os
 
 import h5py
@@ -51,8 +50,8 @@ def test_what_is_written_is_read_again(path):
     solution = read_solution(path)
     assert solution.grid == GRID
     np.testing.assert_array_equal(solution.field, FIELD)
-    for name, edge in dataclasses.asdict(Boundary.of_field(FIELD)).items():
-        np.testing.assert_array_equal(getattr(solution.boundary, name), edge)
+    for name, edge in Boundary.of_field(FIELD).named.items():
+        np.testing.assert_array_equal(solution.boundary.named[name], edge)
     for name, values in HISTORY.items():
         np.testing.assert_array_equal(solution.history[name], values)
     assert solution.seconds == 0.75
@@ -73,13 +72,13 @@ def test_single_precision_is_kept_but_the_boundary_data_are_not_rounded(tmp_path
     solution = read_solution(tmp_path / "out.h5")
     assert solution.field.dtype == np.float32
     np.testing.assert_array_equal(solution.field, FIELD.astype(np.float32))
-    np.testing.assert_array_equal(solution.boundary.top, FIELD[-1])
+    np.testing.assert_array_equal(solution.boundary.named["top"], FIELD[-1])
 
 
 def test_it_is_a_boundary_file_too(path):
     (boundary,) = read_boundaries(path, GRID)
-    np.testing.assert_array_equal(boundary.bottom, FIELD[0])
-    np.testing.assert_array_equal(boundary.right, FIELD[:, -1])
+    np.testing.assert_array_equal(boundary.named["bottom"], FIELD[0])
+    np.testing.assert_array_equal(boundary.named["right"], FIELD[:, -1])
 
 
 def test_vtk_finds_the_field_without_a_copy(path):

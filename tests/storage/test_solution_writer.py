@@ -61,7 +61,7 @@ def test_the_same_calls_write_one_and_many_problems(problems, tmp_path):
     assert [(s.number, s.problems) for s in solutions] == [(i, problems) for i in range(problems)]
     for i, solution in enumerate(solutions):
         np.testing.assert_array_equal(solution.field, u[i])
-        np.testing.assert_array_equal(solution.boundary.top, u[i, -1])
+        np.testing.assert_array_equal(solution.boundary.named["top"], u[i, -1])
         np.testing.assert_array_equal(solution.error_map, np.full((3, 4), i + 1.0))
         for name, values in HISTORIES[i].items():
             np.testing.assert_array_equal(solution.history[name], values)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import square_perimeter
 from mosaicdd.local_solvers.elements.products import products
 
 
@@ -94,7 +94,7 @@ class _Merging:
 
     def __init__(self, side: int, crossed: bool = False):
         self._crossed = crossed
-        perimeter = perimeter_nodes(2 * side)
+        perimeter = square_perimeter(2 * side)
         inner = np.arange(1, 2 * side)
         middle = np.full_like(inner, side)
         across, up = np.stack([middle, inner], 1), np.stack([inner, middle], 1)
@@ -102,7 +102,7 @@ class _Merging:
         self.nodes = np.concatenate([perimeter, across, np.delete(up, side - 1, axis=0)])
         number = {(int(y), int(x)): i for i, (y, x) in enumerate(self.nodes)}
         corners = ((0, 0), (0, side), (side, 0), (side, side))
-        own = [perimeter_nodes(side) + np.array(corner) for corner in corners]
+        own = [square_perimeter(side) + np.array(corner) for corner in corners]
         self.maps = np.array([[number[int(y), int(x)] for y, x in one] for one in own])
         small = self.maps.shape[1]
         self._own = np.full((4, len(self.nodes)), -1)  # where a node is on a square's perimeter

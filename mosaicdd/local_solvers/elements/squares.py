@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import square_perimeter
 from mosaicdd.local_solvers.elements.planes import coloured
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors
@@ -47,7 +47,7 @@ class Squares:
         symmetric = conductances.symmetric
         backwards = forwards if symmetric else self._edges(conductances.down, conductances.left)
         # The inner nodes that the places along the perimeter that are no corners are coupled to.
-        ring = perimeter_nodes(side)
+        ring = square_perimeter(side)
         beside = ring[np.arange(4 * side) % side > 0]
         coupled = (beside.clip(1, max(side - 1, 1)) - 1) @ np.array([side - 1, 1])
         self._coupled = torch.from_numpy(coupled.astype(int)).to(tensors["device"])
@@ -167,7 +167,7 @@ class CrossedSquares(Squares):
         ):
             total[places] += k
         a[every, every] = total
-        ring, inner = perimeter_nodes(side) @ np.array([side + 1, 1]), every[1:-1, 1:-1].flatten()
+        ring, inner = square_perimeter(side) @ np.array([side + 1, 1]), every[1:-1, 1:-1].flatten()
         b = torch.from_numpy(ring)
         inverse = _invert(a[inner[:, None], inner])
         self.inverse = inverse.movedim(-1, 0).contiguous()

@@ -18,6 +18,7 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.shapes.outline import sides
 from mosaicdd.problems.sides.boundary import Boundary
 
 Places = tuple[slice, ...]
@@ -105,19 +106,19 @@ class DirichletSystem:
         """
         (ny, nx), count = self.shape, len(boundaries)
         edges = {
-            name: np.stack([getattr(boundary, name) for boundary in boundaries], axis=-1)
-            for name in Boundary.EDGES
+            side: np.stack([boundary.edges[side] for boundary in boundaries], axis=-1)
+            for side in sides()
         }
         strips: list[tuple[Places, np.ndarray]] = []
-        for end, three in ((0, slice(0, 3)), (-1, slice(-3, None))):
+        for end, three in enumerate((slice(0, 3), slice(-3, None))):
             rows = np.zeros((3, nx + 1, count))
-            rows[:, 0], rows[:, -1] = edges["left"][three], edges["right"][three]
-            rows[end] = edges["top" if end else "bottom"]
+            rows[:, 0], rows[:, -1] = edges[1, 0][three], edges[1, 1][three]
+            rows[-end] = edges[0, end]
             at = ny - 1 if end else 1
             strips.append(((slice(at, at + 1), slice(1, nx)), -self.apply(rows)))
-        for end in (0, -1):
+        for end in (0, 1):
             columns = np.zeros((ny - 1, 3, count))
-            columns[:, end] = edges["right" if end else "left"][1:-1]
+            columns[:, -end] = edges[1, end][1:-1]
             at = nx - 1 if end else 1
             strips.append(((slice(2, ny - 1), slice(at, at + 1)), -self.apply(columns)))
         return strips

@@ -6,6 +6,7 @@ that meet there, which is the length that a flux through the outline counts with
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,11 +15,38 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.shapes.apertures import share_inside
 
-SIDES = ("left", "right", "bottom", "top")
+Side = tuple[int, int]
+"""A side of a rectangle, or of a box: the axis that it is constant in, and its low (0) or high end (1)."""
+
+_NAMES = ("left", "right"), ("bottom", "top"), ("back", "front")  # of the sides along x, y and z
+
+
+def sides(axes: int = 2) -> list[Side]:
+    """List the sides of a rectangle, or box, axis by axis."""
+    return list(itertools.product(range(axes), (0, 1)))
+
+
+def side_names(axes: int = 2) -> dict[str, Side]:
+    """Return the sides by the names that people and files give them, those along x first."""
+    return {
+        name: (axes - 1 - place, end)
+        for place, names in enumerate(_NAMES[:axes])
+        for end, name in enumerate(names)
+    }
+
+
+def name_of_side(side: Side, axes: int = 2) -> str:
+    """Return what people and files call a side."""
+    axis, end = side
+    return _NAMES[axes - 1 - axis][end]
+
+
+SIDES = tuple(side_names())
+"""The names of the sides of a rectangle."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class OutlinePiece:
     """A part of the outline with a name.
 
     Parameters
@@ -27,9 +55,9 @@ class Piece:
         ``(M, 2)``, (y, x), each once.
     lengths
         ``(M,)``: the length of the piece that belongs to each, in cells.
-    axis
-        The axis that it runs along, if it is a side of the rectangle: then its nodes are in order, with
-        one more than cells.
+    side
+        Which side of the rectangle it is: then its nodes are in order, with one more than cells; None if
+        it is no side.
     inside
         Which nodes are in the domain, or at its ends on the side, ``(M,)``; None for all.
     replaced
@@ -38,11 +66,11 @@ class Piece:
 
     nodes: np.ndarray
     lengths: np.ndarray
-    axis: int | None = None
+    side: Side | None = None
     inside: np.ndarray | None = None
     replaced: bool = False
 
-    def within(self, level: np.ndarray) -> "Piece":
+    def within(self, level: np.ndarray) -> "OutlinePiece":
         """Return what a shape has of a side, by its level at the nodes."""
         lengths = np.zeros(len(level))
         mean = (level[1:] + level[:-1]) / 2
@@ -56,16 +84,14 @@ class Piece:
         return dataclasses.replace(self, lengths=lengths, inside=inside, replaced=replaced)
 
 
-def rectangle_outline(grid: Grid) -> Mapping[str, Piece]:
+def rectangle_outline(grid: Grid) -> Mapping[str, OutlinePiece]:
     """Return the four sides of a rectangle by name."""
     pieces = {}
-    for name in SIDES:
-        axis = 0 if name in ("left", "right") else 1
-        along = np.arange(grid.nodes[axis])
-        nodes = np.zeros((len(along), 2), int)
-        nodes[:, axis] = along
-        nodes[:, 1 - axis] = grid.shape[1 - axis] if name in ("right", "top") else 0
+    for name, (axis, end) in side_names().items():
+        along = np.arange(grid.nodes[1 - axis])
+        nodes = np.full((len(along), 2), end * grid.shape[axis])
+        nodes[:, 1 - axis] = along
         lengths = np.ones(len(along))
         lengths[[0, -1]] = 0.5
-        pieces[name] = Piece(nodes, lengths, axis)
+        pieces[name] = OutlinePiece(nodes, lengths, (axis, end))
     return pieces

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.shapes.outline import name_of_side
 from mosaicdd.problems.shapes.shape import Shape
 
 _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
@@ -16,8 +17,8 @@ def require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> No
     ValueError
         If it does not, with the first place.
     """
-    for axis, names in enumerate((("bottom", "top"), ("left", "right"))):
-        if not periodic[axis]:
+    for axis, around in enumerate(periodic):
+        if not around:
             continue
         # Each side with the line beside it.
         lines = []
@@ -32,7 +33,7 @@ def require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> No
         wrong |= crossed & (abs(low - high) > _SAME * np.ptp(lines, axis=0))
         if wrong.any():
             raise ValueError(
-                f"the sides {names[0]} and {names[1]} are periodic, but the outline of the domain is not "
+                f"the sides {name_of_side((axis, 0))} and {name_of_side((axis, 1))} are periodic, but the outline of the domain is not "
                 f"the same on both, first at {'xy'[axis]} = {np.argmax(wrong) * grid.spacing:g}: let it "
                 "go on at the other side"
             )

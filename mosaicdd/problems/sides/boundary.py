@@ -1,12 +1,32 @@
 """Dirichlet data on the edge of the whole domain: the value type and how it is made."""
 
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import letters, times
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.gaussian_process import sample_closed_curve
+from mosaicdd.problems.shapes.outline import Side, name_of_side, side_names, sides
+
+Place = tuple[slice | int, ...]
+
+
+def on_side(side: Side) -> Place:
+    """Return where a side lies in a field."""
+    axis, end = side
+    return (*[slice(None)] * axis, -end)
+
+
+def corners(axes: int = 2) -> Iterator[tuple[Side, Place, Side, Place]]:
+    """Yield two sides that meet, and where each of them has their common corner, in space an edge."""
+    for a, b in itertools.combinations(range(axes), 2):
+        for low, high in itertools.product((0, 1), repeat=2):
+            yield (a, low), on_side((b - 1, high)), (b, high), on_side((a, low))
 
 
 @dataclass(frozen=True)
@@ -15,10 +35,9 @@ class Boundary:
 
     Parameters
     ----------
-    bottom, top
-        ``(nx + 1,)``, left to right.
-    left, right
-        ``(ny + 1,)``, bottom to top.
+    edges
+        By the side (see `Side`): ``(nx + 1,)`` left to right, or ``(ny + 1,)`` bottom to top. Of a box, six
+        arrays ``(ny + 1, nx + 1)``, ``(nz + 1, nx + 1)`` or ``(nz + 1, ny + 1)``.
 
     Raises
     ------
@@ -27,71 +46,78 @@ class Boundary:
         common corner.
     """
 
-    bottom: np.ndarray
-    top: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-
-    EDGES = ("bottom", "top", "left", "right")
-    # Two edges and where each of them has their common corner.
-    CORNERS = (
-        ("bottom", 0, "left", 0),
-        ("bottom", -1, "right", 0),
-        ("top", 0, "left", -1),
-        ("top", -1, "right", -1),
-    )
+    edges: Mapping[Side, np.ndarray]
 
     def __post_init__(self) -> None:
-        for name in self.EDGES:
-            edge = np.asarray(getattr(self, name), dtype=float)
-            object.__setattr__(self, name, edge)
-            if edge.ndim != 1 or len(edge) < 2:
+        axes = len(self.edges) // 2
+        edges = {side: np.asarray(self.edges[side], dtype=float) for side in sides(axes)}
+        object.__setattr__(self, "edges", edges)
+        for name, edge in self.named.items():
+            if edge.ndim != axes - 1 or min(edge.shape) < 2:
                 raise ValueError(
                     f"boundary edge {name} must be one row of values, got {edge.shape}"
                 )
             bad = np.flatnonzero(~np.isfinite(edge))
             if len(bad):
                 raise ValueError(
-                    f"boundary edge {name} has {len(bad)} of {len(edge)} values that are not "
+                    f"boundary edge {name} has {len(bad)} of {edge.size} values that are not "
                     f"finite, the first at node {bad[0]}"
                 )
-        for one, other in (("bottom", "top"), ("left", "right")):
-            a, b = len(getattr(self, one)), len(getattr(self, other))
-            if a != b:
-                raise ValueError(f"boundary edges {one} ({a} nodes) and {other} ({b}) differ")
+        for axis in range(axes):
+            low, high = edges[axis, 0].shape, edges[axis, 1].shape
+            if low != high:
+                one, other = (name_of_side((axis, end), axes) for end in (0, 1))
+                raise ValueError(
+                    f"boundary edges {one} ({times(low)} nodes) and {other} ({times(high)}) differ"
+                )
         self._check_corners()
 
     def _check_corners(self) -> None:
-        scale = max(np.abs(getattr(self, name)).max() for name in self.EDGES)
-        for one, i, other, j in self.CORNERS:
-            a, b = getattr(self, one)[i], getattr(self, other)[j]
-            if abs(a - b) > 1e-12 * scale:
+        axes = len(self.edges) // 2
+        scale = max(np.abs(edge).max() for edge in self.edges.values())
+        for one, i, other, j in corners(axes):
+            a, b = np.ravel(self.edges[one][i]), np.ravel(self.edges[other][j])
+            worst = np.abs(a - b).argmax()
+            if abs(a[worst] - b[worst]) > 1e-12 * scale:
                 raise ValueError(
-                    f"boundary edges {one} and {other} must be equal in their common corner, "
-                    f"got {a:.17g} and {b:.17g}"
+                    f"boundary edges {name_of_side(one, axes)} and {name_of_side(other, axes)} must be "
+                    f"equal in their common corner, got {a[worst]:.17g} and {b[worst]:.17g}"
                 )
+
+    @classmethod
+    def of_names(cls, **edges: np.ndarray) -> "Boundary":
+        """Return the values on edges by their names, ``bottom``, ``top``, ``left`` and ``right``."""
+        return cls({side: edges[name] for name, side in side_names(len(edges) // 2).items()})
+
+    @classmethod
+    def zeros(cls, grid: Grid) -> "Boundary":
+        """Return zeros on the edges of a grid."""
+        return cls.of_field(np.broadcast_to(0.0, grid.nodes))
+
+    @property
+    def named(self) -> dict[str, np.ndarray]:
+        """The edges by their names."""
+        axes = len(self.edges) // 2
+        return {name_of_side(side, axes): edge for side, edge in self.edges.items()}
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Cells per axis, ``(ny, nx)``."""
-        return len(self.left) - 1, len(self.bottom) - 1
+        first, *along = self.edges[1, 0].shape[0], *self.edges[0, 0].shape
+        return tuple(nodes - 1 for nodes in (first, *along))
 
-    def edge(self, axis: int, end: int) -> np.ndarray:
-        """Return the edge at the low (``end = 0``) or high (-1) end of an axis, (y, x)."""
-        return ((self.bottom, self.top), (self.left, self.right))[axis][end]
+    def each(self, of: Callable[[np.ndarray], np.ndarray]) -> "Boundary":
+        """Return what a function makes of each edge."""
+        return Boundary({side: of(edge) for side, edge in self.edges.items()})
 
     def every(self, apart: int) -> "Boundary":
         """Return the values at every so many nodes, which must divide the cells of the edges."""
-        return Boundary(*(getattr(self, name)[::apart] for name in self.EDGES))
+        return self.each(lambda edge: edge[(slice(None, None, apart),) * edge.ndim])
 
     def impose(self, field: np.ndarray) -> np.ndarray:
         """Write the values to the edge of ``field``, ``(ny + 1, nx + 1)``, and return it."""
-        field[0], field[-1], field[:, 0], field[:, -1] = (
-            self.bottom,
-            self.top,
-            self.left,
-            self.right,
-        )
+        for side, edge in self.edges.items():
+            field[on_side(side)] = edge
         return field
 
     def spanned(self, rows: slice, columns: slice) -> np.ndarray:
@@ -103,12 +129,13 @@ class Boundary:
     def at(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Return a smooth surface that has these values on its edges (Coons, 1967), at places in cells."""
         ny, nx = self.shape
-        bottom, top = (np.interp(x, np.arange(nx + 1), edge) for edge in (self.bottom, self.top))
-        left, right = (np.interp(y, np.arange(ny + 1), edge) for edge in (self.left, self.right))
+        bottom, top, left, right = self.edges.values()
+        below, above = (np.interp(x, np.arange(nx + 1), edge) for edge in (bottom, top))
+        before, after = (np.interp(y, np.arange(ny + 1), edge) for edge in (left, right))
         y, x = y / ny, x / nx
-        low = (1 - x) * self.bottom[0] + x * self.bottom[-1]
-        high = (1 - x) * self.top[0] + x * self.top[-1]
-        along, across = (1 - y) * bottom + y * top, (1 - x) * left + x * right
+        low = (1 - x) * bottom[0] + x * bottom[-1]
+        high = (1 - x) * top[0] + x * top[-1]
+        along, across = (1 - y) * below + y * above, (1 - x) * before + x * after
         return along + across - (1 - y) * low - y * high
 
     def require_shape(self, grid: Grid) -> None:
@@ -120,29 +147,30 @@ class Boundary:
             If they do not, with both sizes.
         """
         if self.shape != grid.shape:
-            (ny, nx), (want_y, want_x) = self.shape, grid.shape
+            nodes, needed = (
+                " and ".join(str(cells + 1) for cells in reversed(shape))
+                for shape in (self.shape, grid.shape)
+            )
             raise ValueError(
-                f"the boundary data are for {nx}x{ny} cells (edges of {nx + 1} and {ny + 1} "
-                f"nodes), the problem has {want_x}x{want_y} (edges of {want_x + 1} and "
-                f"{want_y + 1} nodes)"
+                f"the boundary data are for {times(self.shape)} cells (edges of {nodes} nodes), the "
+                f"problem has {times(grid.shape)} (edges of {needed} nodes)"
             )
 
     @classmethod
     def of_field(cls, field: np.ndarray) -> "Boundary":
         """Take the edge of a field, ``(ny + 1, nx + 1)``."""
-        return cls(bottom=field[0], top=field[-1], left=field[:, 0], right=field[:, -1])
+        return cls({side: field[on_side(side)] for side in sides(field.ndim)})
 
     @classmethod
     def of_perimeter(cls, values: np.ndarray, grid: Grid) -> "Boundary":
-        """Unroll ``(2 (ny + nx),)`` values, counter-clockwise from the lower-left corner."""
-        ny, nx = grid.shape
-        closed = np.append(values, values[0])
-        return cls(
-            bottom=closed[: nx + 1],
-            right=closed[nx : nx + ny + 1],
-            top=closed[nx + ny : 2 * nx + ny + 1][::-1],
-            left=closed[2 * nx + ny :][::-1],
-        )
+        """Take values ``(2 (ny + nx),)`` in the order of a perimeter, see `perimeter_nodes`."""
+        nodes, edges = perimeter_nodes(grid.shape), {}
+        for axis, end in sides(len(grid.shape)):
+            edge = np.empty(np.delete(grid.nodes, axis))
+            here = nodes[:, axis] == end * grid.shape[axis]
+            edge[tuple(np.delete(nodes[here], axis, axis=1).T)] = values[here]
+            edges[axis, end] = edge
+        return cls(edges)
 
     @classmethod
     def of_expression(cls, text: str | Expression, grid: Grid) -> "Boundary":
@@ -154,13 +182,13 @@ class Boundary:
             If the expression is not allowed or not finite on the edge.
         """
         expression = Expression(text) if isinstance(text, str) else text
-        y, x = (np.linspace(0.0, s, n) for s, n in zip(grid.size, grid.nodes, strict=True))
-        return cls(
-            bottom=expression(y=0.0, x=x),
-            top=expression(y=y[-1], x=x),
-            left=expression(y=y, x=0.0),
-            right=expression(y=y, x=x[-1]),
-        )
+        axes = [np.linspace(0.0, s, n) for s, n in zip(grid.size, grid.nodes, strict=True)]
+        edges = {}
+        for axis, end in sides(len(axes)):
+            at = np.ix_(*axes[:axis], *axes[axis + 1 :])
+            places = (*at[:axis], axes[axis][-end], *at[axis:])
+            edges[axis, end] = expression(**dict(zip(letters(len(axes)), places, strict=True)))
+        return cls(edges)
 
     @classmethod
     def of_gaussian_process(

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mosaicdd.problems.shapes.outline import SIDES
+from mosaicdd.problems.shapes.outline import SIDES, name_of_side, sides
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
 from mosaicdd.settings import unknown
-
-PAIRS = ("bottom", "top"), ("left", "right")
-"""Of sides, by the axis (y, x) from one to the other."""
 
 _NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
 _OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
@@ -124,12 +121,12 @@ def _require_pairs(parts: Sequence[Part]) -> None:
         if not part.whole:
             raise ValueError(f"{part} is periodic: a side is so as a whole, or not at all")
     names = {part.name for part in periodic if not is_outline(part.name)}
-    for pair_of_sides in PAIRS:
-        for have, lack in (pair_of_sides, pair_of_sides[::-1]):
-            if have in names and lack not in names:
-                raise ValueError(
-                    f"the side {have} is periodic, the side {lack} is not; give both of the pair"
-                )
+    for axis, end in sides():
+        have, lack = name_of_side((axis, end)), name_of_side((axis, 1 - end))
+        if have in names and lack not in names:
+            raise ValueError(
+                f"the side {have} is periodic, the side {lack} is not; give both of the pair"
+            )
     for part in parts:
         if part.name in names and not isinstance(part.condition, Periodic):
             raise ValueError(f"the side {part.name} is periodic, so nothing else holds on {part}")

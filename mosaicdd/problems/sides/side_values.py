@@ -12,7 +12,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Periods, evaluate, real_array, require_finite
-from mosaicdd.problems.shapes.outline import Piece
+from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import (
     Condition,
     Dirichlet,
@@ -95,7 +95,7 @@ KINDS = (*_KINDS, "Robin", "Periodic")
 """Of conditions."""
 
 
-def evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
+def evaluated(part: Part, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     """Return the values of a condition at all nodes of its piece, ``(n or 1, M)``.
 
     Those beyond the part are anything.
@@ -107,7 +107,7 @@ def evaluated(part: Part, piece: Piece, grid: Grid) -> np.ndarray:
         if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
             values = values[...]  # a file
         given = np.atleast_2d(real_array(values, what))
-        if piece.axis is None or given.ndim > 2 or given.shape[1] != nodes:
+        if piece.side is None or given.ndim > 2 or given.shape[1] != nodes:
             raise ValueError(
                 f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"
             )
@@ -139,7 +139,7 @@ def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
     return np.where(inside | np.isfinite(values), values, means)
 
 
-def covered(part: Part, piece: Piece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+def covered(part: Part, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Return the length of each node's piece that a part covers, in cells, and which nodes it holds."""
     count, t = len(piece.nodes) - 1, np.arange(len(piece.nodes))
     low, high = part.low / grid.spacing, min(part.high / grid.spacing, count)
@@ -148,7 +148,7 @@ def covered(part: Part, piece: Piece, grid: Grid) -> tuple[np.ndarray, np.ndarra
     return lengths, (t >= low - _ROUNDING) & (t <= high + _ROUNDING)
 
 
-def beside_parts(parts: Sequence[Part], piece: Piece, grid: Grid) -> np.ndarray:
+def beside_parts(parts: Sequence[Part], piece: OutlinePiece, grid: Grid) -> np.ndarray:
     """Say which nodes are beside something of their piece that no part names."""
     t, count = np.arange(len(piece.nodes)), len(piece.nodes) - 1
     beside = np.zeros(len(t), bool)
@@ -164,7 +164,7 @@ def beside_parts(parts: Sequence[Part], piece: Piece, grid: Grid) -> np.ndarray:
 
 def enter(
     part: Part,
-    piece: Piece,
+    piece: OutlinePiece,
     lengths: np.ndarray,
     inside: np.ndarray,
     grid: Grid,

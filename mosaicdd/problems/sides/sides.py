@@ -15,8 +15,8 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Periods, real_array, require_finite
-from mosaicdd.problems.shapes.outline import SIDES, Piece, rectangle_outline
-from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.shapes.outline import SIDES, OutlinePiece, rectangle_outline, side_names
+from mosaicdd.problems.sides.boundary import Boundary, corners
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
 from mosaicdd.problems.sides.edge_data import (
     Data,
@@ -26,7 +26,7 @@ from mosaicdd.problems.sides.edge_data import (
     require_boundaries,
     some_of,
 )
-from mosaicdd.problems.sides.parts import PAIRS, Part, is_outline, part_of_name, require_conditions
+from mosaicdd.problems.sides.parts import Part, is_outline, part_of_name, require_conditions
 from mosaicdd.problems.sides.side_values import (
     EvaluatedPart,
     OutlineValues,
@@ -75,8 +75,8 @@ class Sides:
     def periodic(self) -> tuple[bool, ...]:
         """Along which axes, (y, x), the domain goes on at the opposite side."""
         names = {part.name for part in self.parts if isinstance(part.condition, Periodic)}
-        rows, columns = (set(sides) <= names for sides in PAIRS)
-        return rows, columns
+        around = {side for name, side in side_names().items() if name in names}
+        return tuple({(axis, 0), (axis, 1)} <= around for axis in (0, 1))
 
     @property
     def any_periodic(self) -> bool:
@@ -119,7 +119,7 @@ class Sides:
                 has = f"its outlines are {', '.join(names)}" if names else "it is a rectangle"
                 raise ValueError(f"the domain has no outline {part.name}: {has}")
 
-    def require_reached(self, pieces: Mapping[str, Piece], outlines: Sequence[str]) -> None:
+    def require_reached(self, pieces: Mapping[str, OutlinePiece], outlines: Sequence[str]) -> None:
         """Check that no side has a condition of its own where an outline runs along it.
 
         Parameters
@@ -225,7 +225,7 @@ class Sides:
                     Expression(values.removeprefix("expr:"))
             if is_outline(part.name):
                 continue
-            size = grid.size[0 if part.name in ("left", "right") else 1]
+            size = grid.size[1 - side_names()[part.name][0]]
             high = 0.0 if part.high == math.inf else part.high
             if max(part.low, high) > size * (1 + 1e-9) or part.low == size:
                 raise ValueError(f"{part} reaches beyond the side, which goes from 0 to {size:g}")
@@ -280,7 +280,7 @@ class Sides:
         """
         return [] if self.data is None else boundaries_of(self.data, grid)
 
-    def values(self, grid: Grid, pieces: Mapping[str, Piece]) -> OutlineValues:
+    def values(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> OutlineValues:
         """Evaluate all conditions at the nodes of an outline.
 
         Raises
@@ -316,13 +316,10 @@ class Sides:
 
     def periods(self, grid: Grid) -> Periods:
         """Return after how many nodes of a grid each axis comes round; None where it does not."""
-        rows, columns = (
-            cells if around else None
-            for cells, around in zip(grid.shape, self.periodic, strict=True)
-        )
-        return rows, columns
+        sizes = zip(grid.shape, self.periodic, strict=True)
+        return tuple(cells if around else None for cells, around in sizes)
 
-    def evaluated(self, grid: Grid, pieces: Mapping[str, Piece]) -> list[EvaluatedPart]:
+    def evaluated(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> list[EvaluatedPart]:
         """Return the conditions on sides with their values at nodes; of what no condition names, too.
 
         But for sides that the outline of a shape replaces: what is said of that holds there.
@@ -346,7 +343,10 @@ class Sides:
 
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
         given = self.edge_values(grid)
-        return {name: np.stack([getattr(one, name) for one in given]) for name in SIDES}
+        return {
+            name: np.stack([boundary.edges[side] for boundary in given])
+            for name, side in side_names(len(grid.shape)).items()
+        }
 
 
 def _problems(values: Any) -> int:
@@ -359,7 +359,9 @@ def _problems(values: Any) -> int:
 
 def _joined(edges: dict[str, np.ndarray]) -> Boundary:
     """Give two edges that differ in their common corner the mean there."""
-    edges = {name: edge.copy() for name, edge in edges.items()}
-    for one, i, other, j in Boundary.CORNERS:
-        edges[one][i] = edges[other][j] = (edges[one][i] + edges[other][j]) / 2
-    return Boundary(**edges)
+    names = side_names()
+    edges_of_sides = {names[name]: edge.copy() for name, edge in edges.items()}
+    for one, i, other, j in corners():
+        mean = (edges_of_sides[one][i] + edges_of_sides[other][j]) / 2
+        edges_of_sides[one][i] = edges_of_sides[other][j] = mean
+    return Boundary(edges_of_sides)

@@ -277,9 +277,8 @@ _Data = Boundary | tuple[Sides, int]
 
 def _same(one: _Data, other: _Data) -> bool:
     if isinstance(one, Boundary) and isinstance(other, Boundary):
-        return one is other or all(
-            np.array_equal(getattr(one, edge), getattr(other, edge)) for edge in Boundary.EDGES
-        )
+        pairs = zip(one.edges.values(), other.edges.values(), strict=True)
+        return one is other or all(np.array_equal(*pair) for pair in pairs)
     if isinstance(one, tuple) and isinstance(other, tuple):
         return one[0] is other[0] and one[1] == other[1]
     return False

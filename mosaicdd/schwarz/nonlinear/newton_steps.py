@@ -107,7 +107,7 @@ class CondensedStep:
         engine = CondensedEngine(
             steps.ranks, steps.lattice, self._linear, settings, clock=steps.clock
         )
-        outcome = engine.solve(Boundary(*(np.zeros(grid.nodes[1 - i // 2]) for i in range(4))))
+        outcome = engine.solve(Boundary.zeros(grid))
         if outcome.field is None:
             raise RuntimeError("a step's field is kept")
         return Change(

@@ -5,12 +5,11 @@ the derivative of an equation there depends on them. Along a periodic axis it go
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import within
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -20,7 +19,8 @@ from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.stretched import stretch_of
 from mosaicdd.problems.fields.fields import overlap
-from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.shapes.outline import Side
+from mosaicdd.problems.sides.boundary import Boundary, Place, on_side
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.tensors import Tensors
 
@@ -86,8 +86,8 @@ class WideField:
 
     def imposed(self, boundary: Boundary, u: np.ndarray) -> np.ndarray:
         """Write boundary data to the edge of the domain."""
-        for name, along, there in self._edges():
-            u[there] = getattr(boundary, name)[along]
+        for side, along, there in self._edges():
+            u[there] = boundary.edges[side][along]
         return u
 
     def clear_edges(self, u: np.ndarray) -> None:
@@ -127,17 +127,15 @@ class WideField:
         whole = tuple(slice(0, p.stop - p.start) for p in self.own)
         yield Strip(torch.from_numpy(owned).to(**tensors), whole, self.own)
 
-    def _edges(self) -> Iterator[tuple[str, slice, Any]]:
+    def _edges(self) -> Iterator[tuple[Side, Slices, Place]]:
         """Yield the edges of the domain that are here, the nodes along them, and where these are."""
-        (rows, columns), nodes = self.wide, self.block.lattice.grid.nodes
-        if rows.start == 0:
-            yield "bottom", columns, (0, slice(None))
-        if rows.stop == nodes[0]:
-            yield "top", columns, (-1, slice(None))
-        if columns.start == 0:
-            yield "left", rows, (slice(None), 0)
-        if columns.stop == nodes[1]:
-            yield "right", rows, (slice(None), -1)
+        for axis, (part, nodes) in enumerate(
+            zip(self.wide, self.block.lattice.grid.nodes, strict=True)
+        ):
+            along = (*self.wide[:axis], *self.wide[axis + 1 :])
+            for end, here in enumerate((part.start == 0, part.stop == nodes)):
+                if here:
+                    yield (axis, end), along, on_side((axis, end))
 
 
 def _widening(

@@ -170,7 +170,7 @@ def _digest(problem: Problem, grid: Grid) -> str:
     """Return what tells data on the outline from others."""
     if problem.plain:
         (boundary,) = problem.boundaries(grid)
-        content = [getattr(boundary, name).tobytes() for name in boundary.EDGES]
+        content = [edge.tobytes() for edge in boundary.edges.values()]
     else:
         content = [
             part

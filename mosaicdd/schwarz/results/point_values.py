@@ -108,8 +108,8 @@ def _on_edge(boundary: Boundary, points: np.ndarray) -> np.ndarray:
     """Interpolate boundary data at points ``(q, 2)`` on the edge of the domain."""
     values = np.empty(len(points))
     for axis in (0, 1):
-        for end, at in ((0, 0), (-1, boundary.shape[axis])):
+        for end, at in enumerate((0, boundary.shape[axis])):
             here = points[:, axis] == at
-            edge = boundary.edge(axis, end)
+            edge = boundary.edges[axis, end]
             values[here] = np.interp(points[here, 1 - axis], np.arange(len(edge)), edge)
     return values

@@ -133,7 +133,7 @@ class UpscaledEngine(BaseEngine[U]):
         # A start is the interface of the coarse grid, as a checkpoint holds it.
         clock = [time.perf_counter()]
         self._boundaries = boundaries
-        thinned = [_thinned(one) for one in boundaries]
+        thinned = [one.every(RATIO) for one in boundaries]
         coarse = self._approximate(thinned, options)
         values = self._moved(self._to_near, [one.field for one in coarse])
         first = self._corrections(self._residuals(values))
@@ -218,16 +218,11 @@ class UpscaledEngine(BaseEngine[U]):
         """Solve the coarse equation for residuals at the owned coarse nodes."""
         source = self._solver.coarse_source
         source.values = self._moved(self._to_region, list(shared)) / self._lattice.grid.spacing**2
-        zero = Boundary(*(np.zeros(n) for n in self._edges))
+        zero = Boundary.zeros(self._lattice.grid)
         try:
             return self._correcting.solve_many([zero] * self.problems)
         finally:
             source.values = None
-
-    @property
-    def _edges(self) -> tuple[int, int, int, int]:
-        rows, columns = self._lattice.grid.nodes
-        return columns, columns, rows, rows
 
     def _band(self, start: int, stop: int, values: torch.Tensor) -> tuple[Band, torch.Tensor]:
         """Return the fine medium around some rows of coarse nodes, and the values at these."""
@@ -251,10 +246,10 @@ class UpscaledEngine(BaseEngine[U]):
         edges = []
         for axis, (p, nodes) in enumerate(zip(part, self._grid.nodes, strict=True)):
             along = part[1 - axis]
-            for end, at in ((0, p.start == 0), (-1, p.stop == nodes)):
+            for end, at in enumerate((p.start == 0, p.stop == nodes)):
                 if at:
-                    values = np.stack([one.edge(axis, end)[along] for one in self._boundaries])
-                    slot: Slot = (end, slice(None)) if axis == 0 else (slice(None), end)
+                    values = np.stack([data.edges[axis, end][along] for data in self._boundaries])
+                    slot: Slot = (-end, slice(None)) if axis == 0 else (slice(None), -end)
                     edges.append((slot, torch.from_numpy(values).to(**self._tensors)))
         return edges
 
@@ -337,8 +332,3 @@ class _Left:
 
     shared: torch.Tensor
     squares: np.ndarray
-
-
-def _thinned(boundary: Boundary) -> Boundary:
-    """Return the values at coarse nodes."""
-    return Boundary(**{edge: getattr(boundary, edge)[::RATIO] for edge in Boundary.EDGES})
