@@ -5,7 +5,7 @@ import os
 
 import click
 
-from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.bad_input import BadInputError, bad_input
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
@@ -105,8 +105,8 @@ def train(
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.metrics_file import require_tensorboard
     from mosaicdd.training.loop import Training
+    from mosaicdd.training.optimisers import TrainingDivergedError
     from mosaicdd.training.rank_group import rank_group
-    from mosaicdd.training.trainer import TrainingDivergedError
 
     torch.set_num_threads(threads_per_rank())
     if network in _ALONE:
@@ -161,12 +161,19 @@ def _alone(
     from mosaicdd.training.conductances import ConductanceLesson
     from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
     from mosaicdd.training.operators import OperatorLesson
+    from mosaicdd.training.optimisers import TrainingDivergedError
     from mosaicdd.training.serial import Lesson, SerialReport, SerialTraining
 
     if world().size > 1 or ctx.params["device"] != "cpu":
-        raise click.ClickException(
+        raise BadInputError(
             f"the network {network} trains on one rank, on the processor: leave out mpiexec and "
             "--device"
+        )
+    asked = vars(collected(ctx, ExecutionSettings)).items() - vars(ExecutionSettings()).items()
+    others = [name for name in ("dry_run", "tensorboard", "pde") if ctx.params[name]]
+    for name in [*others, *(name for name, _ in sorted(asked))]:
+        raise BadInputError(
+            f"--{name.replace('_', '-')}: not for the network {network}; leave it out"
         )
     lessons: dict[str, type[Lesson]] = {
         one.name: one
@@ -180,9 +187,14 @@ def _alone(
     with bad_input():
         settings = collected(ctx, TrainingSettings)
         training = SerialTraining(lessons[network], data, output, settings, own)
+        if resume:
+            training.resume()
     watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
-    with stage(f"training {network}", quiet=as_json) as show, listening(watch), bad_input():
-        best = training.run(lambda now: show(now.progress, stand(now)), watch, resume=resume)
+    with stage(f"training {network}", quiet=as_json) as show, listening(watch):
+        try:
+            best = training.run(lambda now: show(now.progress, stand(now)), watch)
+        except TrainingDivergedError as error:
+            raise click.ClickException(f"{error}; {training.checkpoints.last_good}") from error
     if best is None:
         click.echo(f"interrupted; {training.checkpoints.last_good}: continue with --resume")
         return _INTERRUPTED

@@ -5,6 +5,8 @@ A bare name of a shipped model stands for its file inside the package; anything 
 
 from pathlib import Path
 
+import torch
+
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import Exact
@@ -85,6 +87,7 @@ def find_local_solver(
     return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
 
 
+@torch.random.fork_rng([])  # first weights are drawn, and then replaced
 def find_network(
     name_or_path: str,
 ) -> "NetworkModel | ConductanceModel | OperatorModel | CorrectionModel":

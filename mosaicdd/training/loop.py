@@ -32,6 +32,7 @@ from mosaicdd.training.family import family_ranges
 from mosaicdd.training.memory_plan import MemoryPlan, memory_plan
 from mosaicdd.training.objective import require_trainable
 from mosaicdd.training.rank_group import RankGroup, rank_group
+from mosaicdd.training.seeded import seeded
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 from mosaicdd.training.validation import Report
@@ -290,14 +291,14 @@ def train_network(
         If the loss becomes NaN or infinite.
     """
     start = time.perf_counter()
-    torch.manual_seed(settings.seed)
-    network = build_network(name, network_settings, dataset.subdomain)
-    trainer = Trainer(network, dataset, settings, start, ranks, execution)
-    before = 0
-    if state is not None:
-        trainer.load_state(state)
-        before = trainer.step
-    finished = trainer.run(progress, watch)
+    with seeded(settings.seed, None if ranks is None else ranks.device):
+        network = build_network(name, network_settings, dataset.subdomain)
+        trainer = Trainer(network, dataset, settings, start, ranks, execution)
+        before = 0
+        if state is not None:
+            trainer.load_state(state)
+            before = trainer.step
+        finished = trainer.run(progress, watch)
     if trainer.parallel.sharded:  # this network has a rank's shards only
         network = build_network(name, network_settings, dataset.subdomain)
         network.load_state_dict(trainer.best_weights)

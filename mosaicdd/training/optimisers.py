@@ -10,6 +10,7 @@ were Adam; ``always_adapt`` keeps it. (The `Lamb` of pytorch_optimizer corrects 
 weights' norm at 10: another method.)
 """
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -163,3 +164,22 @@ class MuonWithAdamW(torch.optim.Optimizer):
         """Take up the state of both optimisers."""
         for part, state in zip(self._parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
+
+
+class TrainingDivergedError(RuntimeError):
+    """The loss or the gradient became NaN or infinite; the message names the step."""
+
+
+def require_finite_step(loss: float, norm: float, step: int, steps: int, lr: float) -> None:
+    """Check the loss and the gradient's norm of a step before it is taken.
+
+    Raises
+    ------
+    TrainingDivergedError
+        If one is not finite.
+    """
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        raise TrainingDivergedError(
+            f"the loss is {loss} and the gradient's norm {norm} at step {step} of {steps}; "
+            f"lower lr (now {lr:g})"
+        )

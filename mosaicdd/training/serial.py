@@ -22,7 +22,13 @@ from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.metrics_file import MetricsFile
 from mosaicdd.storage.model_file import ModelCard, write_model
 from mosaicdd.training.checkpoints import Checkpoints
-from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
+from mosaicdd.training.optimisers import (
+    TrainingDivergedError,
+    build_optimiser,
+    learning_rate_factor,
+    require_finite_step,
+)
+from mosaicdd.training.seeded import seeded
 from mosaicdd.training.settings import TrainingSettings
 
 
@@ -146,22 +152,38 @@ class SerialTraining:
         identity = {"network": lesson.name, "network settings": asdict(self._how)}
         identity |= asdict(self.settings) | {"dataset": self._data.content_hash}
         self.checkpoints = Checkpoints(self.output, identity)
+        self._state: dict | None = None
 
     @property
     def metrics_path(self) -> Path:
         """Where the metrics are written."""
         return Path(f"{self.output}.metrics.jsonl")
 
+    def resume(self) -> None:
+        """Read the newest checkpoint, to continue from it; errors are those of `Checkpoints.read`."""
+        self._state = self.checkpoints.read()
+
     def run(
         self,
         progress: Callable[[SerialReport], None] | None = None,
         watch: Watch | None = None,
-        *,
-        resume: bool = False,
     ) -> SerialReport | None:
-        """Train, and write the model with the least error; None if the watch ended it before."""
-        state = self.checkpoints.read() if resume else None
-        torch.manual_seed(self.settings.seed)
+        """Train, and write the model with the least error; None if the watch ended it before.
+
+        Raises
+        ------
+        TrainingDivergedError
+            If the loss or the gradient becomes NaN or infinite.
+        OSError
+            If a file cannot be written.
+        """
+        with seeded(self.settings.seed):
+            return self._trained(progress, watch or Watch())
+
+    def _trained(
+        self, progress: Callable[[SerialReport], None] | None, watch: Watch
+    ) -> SerialReport | None:
+        state = self._state
         lesson = self.lesson(self._data, self._how)
         if not self.settings.labels:
             lesson.forget_labels()
@@ -175,7 +197,7 @@ class SerialTraining:
             if progress:
                 progress(now)
 
-        if not trainer.run(report, watch or Watch()):
+        if not trainer.run(report, watch):
             return None
         write_model(self.output, trainer.card(), extract_weights(lesson.network))
         self.checkpoints.remove()
@@ -216,6 +238,14 @@ class _Trainer:
 
     def run(self, report: Callable[[SerialReport], None], watch: Watch) -> bool:
         """Train to the end, or until the watch calls; return whether the end was reached."""
+        try:
+            return self._run(report, watch)
+        except torch.linalg.LinAlgError as error:  # of a factorisation of what the network gives
+            raise TrainingDivergedError(
+                f"{error} at step {self._step + 1} of {self._steps}; lower lr (now {self._settings.lr:g})"
+            ) from error
+
+    def _run(self, report: Callable[[SerialReport], None], watch: Watch) -> bool:
         while (done := self._progress) < 1:
             if done >= self._next:
                 self._validate(report)
@@ -241,10 +271,12 @@ class _Trainer:
         loss = self._lesson.loss(chosen)
         self._optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._network.parameters(), settings.clip or math.inf)
+        greatest = settings.clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self._network.parameters(), greatest)
+        self._loss = loss.item()
+        require_finite_step(self._loss, norm.item(), self._step + 1, self._steps, settings.lr)
         self._optimiser.step()
         self._step += 1
-        self._loss = loss.item()
 
     def _validate(self, report: Callable[[SerialReport], None]) -> None:
         error, plain = self._lesson.errors()

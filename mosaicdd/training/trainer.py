@@ -24,16 +24,16 @@ from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.family import OperatorPasses, OperatorSamples, fit_family
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
 from mosaicdd.training.objective import Objective, require_trainable
-from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor
+from mosaicdd.training.optimisers import (
+    build_optimiser,
+    learning_rate_factor,
+    require_finite_step,
+)
 from mosaicdd.training.parallel_objective import ParallelObjective
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.samples import Batches, LiftedSamples, StepPasses, lift_samples
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.validation import HeldOut, Report
-
-
-class TrainingDivergedError(RuntimeError):
-    """The loss or the gradient became NaN or infinite; the message names the step."""
 
 
 class Trainer:
@@ -185,8 +185,7 @@ class Trainer:
         self._elapsed = self._signals["seconds"]
         norm = self._clip()
         loss = self._signals["data_loss"] + self._signals["pde_loss"]
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise TrainingDivergedError(self._divergence(loss, norm))
+        require_finite_step(loss, norm, self.step + 1, self.steps, settings.lr)
         self.optimiser.step()
         self.step += 1
         return self._signals["stop"], self._signals["save"]
@@ -265,12 +264,6 @@ class Trainer:
         greatest = self.settings.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.parallel.objective.weights(), greatest)
         return self.parallel.whole(norm).item()
-
-    def _divergence(self, loss: float, norm: float) -> str:
-        return (
-            f"the loss is {loss} and the gradient's norm {norm} at step {self.step + 1} of "
-            f"{self.steps}; lower lr (now {self.settings.lr:g})"
-        )
 
     @property
     def seconds(self) -> float:

@@ -1,12 +1,14 @@
 """Networks of conductances: their media, their gradient, and that they learn."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 
+import mosaicdd as m
 from mosaicdd.cli.generate import generate
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.grid import Grid
@@ -23,9 +25,10 @@ from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.storage.media_file import read_media
 from mosaicdd.training.coarse_equation import CoarseSolve, coarse_conductances
 from mosaicdd.training.conductances import ConductanceLesson
+from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.media import generate_media
 from mosaicdd.training.serial import SerialTraining
-from mosaicdd.training.settings import MediaSettings, TrainingSettings
+from mosaicdd.training.settings import GenerationSettings, MediaSettings, TrainingSettings
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +96,31 @@ def test_the_commands_do_the_same(tmp_path):
     refused = run.invoke(generate, [str(tmp_path / "n.h5"), "--media"])
     assert refused.exit_code == 2
     assert "add --pde diffusion" in refused.output
+
+
+def test_a_training_that_diverges_ends_in_one_line_with_1(media, tmp_path, mosaicdd):
+    # A step of 1e20, and exp() of what the network gives is infinite or 0.
+    how = ["--network", "conductances", "--epochs", 3, "--batch-size", 10, "--lr", "1e20"]
+    ended = mosaicdd("train", media, "-o", tmp_path / "model.h5", *how, "--optimizer", "adamw")
+    assert ended.code == 1
+    assert re.search(r"^Error: .* at step \d+ of 9; lower lr .*no checkpoint yet\n$", ended.err)
+    assert not (tmp_path / "model.h5").exists()
+
+
+@pytest.mark.parametrize("option", [["--dry-run"], ["--micro-batch", 4], ["--pde", "own.py:E"]])
+def test_what_such_a_training_does_not_know_is_refused(media, tmp_path, mosaicdd, option):
+    ended = mosaicdd("train", media, "-o", tmp_path / "m.h5", "--network", "conductances", *option)
+    assert ended.code == 2
+    assert f"{option[0]}: not for the network conductances" in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_trainings_leave_the_generators_of_the_program_as_they_are(media, tmp_path):
+    before, precision = torch.random.get_rng_state(), torch.get_float32_matmul_precision()
+    settings = TrainingSettings(epochs=1, batch_size=10, validations=1)
+    SerialTraining(ConductanceLesson, media, tmp_path / "a.h5", settings).run()
+    data = generate_dataset(GenerationSettings(samples=40, windows=1, method="direct"))
+    m.train(data, tmp_path / "b.h5", m.TrainingSettings(epochs=1, batch_size=18, precision="tf32"))
+    find_network(str(tmp_path / "b.h5"))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.get_float32_matmul_precision() == precision

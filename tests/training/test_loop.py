@@ -9,8 +9,8 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.loop import train_network
+from mosaicdd.training.optimisers import TrainingDivergedError
 from mosaicdd.training.settings import GenerationSettings, TrainingSettings
-from mosaicdd.training.trainer import TrainingDivergedError
 
 SMALL = {
     "linear": {"width": 32, "features": 16},

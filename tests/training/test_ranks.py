@@ -9,9 +9,10 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.parallel.watch import Watch
+from mosaicdd.training.optimisers import TrainingDivergedError
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
-from mosaicdd.training.trainer import Trainer, TrainingDivergedError
+from mosaicdd.training.trainer import Trainer
 
 pytestmark = pytest.mark.ranks(1, 2, 4)
 ANY = pytest.mark.ranks(1, 2, 3, 4, 6)

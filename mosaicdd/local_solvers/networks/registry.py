@@ -90,6 +90,7 @@ def check_settings(name: str, values: dict) -> object:
     return settings(**values)
 
 
+@torch.random.fork_rng([])  # the generator is the program's
 def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
     """Build a network with random weights.
 
