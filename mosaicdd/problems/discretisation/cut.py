@@ -28,7 +28,7 @@ _NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not dr
 _SMALLEST = 1e-9  # part of a cell that an unknown has at least
 
 
-class Cut:
+class OutlineCut:
     """What the outline of a shape makes of the nodes ``(rows, columns)`` of a part of the grid.
 
     Parameters are on these nodes with one more all around.

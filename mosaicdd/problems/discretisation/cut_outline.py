@@ -1,6 +1,6 @@
 """The outline of a shape on a grid: its level at the nodes, and which conditions hold where.
 
-What it makes of the discrete equation in a part of the grid is a `Cut`.
+What it makes of the discrete equation in a part of the grid is an `OutlineCut`.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import scipy.sparse.csgraph
 
 from mosaicdd.lattice.axes import even, within
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.cut import Cut, ends
+from mosaicdd.problems.discretisation.cut import OutlineCut, ends
 from mosaicdd.problems.fields.fields import Part, is_number, overlaps
 from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.shapes.periodic_shapes import require_periodic
@@ -165,7 +165,7 @@ class CutOutline:
                 numbers[where] = self._numbers[there]
         return numbers
 
-    def cut(self, part: Part, cells: np.ndarray) -> Cut:
+    def cut(self, part: Part, cells: np.ndarray) -> OutlineCut:
         """Return what the outline makes of a part.
 
         Parameters
@@ -185,7 +185,9 @@ class CutOutline:
             cover = staircase(natural, cells)
         else:
             cover, segments = cut_cells(natural, cells)
-        return Cut(part, cover, level, given, numbers, segments, reported=self.reported(level))
+        return OutlineCut(
+            part, cover, level, given, numbers, segments, reported=self.reported(level)
+        )
 
 
 def _within(part: Part, other: Part) -> bool:

@@ -17,7 +17,11 @@ from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces,
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations, Ties
-from mosaicdd.problems.discretisation.squares_of_nodes import MARGIN, EquationsInSquares, Squares
+from mosaicdd.problems.discretisation.squares_of_nodes import (
+    MARGIN,
+    EquationsInSquares,
+    NodeSquares,
+)
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -85,9 +89,9 @@ class _Whole:
             return
         # Those near sides first: at the others little is asked for.
         order = np.argsort(~sides[near], kind="stable")
-        for some in np.array_split(order, -(-len(order) // _AT_ONCE) or 1):
-            if len(some):
-                self._put(numbers[some], None if level is None else level[some])
+        for batch in np.array_split(order, -(-len(order) // _AT_ONCE) or 1):
+            if len(batch):
+                self._put(numbers[batch], None if level is None else level[batch])
 
     def _near(self, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Enter the squares that are far outside; return which are near anything, and the level there.
@@ -140,16 +144,16 @@ class _Whole:
 
     def _put(self, numbers: np.ndarray, level: np.ndarray | None) -> None:
         """Evaluate the equations in some squares."""
-        squares = Squares(numbers, self._origin, SIDE)
+        squares = NodeSquares(numbers, self._origin, SIDE)
         plane = None if level is None else level.swapaxes(0, 1).reshape(squares.shape)
-        some = EquationsInSquares(self._discretisation, squares, plane).all()
-        self._keep(numbers, some, squares.own)
+        equations = EquationsInSquares(self._discretisation, squares, plane).all()
+        self._keep(numbers, equations, squares.own)
 
         def moved(places: np.ndarray) -> _Moved:
             y, x = np.divmod(places, squares.shape[1] - 2)
             return squares.moved(y + 1, x + 1)
 
-        self._enter_lists(some, moved)
+        self._enter_lists(equations, moved)
 
     def _put_row(self, row: int, columns: np.ndarray) -> None:
         """Evaluate the equations in squares of a row, those between some that are close, too."""
@@ -163,7 +167,7 @@ class _Whole:
                 slice(p.start + first - 1, p.stop + first + 1)
                 for p, first in zip(place, self._origin, strict=True)
             )
-            some = self._discretisation.equations(ring)
+            equations = self._discretisation.equations(ring)
             numbers = np.arange(columns[a], columns[b] + 1)
             numbers = np.stack([np.full(len(numbers), row), numbers], axis=1)
 
@@ -171,7 +175,7 @@ class _Whole:
                 inner = values[1 : SIDE + 1, 1 : count * SIDE + 1]
                 return inner.reshape(SIDE, count, SIDE).swapaxes(0, 1)
 
-            self._keep(numbers, some, own)
+            self._keep(numbers, equations, own)
 
             def moved(places: np.ndarray, place: Part = place) -> _Moved:
                 y, x = np.divmod(places, place[1].stop - place[1].start + 2)
@@ -180,23 +184,23 @@ class _Whole:
                 which = np.flatnonzero(own[0] & own[1])
                 return which, nodes[which], np.zeros((len(which), 2), int)
 
-            self._enter_lists(some, moved)
+            self._enter_lists(equations, moved)
 
     def _keep(
-        self, numbers: np.ndarray, some: Equations, own: Callable[[np.ndarray], np.ndarray]
+        self, numbers: np.ndarray, equations: Equations, own: Callable[[np.ndarray], np.ndarray]
     ) -> None:
         """Keep what the equations are in some squares, of which ``own`` returns those of an array."""
         y, x = numbers.T
         self._kinds[y, x] = self._count + np.arange(len(numbers))
         self._count += len(numbers)
-        given = [*some.conductances.arrays(), some.volumes]
-        for values, piece in zip(self._values, given, strict=True):
-            values.append(own(piece))
-        _by_squares(self._active)[y, :, x] = own(some.active)
-        if some.outlines is not None:
-            _by_squares(self._reported)[y, :, x] = own(some.outlines.reported)
+        arrays = [*equations.conductances.arrays(), equations.volumes]
+        for kept, values in zip(self._values, arrays, strict=True):
+            kept.append(own(values))
+        _by_squares(self._active)[y, :, x] = own(equations.active)
+        if equations.outlines is not None:
+            _by_squares(self._reported)[y, :, x] = own(equations.outlines.reported)
 
-    def _enter_lists(self, some: Equations, moved: Callable[[np.ndarray], _Moved]) -> None:
+    def _enter_lists(self, equations: Equations, moved: Callable[[np.ndarray], _Moved]) -> None:
         """Enter what acts on some nodes.
 
         Parameters
@@ -211,17 +215,17 @@ class _Whole:
             inside = (nodes < self._shape).all(axis=1)
             return which[inside], nodes[inside] @ (self._shape[1], 1), shift[inside]
 
-        which, nodes, _ = within(some.ties.nodes)
-        self._ties.append((nodes, some.ties.known[which], some.ties.conductances[which]))
-        if some.outlines is None:
+        which, nodes, _ = within(equations.ties.nodes)
+        self._ties.append((nodes, equations.ties.known[which], equations.ties.conductances[which]))
+        if equations.outlines is None:
             return
-        for name, known in self._crossings.items():
-            one = getattr(some.outlines, name)
-            which, nodes, shift = within(one.nodes)
-            one = one.chosen(which, nodes)
-            known.append(replace(one, points=one.points + shift))
-        which, nodes, shift = within(some.outlines.natural.nodes)
-        natural = some.outlines.natural.chosen(which, nodes)
+        for name, kept in self._crossings.items():
+            crossings = getattr(equations.outlines, name)
+            which, nodes, shift = within(crossings.nodes)
+            crossings = crossings.chosen(which, nodes)
+            kept.append(replace(crossings, points=crossings.points + shift))
+        which, nodes, shift = within(equations.outlines.natural.nodes)
+        natural = equations.outlines.natural.chosen(which, nodes)
         self._natural.append(replace(natural, points=natural.points + shift))
 
     def equations(self) -> Equations:
@@ -240,9 +244,9 @@ class _Whole:
         ties = Ties(*(np.concatenate(one) for one in zip(*self._ties, strict=True)))
         outlines = None
         if self._discretisation.outline is not None:
-            found = {name: Crossings.joined(every) for name, every in self._crossings.items()}
+            crossings = {name: Crossings.joined(every) for name, every in self._crossings.items()}
             natural = NaturalPieces.joined(self._natural)
-            outlines = OnOutlines(**found, reported=reported, natural=natural)
+            outlines = OnOutlines(**crossings, reported=reported, natural=natural)
         return Equations(Conductances(*arrays), active, volumes, ties, outlines)
 
 

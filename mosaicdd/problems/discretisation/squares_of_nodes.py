@@ -20,7 +20,7 @@ MARGIN = 2
 """Nodes from a node to all that its equation depends on."""
 
 
-class Squares:
+class NodeSquares:
     """Squares of nodes.
 
     Parameters
@@ -116,7 +116,7 @@ class EquationsInSquares(Discretisation):
         Of the domain's shape at the places; None of a rectangle.
     """
 
-    def __init__(self, whole: Discretisation, squares: Squares, level: np.ndarray | None):
+    def __init__(self, whole: Discretisation, squares: NodeSquares, level: np.ndarray | None):
         self.__dict__.update(whole.__dict__)
         self._squares = squares
         if whole.outline is not None and level is not None:
@@ -151,7 +151,7 @@ class EquationsInSquares(Discretisation):
 class _OutlineInSquares(CutOutline):
     """The outline of a shape in the strip of some squares."""
 
-    def __init__(self, whole: CutOutline, squares: Squares, level: np.ndarray):
+    def __init__(self, whole: CutOutline, squares: NodeSquares, level: np.ndarray):
         self.__dict__.update(copy.copy(whole.__dict__))
         self._squares, self._values = squares, level
 

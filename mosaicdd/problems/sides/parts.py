@@ -20,7 +20,7 @@ def is_outline(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
+class SidePart:
     """A condition and where it holds.
 
     Parameters
@@ -51,7 +51,7 @@ class Part:
         """Of a Robin condition, else 0."""
         return self.condition.alpha if isinstance(self.condition, Robin) else 0.0
 
-    def same_as(self, other: "Part") -> bool:
+    def same_as(self, other: "SidePart") -> bool:
         """Say whether the same condition holds, of the same values."""
         values, others = self.values, other.values
         equal = values is others or (isinstance(values, float | int | str) and values == others)
@@ -62,7 +62,7 @@ class Part:
         return self.name if self.whole else f"{self.name}[{self.low:g}:{self.high:g}]"
 
 
-def part_of_name(name: str, condition: Condition) -> Part:
+def part_of_name(name: str, condition: Condition) -> SidePart:
     """Read the name of a piece, or of a part of a side.
 
     Raises
@@ -82,17 +82,17 @@ def part_of_name(name: str, condition: Condition) -> Part:
             )
         )
     if whole:
-        return Part(found[1], condition)
+        return SidePart(found[1], condition)
     try:
         low, high = float(found[2] or 0.0), float(found[3] or math.inf)
     except ValueError:
         low = high = math.nan
     if not 0 <= low < high:
         raise ValueError(f"the part {name} must go from a number >= 0 to a larger one")
-    return Part(found[1], condition, low, high)
+    return SidePart(found[1], condition, low, high)
 
 
-def require_conditions(parts: Sequence[Part]) -> None:
+def require_conditions(parts: Sequence[SidePart]) -> None:
     """Check that all have conditions, that they do not overlap, and that periodic sides are pairs.
 
     Raises
@@ -115,7 +115,7 @@ def require_conditions(parts: Sequence[Part]) -> None:
                 raise ValueError(f"the sides {before} and {part} overlap; give every part once")
 
 
-def _require_pairs(parts: Sequence[Part]) -> None:
+def _require_pairs(parts: Sequence[SidePart]) -> None:
     periodic = [part for part in parts if isinstance(part.condition, Periodic)]
     for part in periodic:
         if not part.whole:

@@ -21,7 +21,7 @@ from mosaicdd.problems.sides.conditions import (
     Robin,
     is_one_each,
 )
-from mosaicdd.problems.sides.parts import Part
+from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.problems.sides.scattered import Scattered
 
 _ROUNDING = 1e-6  # cells by which the end of a part may miss a node
@@ -95,7 +95,7 @@ KINDS = (*_KINDS, "Robin", "Periodic")
 """Of conditions."""
 
 
-def evaluated(part: Part, piece: OutlinePiece, grid: Grid) -> np.ndarray:
+def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     """Return the values of a condition at all nodes of its piece, ``(n or 1, M)``.
 
     Those beyond the part are anything.
@@ -121,7 +121,7 @@ def evaluated(part: Part, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     return given
 
 
-def evaluated_at(part: Part, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+def evaluated_at(part: SidePart, y: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
     each = part.values if is_one_each(part.values) else [part.values]
     return np.stack([evaluate(values, y, x, f"the side {part}") for values in each])
@@ -139,7 +139,7 @@ def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
     return np.where(inside | np.isfinite(values), values, means)
 
 
-def covered(part: Part, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+def covered(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Return the length of each node's piece that a part covers, in cells, and which nodes it holds."""
     count, t = len(piece.nodes) - 1, np.arange(len(piece.nodes))
     low, high = part.low / grid.spacing, min(part.high / grid.spacing, count)
@@ -148,7 +148,7 @@ def covered(part: Part, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray, np
     return lengths, (t >= low - _ROUNDING) & (t <= high + _ROUNDING)
 
 
-def beside_parts(parts: Sequence[Part], piece: OutlinePiece, grid: Grid) -> np.ndarray:
+def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> np.ndarray:
     """Say which nodes are beside something of their piece that no part names."""
     t, count = np.arange(len(piece.nodes)), len(piece.nodes) - 1
     beside = np.zeros(len(t), bool)
@@ -163,7 +163,7 @@ def beside_parts(parts: Sequence[Part], piece: OutlinePiece, grid: Grid) -> np.n
 
 
 def enter(
-    part: Part,
+    part: SidePart,
     piece: OutlinePiece,
     lengths: np.ndarray,
     inside: np.ndarray,

@@ -26,7 +26,7 @@ from mosaicdd.problems.sides.edge_data import (
     require_boundaries,
     some_of,
 )
-from mosaicdd.problems.sides.parts import Part, is_outline, part_of_name, require_conditions
+from mosaicdd.problems.sides.parts import SidePart, is_outline, part_of_name, require_conditions
 from mosaicdd.problems.sides.side_values import (
     EvaluatedPart,
     OutlineValues,
@@ -58,7 +58,7 @@ class Sides:
     """
 
     def __init__(self, given: Any, data: EdgeData | None = None):
-        self.parts: tuple[Part, ...] = ()
+        self.parts: tuple[SidePart, ...] = ()
         self.data = data
         if isinstance(given, Mapping):
             self.parts = tuple(part_of_name(name, one) for name, one in given.items())
@@ -67,7 +67,7 @@ class Sides:
         ):
             self.data = given
         else:
-            self.parts = tuple(Part(name, given) for name in (*SIDES, "outline"))
+            self.parts = tuple(SidePart(name, given) for name in (*SIDES, "outline"))
         require_conditions(self.parts)
         require_boundaries(self.data)
 
@@ -96,7 +96,7 @@ class Sides:
         """Whether a condition is for one of several outlines of a shape."""
         return any(is_outline(part.name) and part.name != "outline" for part in self.parts)
 
-    def outline(self, name: str) -> Part | None:
+    def outline(self, name: str) -> SidePart | None:
         """Return what holds on an outline of a shape; None where nothing is said of it."""
         given = {part.name: part for part in self.parts}
         return given.get(name, given.get("outline"))
