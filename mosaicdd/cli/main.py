@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+from typing import Any, TextIO
 
 import click
 
@@ -75,6 +76,7 @@ def main() -> None:
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     # One thread per rank, as for torch: OpenBLAS' threads mostly wait for each other here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads_per_rank()))
+    stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -99,7 +101,42 @@ def main() -> None:
             traceback.print_exc()
         abort_all_ranks()
         code = 1
+    finally:
+        sys.stdout = stream
     sys.exit(code if isinstance(code, int) else 0)
+
+
+class _Patient:
+    """Standard output whose reader may have gone, as that of ``| head``: the rest is for nobody.
+
+    The exit code tells of the work, not of who listens; click would end with 1.
+    """
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            return self._leave()
+
+    def flush(self) -> None:
+        """Hand over what was written."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._leave()
+
+    def _leave(self) -> int:
+        nobody = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nobody, self._stream.fileno())
+        os.close(nobody)
+        return 0
 
 
 def _speaks(error: Exception) -> bool:
