@@ -63,7 +63,7 @@ def test_a_field_takes_the_text():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lognormal:sed=1", "lognormal: has no setting 'sed'; known: seed, length, contrast"),
+        ("lognormal:sed=1", "lognormal: has no setting 'sed' .did you mean 'seed'"),
         ("lognormal:seed=1,seed=2", "lognormal:seed is given twice"),
         ("lognormal:seed=-1", r"lognormal:seed must be in \[0, 1e\+12\), got -1"),
         ("lognormal:length=x", "lognormal:length must be a number, got 'x'"),
