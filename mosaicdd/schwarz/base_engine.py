@@ -34,6 +34,8 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
 from mosaicdd.unsupported import Unsupported
 
+_VANISHING = 1e-146  # root mean square of values whose squares are near the least of float64
+
 LocalSolver = BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
 S = TypeVar("S", bound=LocalSolver)
 
@@ -240,6 +242,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         evidence: Evidence,
         estimate: ErrorEstimate,
         *,
+        number: int,
         failure: str | None = None,
         **more: Any,
     ) -> Outcome:
@@ -247,12 +250,18 @@ class BaseEngine(abc.ABC, Generic[S]):
 
         Parameters
         ----------
+        number
+            Of the problem, in the interface.
         failure
             Why the method found no way on, if it did not.
         more
             What else an `Outcome` is made of.
         """
         final = verdict(status, evidence)
+        if final == "converged_rtol" and evidence.size < _VANISHING:
+            v = more["interface"]
+            if self._ranks.any(bool(v.flat.view(v.problems, -1)[number].any())):
+                final = "converged_atol"  # squares of values that small say nothing of their ratios
         told = final in ("converged_rounding", "stagnated") and evidence.residual is not None
         return Outcome(
             status=final,

@@ -204,6 +204,7 @@ class Engine(BaseEngine[BoundSolver]):
                 statuses[i],
                 evidence[i],
                 estimates[i],
+                number=i,
                 update=histories[i].update[-1],
                 residual=residuals[i],
                 certificate=certificates[i],

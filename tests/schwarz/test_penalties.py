@@ -130,6 +130,42 @@ def test_an_offset_changes_no_iteration():
         assert abs(field - solutions[0]).max() < 1e-6 * np.ptp(solutions[0])
 
 
+@pytest.mark.parametrize("pde", ["diffusion", "advection-diffusion", "quasilinear-diffusion"])
+def test_units_of_coefficients_and_data_change_no_iteration_or_are_refused(pde):
+    rng = np.random.default_rng(0)
+    a, f, found = np.exp(rng.standard_normal(SHAPE)), rng.standard_normal(SHAPE), []
+    velocity = {"bx": 3.0} if pde.startswith("advection") else {}
+
+    def problem(scale):
+        flow = {name: scale * value for name, value in velocity.items()}
+        return m.Problem(BOX, pde, {"a": scale * a, "f": scale * f} | flow, m.Dirichlet("x"))
+
+    for scale in (1.0, 1e-20, 1e20, 1e-120, 1e120):
+        solution = m.solve(problem(scale))
+        found.append((solution.iterations, solution.field))
+    for iterations, field in found[1:]:
+        assert iterations == found[0][0]
+        assert abs(field - found[0][1]).max() < 1e-9  # rounding, times the condition of 32^2 cells
+    for scale in (1e-200, 1e200):
+        with pytest.raises(ValueError, match="multiply coefficients, sources, fluxes and alpha"):
+            m.solve(problem(scale))
+
+
+@pytest.mark.parametrize("pde", ["poisson", "diffusion"])
+def test_values_whose_squares_vanish_are_small_absolutely(pde):
+    fields = {"f": 1e-200} | ({"a": "1 + x"} if pde == "diffusion" else {})
+    solution = m.solve(m.Problem(BOX, pde, fields, m.Dirichlet(0.0)))
+    assert solution.status == "converged_atol"
+    assert abs(solution.field).max() < 1e-146
+    assert m.solve(m.Problem(BOX, pde, fields | {"f": 0.0})).status == "converged_rtol"
+
+
+def test_an_exchange_beyond_the_range_of_float32_is_refused():
+    problem = m.Problem(BOX, "poisson", {}, beside(1e100, saddle(0.0)))
+    with pytest.raises(ValueError, match="an exchange or a reaction that large give the value"):
+        m.solve(problem)
+
+
 def test_rows_count_as_much_as_what_is_beside_them():
     rng = np.random.default_rng(0)
     up, right = rng.random((3, 5)), rng.random((4, 4))

@@ -161,6 +161,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
                 ends[i],
                 evidence[i],
                 estimates[i],
+                number=i,
                 update=histories[i].update[-1],
                 imbalance=None
                 if data is None or data.imbalance is None

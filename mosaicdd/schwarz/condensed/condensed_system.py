@@ -24,12 +24,17 @@ from mosaicdd.problems.operators.nonlinear import Linearised
 from mosaicdd.schwarz.condensed.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.condensed.edge_modes import cut_lines
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator, region_interior
-from mosaicdd.schwarz.condensed.measure import Measure
+from mosaicdd.schwarz.condensed.measure import Measure, require_range
 from mosaicdd.schwarz.condensed.stars import Stars
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _WITH_FACTORS = 250  # bytes per node, where elements keep what is left of their inner nodes
 _LEAST = 1e-3  # of the conductances of a lattice edge, by the largest, where cells are crossed
+_RANGE = (
+    1e-140,
+    1e140,
+)  # of the numbers of `S`, whose squares times those of small values are added up
+_RATIO = 1e35  # between them, that float32 has a range for
 _MOST = 0.5  # of the memory there for that; beyond, they do not keep it
 
 
@@ -198,7 +203,7 @@ class CondensedSystem:
             self.operator = InterfaceOperator(block, self.elements, self.inside)
             self.diagonal = self.operator.diagonal()
             with clock.part("stars"):
-                largest = float((self.diagonal * self.active).max())
+                largest = self._require_range()
                 self.stars = Stars(block, self.elements, largest)
         except torch.linalg.LinAlgError as error:
             every = wide.up, wide.right
@@ -208,6 +213,20 @@ class CondensedSystem:
                 f"{max(map(np.max, every)):g}"
             ) from error
         return tuple([torch.from_numpy(one).to(self.inside) for one in part] for part in lines)
+
+    def _require_range(self) -> float:
+        """Check that float64 holds the squares of the numbers of ``S``, and float32 their ratios; return the largest."""
+        numbers = self.diagonal[(self.diagonal > 0) & (self.active > 0)]
+        if not len(numbers):
+            return 0.0
+        least, largest = float(numbers.min()), float(numbers.max())
+        require_range(largest)
+        if not largest < _RATIO * least:
+            raise ValueError(
+                f"the equations of nodes differ by a factor of {largest / least:g}, and {_RATIO:g} is "
+                "solved: in the place of an exchange or a reaction that large give the value itself"
+            )
+        return largest
 
     def _weigh(self, conductances: Conductances) -> None:
         """Find what rows count."""
@@ -261,7 +280,8 @@ def _along_lines(conductances: Conductances, s: int) -> list[np.ndarray]:
     along = [conductances.right[::s], conductances.up[:, ::s].T]
     if not conductances.symmetric:
         against = conductances.left[::s], conductances.down[:, ::s].T
-        along = [np.sqrt(k * other) for k, other in zip(along, against, strict=True)]
+        with np.errstate(over="ignore"):  # of numbers that `require_range` refuses
+            along = [np.sqrt(k * other) for k, other in zip(along, against, strict=True)]
     edges = [np.ascontiguousarray(k).reshape(len(k), -1, s) for k in along]
     if conductances.across is not None:
         edges = [np.maximum(k, _LEAST * abs(k).max(axis=-1, keepdims=True)) for k in edges]

@@ -20,7 +20,23 @@ from mosaicdd.problems.operators.conductances import Conductances
 # Of ``|W b|``, the least that counts: what varies less is near the rounding of what is given, and is lost in
 # the difference of squares that it is computed as.
 _LEAST = 1e-6
+_RANGE = 1e-140, 1e140  # of numbers whose squares are added up, also of those that are much smaller
 _LITTLE = 0.1  # of the same, beside which a solve begins with the constant
+
+
+def require_range(largest: float) -> None:
+    """Check that float64 holds the squares of the numbers in equations, by the largest; 0 where there are none.
+
+    Raises
+    ------
+    ValueError
+        If it does not.
+    """
+    if largest and not _RANGE[0] < largest < _RANGE[1]:
+        raise ValueError(
+            f"the coefficients make numbers of {largest:g} in the equations, and {_RANGE[0]:g} to "
+            f"{_RANGE[1]:g} are solved: multiply coefficients, sources, fluxes and alpha by one number"
+        )
 
 
 def driven(

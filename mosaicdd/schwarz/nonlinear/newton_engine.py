@@ -24,6 +24,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
+from mosaicdd.schwarz.condensed.measure import require_range
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.nonlinear.harmonic_start import HarmonicStart
@@ -153,7 +154,9 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             raise NotEllipticError(
                 "the equation's residual is not finite for values between those on the sides"
             )
-        return equations.linear_form(u)
+        form = equations.linear_form(u)
+        require_range(float(abs(self._place.owned(form.constant)).max(initial=0.0)))
+        return form
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields; without them, with what the lines span between them."""
@@ -207,6 +210,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
                 solve.status or "stagnated",
                 evidence,
                 estimate,
+                number=i,
                 update=solve.history.update[-1],
                 certificate=solve.certificate,
                 history=solve.history,

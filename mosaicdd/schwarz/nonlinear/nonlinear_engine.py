@@ -132,6 +132,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         return [
             self._outcome(
                 **(one | {"interface": v}),
+                number=i,
                 field=inside[i] if kept else None,
                 seconds=dict(seconds),
             )

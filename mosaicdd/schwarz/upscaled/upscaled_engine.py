@@ -161,6 +161,7 @@ class UpscaledEngine(BaseEngine[U]):
                 one.status,
                 Evidence(estimates[i].rms, one.size, residuals[i]),
                 estimates[i],
+                number=i,
                 update=one.update,
                 history=one.history,
                 interface=one.interface,
