@@ -47,7 +47,7 @@ def row(equation: str, epochs: int, samples: int, *, labels: bool) -> list[objec
         prepared_squares(data, SquareSettings(equation, samples=samples, labels=labels)).run()
         generated = time.process_time()
         settings = TrainingSettings(labels=labels, epochs=epochs)
-        best = SerialTraining(LESSONS[equation], data, model, settings).run()
+        best = SerialTraining(LESSONS[equation], data, model, settings).run().best
         trained = time.process_time()
         if best is None:
             raise RuntimeError("the training was interrupted")

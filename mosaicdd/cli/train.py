@@ -2,6 +2,7 @@
 
 import logging
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,10 +14,11 @@ from mosaicdd.cli.train_config import network_settings, read_config
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
+if TYPE_CHECKING:
+    from mosaicdd.training.serial import Lesson
+
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
-# Networks that have a training of their own.
-_ALONE = ("conductances", "operator", "correction", "unrolled")
 
 
 @click.command()
@@ -104,21 +106,23 @@ def train(
     from mosaicdd.parallel.signals import listening
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.metrics_file import require_tensorboard
+    from mosaicdd.training.lessons import find_lesson
     from mosaicdd.training.loop import Training
     from mosaicdd.training.optimisers import TrainingDivergedError
     from mosaicdd.training.rank_group import rank_group
 
     torch.set_num_threads(threads_per_rank())
-    if network in _ALONE:
+    with bad_input():
+        lesson = find_lesson(network)
         own = {**config, **network_settings(pairs)}
-        return _alone(ctx, data, output, network, own, resume, checkpoint_minutes, as_json)
+    if lesson is not None:
+        return _alone(ctx, data, output, lesson, own, resume, checkpoint_minutes, as_json)
     if tensorboard is not None:
         with bad_input("--tensorboard"):
             require_tensorboard(tensorboard)
     with bad_input():
         settings = collected(ctx, TrainingSettings)
         execution = collected(ctx, ExecutionSettings)
-        own = {**config, **network_settings(pairs)}
         training = Training(data, output, settings, execution, network, own, tensorboard, pde)
     with rank_group(world(), device) as ranks:
         if not ranks.is_root:
@@ -148,7 +152,7 @@ def _alone(
     ctx: click.Context,
     data: str,
     output: str,
-    network: str,
+    lesson: "type[Lesson]",
     own: dict,
     resume: bool,
     checkpoint_minutes: float,
@@ -158,48 +162,38 @@ def _alone(
     from mosaicdd.parallel.signals import listening
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.json_line import json_line
-    from mosaicdd.training.conductances import ConductanceLesson
-    from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
-    from mosaicdd.training.operators import OperatorLesson
     from mosaicdd.training.optimisers import TrainingDivergedError
-    from mosaicdd.training.serial import Lesson, SerialReport, SerialTraining
+    from mosaicdd.training.serial import SerialReport, SerialTraining
 
     if world().size > 1 or ctx.params["device"] != "cpu":
         raise BadInputError(
-            f"the network {network} trains on one rank, on the processor: leave out mpiexec and "
+            f"the network {lesson.name} trains on one rank, on the processor: leave out mpiexec and "
             "--device"
         )
     asked = vars(collected(ctx, ExecutionSettings)).items() - vars(ExecutionSettings()).items()
     others = [name for name in ("dry_run", "tensorboard", "pde") if ctx.params[name]]
     for name in [*others, *(name for name, _ in sorted(asked))]:
         raise BadInputError(
-            f"--{name.replace('_', '-')}: not for the network {network}; leave it out"
+            f"--{name.replace('_', '-')}: not for the network {lesson.name}; leave it out"
         )
-    lessons: dict[str, type[Lesson]] = {
-        one.name: one
-        for one in (ConductanceLesson, OperatorLesson, CorrectionLesson, UnrolledLesson)
-    }
-    plain = lessons[network].plain
 
     def stand(now: SerialReport) -> str:
-        return f"error {now.error:.2e} on held-out data ({plain} {now.plain:.2e})"
+        return f"error {now.error:.2e} on held-out data ({lesson.plain} {now.plain:.2e})"
 
     with bad_input():
         settings = collected(ctx, TrainingSettings)
-        training = SerialTraining(lessons[network], data, output, settings, own)
+        training = SerialTraining(lesson, data, output, settings, own)
         if resume:
             training.resume()
     watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
-    with stage(f"training {network}", quiet=as_json) as show, listening(watch):
+    with stage(f"training {lesson.name}", quiet=as_json) as show, listening(watch):
         try:
-            best = training.run(lambda now: show(now.progress, stand(now)), watch)
+            result = training.run(lambda now: show(now.progress, stand(now)), watch)
         except TrainingDivergedError as error:
             raise click.ClickException(f"{error}; {training.checkpoints.last_good}") from error
-    if best is None:
+    if not result.finished:
         click.echo(f"interrupted; {training.checkpoints.last_good}: continue with --resume")
         return _INTERRUPTED
-    figures = {"model": output, "error": best.error, plain: best.plain}
-    figures |= {"steps": best.step, "seconds": round(best.seconds, 1)}
-    text = f"{output}: {network}, {stand(best)} after {best.seconds:.0f} s"
-    click.echo(json_line(figures) if as_json else text)
+    text = f"{output}: {lesson.name}, {stand(result.best)} after {result.best.seconds:.0f} s"
+    click.echo(json_line({"model": output} | result.figures) if as_json else text)
     return 0

@@ -6,14 +6,28 @@ use, because the command line reads the settings here where nothing slow may be 
 
 from typing import Any
 
-from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
+from mosaicdd.training.settings import (
+    ExecutionSettings,
+    GenerationSettings,
+    MediaSettings,
+    SquareSettings,
+    TrainingSettings,
+)
 
-__all__ = ["ExecutionSettings", "GenerationSettings", "TrainingSettings", "generate", "train"]
+__all__ = [
+    "ExecutionSettings",
+    "GenerationSettings",
+    "MediaSettings",
+    "SquareSettings",
+    "TrainingSettings",
+    "generate",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name == "generate":
-        from mosaicdd.training.generation import generate
+        from mosaicdd.training.data import generate
 
         return generate
     if name == "train":

@@ -21,6 +21,7 @@ from mosaicdd.local_solvers.networks.own import allow
 from mosaicdd.local_solvers.networks.registry import build_network, check_settings, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.parallel.machine import device_memory
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation, find_equation
 from mosaicdd.storage.atomic import require_writable
@@ -29,13 +30,16 @@ from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import ModelCard, write_model
 from mosaicdd.training.checkpoints import Checkpoints
 from mosaicdd.training.family import family_ranges
+from mosaicdd.training.lessons import find_lesson
 from mosaicdd.training.memory_plan import MemoryPlan, memory_plan
 from mosaicdd.training.objective import require_trainable
 from mosaicdd.training.rank_group import RankGroup, rank_group
 from mosaicdd.training.seeded import seeded
+from mosaicdd.training.serial import LessonResult, SerialTraining
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 from mosaicdd.training.validation import Report
+from mosaicdd.unsupported import Unsupported
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +58,8 @@ def train(
     ranks: Any = None,
     device: str = "cpu",
     resume: bool = False,
-    progress: Callable[[Report], None] | None = None,
-) -> "TrainingResult":
+    progress: Callable[[Any], None] | None = None,
+) -> "TrainingResult | LessonResult":
     """Train a network on a dataset and write its best weights to a model file.
 
     Parameters
@@ -63,7 +67,9 @@ def train(
     data, output
         The dataset or its file, and the model file.
     network, network_settings
-        Its name, or ``module:Class``, and those of its settings that are not the defaults.
+        Its name, or ``module:Class``, and those of its settings that are not the defaults. The networks
+        ``conductances`` and ``operator`` learn from media, ``correction`` and ``unrolled`` from squares of a
+        nonlinear equation; these four train on one rank, on the processor.
     pde
         Where to find the data's equation if it is your own, as ``FILE.py:NAME``; its file is run.
     ranks
@@ -74,15 +80,33 @@ def train(
     resume
         Whether to continue from the newest checkpoint.
     progress
-        Called with a `Report` at every validation, on all ranks.
+        Called with a `Report`, of the four a `SerialReport`, at every validation, on all ranks.
 
     Raises
     ------
     ValueError, OSError
         If the input is not sound; before any work.
+    Unsupported
+        If one of the four is to train on several ranks, or on a GPU.
     TrainingDivergedError
         If the loss becomes NaN or infinite.
     """
+    if lesson := find_lesson(network):
+        with Ranks.of(ranks) as world:
+            if (
+                world.size > 1
+                or device != "cpu"
+                or execution not in (None, ExecutionSettings())
+                or pde
+            ):
+                raise Unsupported(
+                    f"the network {network} trains on one rank, on the processor: leave out ranks, device, pde "
+                    "and execution"
+                )
+        alone = SerialTraining(lesson, data, output, settings, network_settings)
+        if resume:
+            alone.resume()
+        return alone.run(progress)
     training = Training(data, output, settings, execution, network, network_settings, pde=pde)
     with rank_group(ranks, device) as group:
         training.join(group, resume)

@@ -18,6 +18,7 @@ import torch
 
 from mosaicdd.local_solvers.models.weights import extract_weights
 from mosaicdd.parallel.watch import Watch
+from mosaicdd.settings import meant
 from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.metrics_file import MetricsFile
 from mosaicdd.storage.model_file import ModelCard, write_model
@@ -55,6 +56,34 @@ class SerialReport:
     lr: float
     error: float
     plain: float
+
+
+@dataclass(frozen=True)
+class LessonResult:
+    """A network that was taught, with the report of its best weights.
+
+    Parameters
+    ----------
+    card
+        What the model file says of it; None of a training that was interrupted.
+    """
+
+    network: torch.nn.Module
+    card: ModelCard | None
+    best: SerialReport
+    lesson: "type[Lesson]"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training reached its end; else the network is not the best one."""
+        return self.card is not None
+
+    @property
+    def figures(self) -> dict:
+        """What a script wants to know, as plain values."""
+        best = self.best
+        figures = {"error": best.error, self.lesson.plain: best.plain}
+        return figures | {"steps": best.step, "seconds": round(best.seconds, 1)}
 
 
 class Lesson(ABC):
@@ -144,7 +173,8 @@ class SerialTraining:
         known = set(asdict(lesson.settings_type()))
         if unknown := sorted(set(network_settings or {}) - known):
             raise ValueError(
-                f"network {lesson.name!r} has no setting {unknown[0]!r}; known: {', '.join(sorted(known))}"
+                f"network {lesson.name!r} has no setting {unknown[0]!r}{meant(unknown[0], known)}; known: "
+                f"{', '.join(sorted(known))}"
             )
         self._how = lesson.settings_type(**(network_settings or {}))
         self._data = lesson.read(data)
@@ -167,8 +197,8 @@ class SerialTraining:
         self,
         progress: Callable[[SerialReport], None] | None = None,
         watch: Watch | None = None,
-    ) -> SerialReport | None:
-        """Train, and write the model with the least error; None if the watch ended it before.
+    ) -> LessonResult:
+        """Train, and write the model with the least error, unless the watch ends it before.
 
         Raises
         ------
@@ -182,7 +212,7 @@ class SerialTraining:
 
     def _trained(
         self, progress: Callable[[SerialReport], None] | None, watch: Watch
-    ) -> SerialReport | None:
+    ) -> LessonResult:
         state = self._state
         lesson = self.lesson(self._data, self._how)
         if not self.settings.labels:
@@ -198,10 +228,11 @@ class SerialTraining:
                 progress(now)
 
         if not trainer.run(report, watch):
-            return None
-        write_model(self.output, trainer.card(), extract_weights(lesson.network))
+            return LessonResult(lesson.network, None, trainer.best, self.lesson)
+        card = trainer.card()
+        write_model(self.output, card, extract_weights(lesson.network))
         self.checkpoints.remove()
-        return trainer.best
+        return LessonResult(lesson.network, card, trainer.best, self.lesson)
 
 
 class _Trainer:

@@ -77,7 +77,7 @@ def test_a_network_learns_and_is_found_again(media, tmp_path):
     path = tmp_path / "model.h5"
     settings = TrainingSettings(epochs=20, batch_size=10, validations=4, clip=10.0)
     how = {"filters": 4, "width": 8}
-    best = SerialTraining(ConductanceLesson, media, path, settings, how).run()
+    best = SerialTraining(ConductanceLesson, media, path, settings, how).run().best
     assert best.error < 0.95 * best.plain
     model = find_network(str(path))
     assert model.card.validation["error"] == best.error

@@ -83,7 +83,7 @@ def test_a_network_learns_and_is_found_again(media, tmp_path):
     path = tmp_path / "model.h5"
     settings = TrainingSettings(epochs=40, batch_size=16, validations=4, clip=10.0)
     how = {"modes": 8, "filters": 4, "features": 2, "width": 16}
-    best = SerialTraining(OperatorLesson, media, path, settings, how).run()
+    best = SerialTraining(OperatorLesson, media, path, settings, how).run().best
     assert best.error < 0.95 * best.plain
     model = find_network(str(path))
     assert model.card.validation["error"] == best.error
