@@ -83,6 +83,17 @@ def prepare_memory() -> None:
         del os.environ[_HUGE_PAGES]
 
 
+@functools.cache
+def one_thread_after_fork() -> None:
+    """Let processes that are forked off this one compute with one thread each, from now on.
+
+    A fork has none of the threads that torch has started, and waits for them forever when it is to share
+    work with them.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
+
 def beside(ranks: Ranks) -> list[int]:
     """Return the ranks of this rank's own machine, itself among them; called by all ranks."""
     return ranks.machine().allgather(ranks.rank)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import real_array
+from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape, level_of_cells, level_of_mask
 

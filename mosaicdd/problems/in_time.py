@@ -14,7 +14,8 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Field, Part, evaluate, real_array
+from mosaicdd.problems.fields.fields import Field, Part, evaluate
+from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near

@@ -1,7 +1,7 @@
 """A boundary value problem as a value: where, which equation, with what fields, what on the sides."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,9 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
+from mosaicdd.problems.fields.checksum import checksum_of
 from mosaicdd.problems.fields.fields import Field, Part, Some
+from mosaicdd.problems.fields.given import same_values, usable
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -28,7 +30,7 @@ _SAMPLES = 2**18  # values of a source that are checked at a time: few, for the 
 GivenSides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | Data | Sides
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, eq=False)
 class Problem:
     """One or several boundary value problems that share domain, equation and parameters.
 
@@ -79,7 +81,8 @@ class Problem:
             raise TypeError(f"fields must be given by their names, as {{'f': 1.0}}, got {kind}")
         object.__setattr__(self, "domain", domain)
         object.__setattr__(self, "equation", known)
-        object.__setattr__(self, "fields", dict(fields or {}))
+        values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
+        object.__setattr__(self, "fields", values)
         object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
@@ -95,6 +98,19 @@ class Problem:
             else:
                 medium_of(self.operator, self.hindrance)
         self.problems  # noqa: B018 - checks the numbers of problems
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Problem):
+            return NotImplemented
+        return (
+            self.domain == other.domain
+            and self.equation == other.equation
+            and same_values(self.fields, other.fields)
+            and self.conditions == other.conditions
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.domain, self.equation.name, *sorted(self.fields)))
 
     @cached_property
     def operator(self) -> EllipticOperator | Medium | Nonlinear:
@@ -232,23 +248,25 @@ class Problem:
         """Return ``f`` at the nodes of a part of a grid, ``(n or 1, rows, columns)``; None if zero."""
         return None if self.source is None else self.source.sample(grid, part)
 
-    def check_source(self, grid: Grid, part: Part) -> None:
-        """Sample the source at the nodes of a part, a few rows at a time.
+    def check_source(self, grid: Grid, part: Part) -> Hashable:
+        """Sample the source at the nodes of a part, a few rows at a time; return what tells it from others.
 
         Raises
         ------
         ValueError
             If it cannot be evaluated there, or is not finite.
         """
-        if self.source is None or self.source.number is not None:
-            return
-        rows, columns = part
-        shape = self.domain.shape
-        step = max(1, _SAMPLES // max(1, self.source.problems * (columns.stop - columns.start)))
-        for start in range(rows.start, rows.stop, step):
-            some = slice(start, min(start + step, rows.stop)), columns
-            inside = None if shape is None else shape.level(grid, some) < 0
-            self.source.sample(grid, some, inside)
+        source, shape = self.source, self.domain.shape
+        if source is None or source.number is not None:
+            return source and source.number
+
+        def sample(strip: Part) -> np.ndarray:
+            inside = None if shape is None else shape.level(grid, strip) < 0
+            return source.sample(grid, strip, inside)
+
+        strip = max(1, _SAMPLES // source.problems)
+        total = checksum_of(sample, part, strip=strip, summed=source.value is None)
+        return total if source.value is None else source.value
 
     def with_fields(self, **fields: Any) -> "Problem":
         """Return the same problem with other values of some fields."""

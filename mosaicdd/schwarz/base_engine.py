@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
-from mosaicdd.parallel.machine import prepare_memory
+from mosaicdd.parallel.machine import one_thread_after_fork, prepare_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.given_conditions import Points
@@ -109,6 +109,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         clock: Stopwatch | None = None,
     ):
         prepare_memory()
+        one_thread_after_fork()
         self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
         self.settings = settings
         self.problems = problems
@@ -156,15 +157,17 @@ class BaseEngine(abc.ABC, Generic[S]):
             f"{self.filling.name} has values at grid nodes only; interpolate the field"
         )
 
-    def check_source(self, problem: Problem) -> None:
+    def check_source(self, problem: Problem) -> Hashable:
         """Check that the source of the problems to be solved is finite at the nodes that this rank owns.
+
+        Return what tells it from others there.
 
         Raises
         ------
         ValueError
             If it is not, or cannot be evaluated.
         """
-        problem.check_source(self.block.lattice.grid, self.block.owned_nodes()[1])
+        return problem.check_source(self.block.lattice.grid, self.block.owned_nodes()[1])
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Check that a solve can begin from boundary data, as far as that depends on the equation.

@@ -22,11 +22,13 @@ from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.active_nodes import active_nodes
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -61,6 +63,8 @@ class Setup:
         All ranks in groups that work side by side, and those of this rank's own.
     bound
         The local solver, bound to the problem.
+    told
+        What tells what was planned for from other coefficients and domains.
 
     Raises
     ------
@@ -89,6 +93,18 @@ class Setup:
         self.settings = settings
         self._choose(problem, local_solver)
         self._lay_out(problem, window)
+        self._nodes = block_of(self.ranks, self.lattice, self.ranks.rank).owned_nodes()[1]
+        self.told = world.agree(lambda: told_of_kind(problem, self.grid) | self._plan_of(problem))
+
+    def _plan_of(self, problem: Problem) -> Told:
+        return told_of_plan(problem, self.grid, self._nodes)
+
+    def changed(self, problem: Problem) -> list[str]:
+        """Return what of a problem is not as it was planned for, as far as this rank knows it."""
+        kind = told_of_kind(problem, self.grid)
+        return changed({name: self.told[name] for name in kind}, kind) or changed(
+            self.told, kind | self._plan_of(problem)
+        )
 
     def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
         """Find the local solver and bind it to the problem, on a grid of its spacing."""

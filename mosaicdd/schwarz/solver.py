@@ -1,10 +1,11 @@
 """The solver that programs use: planned once for a problem, called again for new data."""
 
+import threading
 import time
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
@@ -102,6 +103,8 @@ class Solver:
         self._world = Ranks.of(ranks)
         self._release = abort_uncaught(several=self._world.size > 1)
         self._closed = False
+        self._at_work = threading.Lock()
+        self._settled = True
         try:
             require_type("problem", problem, Problem)
             if problem.equation.steady is not None:
@@ -136,6 +139,17 @@ class Solver:
         # comes at once if nothing catches the error.
         if failure[0] is None:
             self.close()
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(
+            "a Solver cannot be copied or pickled: make another one of the same problem"
+        )
+
+    def __deepcopy__(self, memo: dict) -> NoReturn:
+        self.__copy__()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        self.__copy__()
 
     def close(self) -> None:
         """Free what was planned; the solutions stay."""
@@ -243,7 +257,8 @@ class Solver:
         ----------
         problem
             Another one of the same domain, equation and parameters, with other data; by default the
-            last one.
+            last one that was solved, or that this was planned for: after a call that has failed, that
+            before.
         start
             A solution by this solver of as many problems, from which the iteration starts; or values
             that each rank has of a field (`FieldShare.start`).
@@ -255,28 +270,56 @@ class Solver:
         Raises
         ------
         RuntimeError
-            If this solver has been closed.
+            If this solver has been closed, or is at work in another thread.
         TypeError
             If the problem is none, or has a source beside points; or the start is no `Solution`.
         ValueError
-            If the problem is of another kind, its data are not sound, or the start does not fit it;
-            the same on all ranks.
+            If the problem is of another kind, its data are not sound or have changed since they were
+            planned for, or the start does not fit it; the same on all ranks.
         """
         if self._closed:
             raise RuntimeError("this Solver has been closed; make a new one")
         begun = time.perf_counter() if self._begun is None else self._begun
-        if problem is not None and problem is not self._work.problem:
-            require_type("problem", problem, Problem)
-            self._work.require_like(problem)
-            if self._write_points is not None and (
-                problem.source is not None or problem.problems > 1
-            ):
-                raise Unsupported(
-                    "this Solver was planned with points, which take one problem without a source; make "
-                    "a new one without points and interpolate the field"
-                )
-            self._require_one(problem.problems)
-            self._work = Work(self._world, self._setup, problem)
+        if not self._at_work.acquire(blocking=False):
+            raise RuntimeError(
+                "this Solver is at work in another thread: make one for each thread, or call it there later"
+            )
+        before = self._work
+        try:
+            self._work = self._taken(problem)
+            solution = self._solve(start, atol, progress, begun)
+        except BaseException:  # whatever has begun: the next call takes its problem anew
+            self._work, self._settled = before, False
+            raise
+        finally:
+            self._at_work.release()
+        self._settled = True
+        return solution
+
+    def _taken(self, problem: Problem | None) -> Work:
+        """Return the work on a problem, by default the last one's, whose data are checked."""
+        last = self._work
+        if problem is None or problem is last.problem:
+            last.require_like(last.problem)
+            last.require_unchanged()
+            return last if self._settled else Work(self._world, self._setup, last.problem)
+        require_type("problem", problem, Problem)
+        last.require_like(problem)
+        if self._write_points is not None and (problem.source is not None or problem.problems > 1):
+            raise Unsupported(
+                "this Solver was planned with points, which take one problem without a source; make "
+                "a new one without points and interpolate the field"
+            )
+        self._require_one(problem.problems)
+        return Work(self._world, self._setup, problem)
+
+    def _solve(
+        self,
+        start: Solution | FieldStart | None,
+        atol: float | None,
+        progress: Progress | None,
+        begun: float,
+    ) -> Solution:
         if start is not None:
             self._world.agree(lambda: self._require_start(start))
         if atol is None:
@@ -316,6 +359,7 @@ class Solver:
             network_of(engine.filling) if batches else None,
             engine.block.owned_nodes()[1],
             self._work.boundaries,
+            self._work.told,
             batches,
             Path(self._output.path) if self._output is not None and self._setup.fill else None,
         )

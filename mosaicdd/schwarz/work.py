@@ -11,6 +11,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.fingerprint import SOURCE, Told, changed, told_of_sides
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import REFERENCES
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink
@@ -64,8 +65,9 @@ class Work:
         with argument("boundary"):
             self.boundaries = world.agree(lambda: problem.boundaries(setup.grid))
         setup.take(problem)
+        self._sides = world.agree(lambda: told_of_sides(problem, setup.grid))
         engine = world.agree(lambda: self.first_engine)
-        world.agree(lambda: engine.check_source(problem))
+        self._source = world.agree(lambda: engine.check_source(problem))
         world.agree(lambda: engine.check(self.boundaries))
         self._truth = self._reference(engine)
 
@@ -92,24 +94,58 @@ class Work:
             return engine.reference(setup.ranks.agree(on_root))
 
     def require_like(self, problem: Problem) -> None:
-        """Check that another problem can be solved by the same set-up.
+        """Check that a problem can be solved by the same set-up: by its values, whoever holds them.
 
         Raises
         ------
         ValueError
-            If it cannot.
+            If it cannot; on all ranks, if it cannot on one.
         """
-        planned = self.problem
-        changed = {
-            f"domain, {problem.domain}": problem.domain != planned.domain,
-            "equation, or other coefficients": problem.operator != planned.operator,
-            "kind of sides": problem.conditions.kinds != planned.conditions.kinds,
-        }
-        if any(changed.values()):
+
+        def check() -> None:
+            names = self._setup.changed(problem)
+            if not names:
+                return
+            last = self.problem
+            for_whom = f"this Solver was planned for {last.equation.name} on {last.domain}"
+            if all(_given(problem, name) is _given(last, name) for name in names):
+                raise ValueError(
+                    f"{for_whom}, and the {' and the '.join(names)} changed since, in place or by what a "
+                    "function refers to: make a new one"
+                )
+            names = [name + f", {problem.domain}" * (name == "domain") for name in names]
             raise ValueError(
-                f"this Solver was planned for {planned.equation.name} on {planned.domain}, the problem has "
-                f"another {' and another '.join(k for k, is_so in changed.items() if is_so)}: make a new one"
+                f"{for_whom}, the problem has another {' and another '.join(names)}: make a new one"
             )
+
+        self._world.agree(check)
+
+    def require_unchanged(self) -> None:
+        """Check that the source and the values on the sides are what they were when they were taken.
+
+        Raises
+        ------
+        ValueError
+            If they are not; on all ranks, if they are not on one.
+        """
+        problem = self.problem
+
+        def check() -> None:
+            names = changed(self._sides, told_of_sides(problem, self._setup.grid))
+            if self.first_engine.check_source(problem) != self._source:
+                names = [SOURCE, *names]
+            if names:
+                raise ValueError(
+                    f"the {' and the '.join(names)} of the problem changed since this Solver was planned or "
+                    "last called: hand the new values over, as in solver(problem.with_fields(f=f))"
+                )
+
+        self._world.agree(check)
+
+    @property
+    def told(self) -> Told:
+        """What tells the data that are solved for from others."""
+        return self._setup.told | self._sides | {SOURCE: self._source}
 
     def require_start(self, start: Solution | FieldStart) -> None:
         """Check that a start is one of as many problems, on the same lattice and ranks.
@@ -257,6 +293,14 @@ class Work:
         count = int(self._world.sum(np.array([float(inside)]))[0])
         order = "staircase, first order" if shape.staircase else "second order"
         return f"{shape}: {count} of {math.prod(grid.nodes)} nodes inside; {order} at the outline"
+
+
+def _given(problem: Problem, name: str) -> object:
+    """Return what a problem was given under a name of what is planned."""
+    kind, _, field = name.partition(" ")
+    if kind == "field":
+        return problem.fields.get(field)
+    return problem.domain.shape if kind == "shape" else problem.sides
 
 
 def _sink(file: SolutionOutput | None, members: range, engine: BaseEngine) -> Sink | None:

@@ -57,6 +57,11 @@ class FieldFile:
         self._version = version_of(self._path)
 
     @property
+    def as_value(self) -> tuple:
+        """What tells it from others: a file that has changed is not read."""
+        return self.name, self._version
+
+    @property
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)

@@ -5,15 +5,13 @@ from typing import Protocol
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
+from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import SidesInTime, frame, in_frames
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.time.settings import TimeSettings
-
-_TURN = np.uint64(0x9E3779B97F4A7C15)  # odd: a node's factor never vanishes
 
 
 class Marched(Protocol):
@@ -34,13 +32,13 @@ def identity_of(march: Marched) -> dict:
     """
     problem, share = march.problem, march.share
     ny, nx = problem.domain.cells
-    sums = {"initial values": _sum(share.owned(march.first), share.own, share)}
+    sums = {"initial values": checksum(share.owned(march.first)[None], share.own)}
     for name, field in problem.arrays.items():
         if not isinstance(field.values, str):
             sums[f"values of {name}"] = _checksum(field, share)
     shape = problem.domain.shape
     if shape is not None:
-        sums["domain"] = _sum(shape.level(share.grid, share.own), share.own, share)
+        sums["domain"] = checksum(shape.level(share.grid, share.own)[None], share.own)
     together = np.array(share.ranks.allgather(list(sums.values())), np.uint64)
     return {
         "cells": f"{nx}x{ny}",
@@ -66,21 +64,9 @@ def _checksum(field: Field, share: FieldShare) -> int:
         fields = [frame(field, n) for n in (0, 1)] if in_frames(field) else [field]
     total = 0
     for number, one in enumerate(fields):
-        (values,) = one.sample_as_given(share.grid, share.own, checked=False)
-        total += (number + 1) * _sum(values, share.own, share)
+        values = one.sample_as_given(share.grid, share.own, checked=False)
+        total += (number + 1) * checksum(values, share.own)
     return total % 2**64
-
-
-def _sum(values: np.ndarray, place: Slices, share: FieldShare) -> int:
-    """Return a sum over nodes that depends on each value and its place, and on no order."""
-    rows, columns = (
-        np.arange(p.start, p.start + n, dtype=np.uint64)
-        for p, n in zip(place, values.shape, strict=True)
-    )
-    factors = (rows[:, None] * np.uint64(share.grid.nodes[1]) + columns) * np.uint64(2) * _TURN
-    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
-    mixed = (bits ^ bits >> np.uint64(29)) * (factors + np.uint64(1))
-    return int(mixed.sum(dtype=np.uint64))
 
 
 def _digest(problem: Problem, share: FieldShare) -> str:

@@ -11,7 +11,8 @@ import scipy.sparse.csgraph
 from mosaicdd.lattice.axes import even, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import OutlineCut, ends
-from mosaicdd.problems.fields.fields import Part, is_number, overlaps
+from mosaicdd.problems.fields.fields import Part, overlaps
+from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.shapes.periodic_shapes import require_periodic
 from mosaicdd.problems.shapes.shape import Shape, labelled

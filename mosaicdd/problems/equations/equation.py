@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.problems.equations.members import require_members
-from mosaicdd.problems.fields.fields import is_number
+from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.settings import meant

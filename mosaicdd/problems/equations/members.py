@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from mosaicdd.problems.fields.fields import is_number
+from mosaicdd.problems.fields.given import is_number
 
 
 class Named(Protocol):

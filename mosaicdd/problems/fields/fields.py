@@ -3,15 +3,16 @@
 import functools
 import inspect
 import math
-import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.axes import Slices, even, within
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.checksum import STRIP, checksum_of
 from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.given import is_number, real_array, step_along, usable
 from mosaicdd.problems.fields.lognormal import PREFIX, Lognormal
 
 _STRIP = 2**16  # values that are looked at at a time
@@ -19,30 +20,10 @@ _STRIP = 2**16  # values that are looked at at a time
 Part = Slices
 """Nodes of the grid: a slice with bounds per axis, (y, x)."""
 
+_READ = 2**20  # values of a file that are read at once
+
 Periods = tuple[int | None, ...]
 """After how many nodes each axis comes round, (y, x); None where it does not."""
-
-
-def real_array(values: Any, what: str) -> np.ndarray:
-    """Return numbers, an array or a tensor as an array of float64 that torch takes as it is.
-
-    Raises
-    ------
-    ValueError
-        If they are complex.
-    TypeError
-        If they are no numbers.
-    """
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
-    if np.iscomplexobj(array):
-        raise ValueError(f"{what} must be real, got complex values")
-    try:
-        array = np.asarray(array, float)
-    except (TypeError, ValueError):
-        raise TypeError(f"{what} must be numbers, got {type(values).__name__}") from None
-    return np.require(array, requirements=("C", "W"))  # torch takes no negative strides
 
 
 def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: str) -> np.ndarray:
@@ -106,13 +87,6 @@ def _expression(text: str) -> Expression:
     return Expression(text)
 
 
-def is_number(values: Any) -> bool:
-    """Say whether values are one number, of Python, numpy or torch; complex ones are none."""
-    if hasattr(values, "detach") or isinstance(values, np.ndarray):
-        return tuple(values.shape) == () and "complex" not in str(values.dtype)
-    return isinstance(values, numbers.Real)
-
-
 def require_finite(
     values: np.ndarray, what: str, origin: tuple[int, ...] = (0, 0, 0)
 ) -> np.ndarray:
@@ -166,6 +140,7 @@ class Field:
 
     def __init__(self, name: str, values: Any):
         what = f"the field {name}"
+        values = usable(values, what)
         if isinstance(values, (list, tuple)):
             values = real_array(values, what)
         elif is_number(values):
@@ -188,6 +163,22 @@ class Field:
     def number(self) -> float | None:
         """The number, if it is one."""
         return self.values if isinstance(self.values, float) else None
+
+    @property
+    def value(self) -> Hashable | None:
+        """What it is, where that cannot change: a number, a text, or what values say of themselves."""
+        if isinstance(self.values, (float, str)):
+            return self.values
+        return getattr(self.values, "as_value", None)
+
+    def told(self, grid: Grid, part: Part) -> Hashable:
+        """Return what tells it from others at the nodes of a part: its value, or a checksum."""
+        if self.value is not None:
+            return self.value
+        held = self.values if isinstance(self.values, np.ndarray) or not self._shape else None
+        strip = _READ if held is None else STRIP
+        sample = functools.partial(self.sample_as_given, grid, checked=False)
+        return checksum_of(sample, part, strip=strip)
 
     def __str__(self) -> str:
         """Say in a few words what it is."""
@@ -212,6 +203,7 @@ class Field:
         ValueError
             If they do not, with both shapes, or random values vary below the grid's spacing.
         """
+        self.require_spacing(grid)
         if self._random is not None:
             self._random.require_grid(grid)
         if self._shape and (len(self._shape) > 3 or self._shape[-2:] != grid.nodes):
@@ -220,6 +212,22 @@ class Field:
                 f"the field {self.name} has the shape {self._shape}, the grid has ({rows}, {columns}) "
                 "nodes (ny + 1, nx + 1)"
             )
+
+    def require_spacing(self, grid: Grid) -> None:
+        """Check that coordinates, where values have any, are as far apart as the nodes of a grid.
+
+        Raises
+        ------
+        ValueError
+            If they are not, with both numbers.
+        """
+        for name in ("y", "x"):
+            step = step_along(self.values, name, f"the field {self.name}")
+            if step is not None and not math.isclose(step, grid.spacing, rel_tol=1e-3):
+                raise ValueError(
+                    f"the field {self.name} has coordinates {step:g} apart along {name}, the grid has a "
+                    f"spacing of {grid.spacing:g}: give Domain(cells, spacing={step:g})"
+                )
 
     def per_cell(self, grid: Grid) -> bool:
         """Say whether values are given per cell of a grid."""
@@ -350,6 +358,7 @@ class LocalPart:
 
     def __init__(self, grid: Grid, values: np.ndarray, part: Part):
         self.shape = grid.nodes
+        self.as_value = self  # nobody else changes it
         self._values, self._part = values, part
 
     def __getitem__(self, place: tuple) -> np.ndarray:

@@ -61,7 +61,7 @@ class Resampled:
 
 
 class Medium:
-    """The coefficients of a problem; two are equal if their values are the same objects.
+    """The coefficients of a problem.
 
     Parameters
     ----------
@@ -103,18 +103,6 @@ class Medium:
         """Whether there is no velocity."""
         return all(b.number == 0.0 for b in self._velocity)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Medium) or self.fields.keys() != other.fields.keys():
-            return NotImplemented if not isinstance(other, Medium) else False
-        pairs = ((one, other.fields[name]) for name, one in self.fields.items())
-        return all(
-            one.values is two.values or (one.number is not None and one.number == two.number)
-            for one, two in pairs
-        )
-
-    def __hash__(self) -> int:
-        return hash(tuple(field.number for field in self.fields.values()))
-
     def require_shape(self, grid: Grid) -> None:
         """Check that values belong to a grid, and serve all problems.
 
@@ -129,7 +117,9 @@ class Medium:
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
                     "at once share their coefficients: solve them one by one"
                 )
-            if not (field in self._along and field.per_cell(grid)):
+            if field in self._along and field.per_cell(grid):
+                field.require_spacing(grid)
+            else:
                 field.require_shape(grid)
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:

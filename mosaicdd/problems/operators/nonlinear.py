@@ -28,6 +28,7 @@ from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
 _STRIP = 2**15  # nodes whose patches are differentiated at a time: they stay in the cache
+_PROBES = 256  # values of u for which functions are evaluated, to be told from others
 _ROUNDING = 1e-9  # relative, of residuals
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -82,19 +83,25 @@ class Nonlinear:
             **numbers,
         }
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Nonlinear):
-            return NotImplemented
-        if self._residual is not other._residual or self._given != other._given:
-            return False
-        pairs = ((one, other.fields[name]) for name, one in self.fields.items())
-        return self.fields.keys() == other.fields.keys() and all(
-            one.values is two.values or (one.number is not None and one.number == two.number)
-            for one, two in pairs
-        )
+    @property
+    def behaviour(self) -> tuple:
+        """What tells it from others besides its fields: functions, and what they return.
 
-    def __hash__(self) -> int:
-        return hash((self._residual, *sorted(self.fields)))
+        Whatever variables a function refers to is seen in that, as far as some hundred values of all
+        sizes show it.
+        """
+        rng = np.random.default_rng(0)
+        u = torch.from_numpy(rng.uniform(-1, 1, (9, _PROBES)) * np.logspace(-3, 3, _PROBES))
+        returned: list[object] = []
+        functions: list[Function] = [one for one in self._others.values() if callable(one)]
+        functions.append(lambda _: self.at(Patch(*u), self._ordinary(u[0]), 1.0))
+        for function in functions:
+            try:
+                with torch.no_grad():
+                    returned.append(torch.as_tensor(function(u[0])).numpy().tobytes())
+            except Exception as error:  # noqa: BLE001 - not every value need be one of its own
+                returned.append(str(error))
+        return self._residual, *sorted(self._given.items(), key=lambda one: one[0]), *returned
 
     def require_shape(self, grid: Grid) -> None:
         """Check that fields belong to a grid, and serve all problems.

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Part, Periods, real_array
+from mosaicdd.problems.fields.fields import Part, Periods
+from mosaicdd.problems.fields.given import real_array, same_values
 
 _BAND = 2.0  # cells from the polygons to which distances are right
 _ON = 1e-6  # cells from the outline within which a node lies on it
@@ -47,6 +48,12 @@ class Polygons:
         for name, ring in zip(names[1:], self.rings[1:], strict=True):
             if not _odd(self._edges[0], ring[:1])[0]:
                 raise ValueError(f"the polygon {name} is not inside of outer")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Polygons) and same_values(self.rings, other.rings)
+
+    def __hash__(self) -> int:
+        return hash(self._names)
 
     def __str__(self) -> str:
         corners = sum(map(len, self.rings))
@@ -119,7 +126,7 @@ class Polygons:
 
 
 def _ring(given: object, name: str) -> np.ndarray:
-    ring = real_array(given, f"the polygon {name}")
+    ring = real_array(given, f"the polygon {name}").copy()  # the caller's own may change
     if ring.ndim != 2 or ring.shape[1] != 2 or not np.isfinite(ring).all():
         raise ValueError(
             f"the polygon {name} must have corners (x, y), finite numbers, got an array of the shape "

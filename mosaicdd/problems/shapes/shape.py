@@ -18,6 +18,7 @@ import scipy.sparse.csgraph
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
+from mosaicdd.problems.fields.given import same_values
 
 _STRIP = 256  # rows that are looked at at once
 _ON = 1e-6  # cells from the outline within which a node lies on it
@@ -57,16 +58,31 @@ class Level:
     ----------
     values
         A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``.
+
+    Attributes
+    ----------
+    field
+        These values.
     """
 
     def __init__(self, values: Any, *, staircase: bool = False):
         self.staircase = staircase
         if isinstance(values, str):
             Expression(values.removeprefix("expr:"))  # checks it
-        self._field = Field("domain", values)
+        self.field = Field("domain", values)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Level)
+            and self.staircase == other.staircase
+            and same_values(self.field.values, other.field.values)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.staircase)
 
     def __str__(self) -> str:
-        return "mask" if self.staircase else str(self._field)
+        return "mask" if self.staircase else str(self.field)
 
     def require_shape(self, grid: Grid) -> None:
         """Check that node values belong to a grid.
@@ -76,11 +92,11 @@ class Level:
         ValueError
             If they do not, with both shapes; or are of several problems.
         """
-        if self._field.problems > 1:
+        if self.field.problems > 1:
             raise ValueError(
-                f"a domain is the same for all problems, got {self._field.problems} of them"
+                f"a domain is the same for all problems, got {self.field.problems} of them"
             )
-        self._field.require_shape(grid)
+        self.field.require_shape(grid)
 
     def level(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the values at the nodes of a part, zero where the outline is near.
@@ -90,9 +106,8 @@ class Level:
         ValueError
             If one is not finite.
         """
-        values = self._field.sample(grid, part)[0]
-        values[abs(values) < _ON * grid.spacing] = 0.0
-        return values
+        values = self.field.sample(grid, part)[0]
+        return np.where(abs(values) < _ON * grid.spacing, 0.0, values)  # it may be the array given
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to."""

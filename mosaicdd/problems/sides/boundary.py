@@ -11,6 +11,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.gaussian_process import sample_closed_curve
+from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.shapes.outline import Side, name_of_side, side_names, sides
 
 Place = tuple[slice | int, ...]
@@ -29,7 +30,7 @@ def corners(axes: int = 2) -> Iterator[tuple[Side, Place, Side, Place]]:
             yield (a, low), on_side((b - 1, high)), (b, high), on_side((a, low))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Boundary:
     """Values on the four edges of a rectangle; corners stand in two edges.
 
@@ -50,7 +51,10 @@ class Boundary:
 
     def __post_init__(self) -> None:
         axes = len(self.edges) // 2
-        edges = {side: np.asarray(self.edges[side], dtype=float) for side in sides(axes)}
+        edges = {
+            side: real_array(self.edges[side], f"boundary edge {name_of_side(side, axes)}")
+            for side in sides(axes)
+        }
         object.__setattr__(self, "edges", edges)
         for name, edge in self.named.items():
             if edge.ndim != axes - 1 or min(edge.shape) < 2:
@@ -71,6 +75,12 @@ class Boundary:
                     f"boundary edges {one} ({times(low)} nodes) and {other} ({times(high)}) differ"
                 )
         self._check_corners()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Boundary) and same_values(vars(self), vars(other))
+
+    def __hash__(self) -> int:
+        return hash(self.shape)
 
     def _check_corners(self) -> None:
         axes = len(self.edges) // 2

@@ -51,6 +51,12 @@ class BoundarySpec:
         if not self._expression:
             self._settings, self._seeds = _gp(text.partition(":")[2])
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BoundarySpec) and (self.text, self._t) == (other.text, other._t)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self._t))
+
     @property
     def problems(self) -> int:
         """Of how many problems they are."""

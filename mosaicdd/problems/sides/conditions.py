@@ -12,33 +12,51 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mosaicdd.problems.fields.given import same_values, usable
 from mosaicdd.settings import unknown
 
 Values = float | str | Callable | Any
 
 
-@dataclass(frozen=True)
-class Dirichlet:
+class _Given:
+    """A condition with values; two are equal if these are, arrays by what they hold."""
+
+    values: Values
+
+    def __post_init__(self) -> None:
+        what = f"what {type(self).__name__} is given"
+        object.__setattr__(self, "values", usable(self.values, what))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and same_values(vars(self), vars(other))
+
+    def __hash__(self) -> int:
+        return hash((type(self), getattr(self, "alpha", None)))
+
+
+@dataclass(frozen=True, eq=False)
+class Dirichlet(_Given):
     """``u = values``."""
 
     values: Values = 0.0
 
 
-@dataclass(frozen=True)
-class Neumann:
+@dataclass(frozen=True, eq=False)
+class Neumann(_Given):
     """``a du/dn = values``, outward."""
 
     values: Values = 0.0
 
 
-@dataclass(frozen=True)
-class Robin:
+@dataclass(frozen=True, eq=False)
+class Robin(_Given):
     """``a du/dn + alpha u = values``, outward."""
 
     alpha: float
     values: Values = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha < math.inf):
             raise ValueError(
                 f"alpha of a Robin condition must be a number >= 0, got {self.alpha!r}"

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Periods, evaluate, real_array, require_finite
+from mosaicdd.problems.fields.fields import Periods, evaluate, require_finite
+from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import (
     Condition,
@@ -104,6 +105,9 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     what, nodes = f"the side {part}", len(piece.nodes)
     is_array = getattr(values, "shape", ()) or isinstance(values, (list, tuple))
     if is_array and not is_one_each(values):
+        along = None if piece.axis is None else "xy"[piece.axis == 0]
+        if hasattr(values, "isel") and {"x", "y"} & set(values.dims) - {along}:
+            raise ValueError(f"{what} has values along {values.dims[-1]}, it goes along {along}")
         if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
             values = values[...]  # a file
         given = np.atleast_2d(real_array(values, what))

@@ -14,7 +14,8 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Periods, real_array, require_finite
+from mosaicdd.problems.fields.fields import Periods, require_finite
+from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.shapes.outline import SIDES, OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.sides.boundary import Boundary, corners
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
@@ -70,6 +71,14 @@ class Sides:
             self.parts = tuple(SidePart(name, given) for name in (*SIDES, "outline"))
         require_conditions(self.parts)
         require_boundaries(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sides) and same_values(
+            (self.parts, self.data), (other.parts, other.data)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.kinds)
 
     @property
     def periodic(self) -> tuple[bool, ...]:

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
+from mosaicdd.problems.fields.checksum import checksum_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.fill import Strip
@@ -95,26 +95,16 @@ class Checkpoints:
         return told | {f"field {name}": f"{total[name] % 2**64:016x}" for name in sums}
 
     def _checksums(self) -> dict[str, int]:
-        """Add up the values of fields at this rank's nodes, their bits scrambled with their places."""
-        grid = self._engine.block.lattice.grid
-        rows, columns = self._engine.block.owned_nodes()[1]
-        step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
-        samples: dict[str, Callable[[Slices], np.ndarray]] = {
-            name: functools.partial(field.sample_as_given, grid, checked=False)
+        """Return those of fields, and of the domain, at this rank's nodes."""
+        grid, own = self._engine.block.lattice.grid, self._engine.block.owned_nodes()[1]
+        sums = {
+            name: checksum_of(
+                functools.partial(field.sample_as_given, grid, checked=False), own, strip=_SAMPLES
+            )
             for name, field in self._problem.arrays.items()
         }
         if (shape := self._problem.domain.shape) is not None:
-            samples["domain"] = lambda part: shape.level(grid, part)[None]
-        sums = dict.fromkeys(samples, 0)
-        for start in range(rows.start, rows.stop, step):
-            part = slice(start, min(start + step, rows.stop)), columns
-            for name, sample in samples.items():
-                values = sample(part)[0]
-                y, x = (np.arange(n, dtype=np.uint64) for n in values.shape)
-                place = (y[:, None] + start) * grid.nodes[1] + x + columns.start
-                bits = np.ascontiguousarray(values, "<f8").view("<u8")
-                mixed = (bits ^ bits >> 32 ^ place * 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93
-                sums[name] += int((mixed ^ mixed >> 32).sum())
+            sums["domain"] = checksum_of(lambda part: shape.level(grid, part)[None], own)
         return sums
 
     def save(self, v: Interface, history: History, field: Iterable[Strip] | None = None) -> None:

@@ -19,6 +19,8 @@ from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.problems.fingerprint import Told, require_told
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -70,6 +72,8 @@ class Kept:
         The nodes of the whole domain that this rank owns in its group.
     boundaries
         Of all problems.
+    told
+        What tells the data of the problems from others, at these nodes.
     batches
         Those of this rank's group.
     path
@@ -84,6 +88,7 @@ class Kept:
     network: NetworkSolver | None
     own: Slices
     boundaries: Sequence[Boundary]
+    told: Told
     batches: Sequence[Batch]
     path: Path | None
 
@@ -113,6 +118,17 @@ class Kept:
         return [_stacked([_field_of(one) for one in batch.outcomes]) for batch in self.batches]
 
     # Together
+
+    def require_told(self, problem: Problem, ranks: Ranks) -> None:
+        """Check that the data of the problem are what they were when it was solved; all ranks together.
+
+        Raises
+        ------
+        ValueError
+            If they are not, on all ranks.
+        """
+        data = self.told, problem, self.lattice.grid, self.own
+        ranks.agree(lambda: require_told(*data))
 
     def gather(self, name: str) -> np.ndarray | None:
         """Return a quantity of the whole domain and of all problems on every rank, None if unknown.

@@ -243,6 +243,7 @@ class Solution(Presented):
         self._require_one_to_write(shards=shards)
         with Ranks.of(kept.given_ranks) as ranks:
             ranks.on_root(lambda: require_writable(path))
+            kept.require_told(self.problem, ranks)
             if shards:
                 ranks.on_root(lambda: require_shard_folder(path))
             with SolutionOutput(
@@ -271,7 +272,16 @@ class Solution(Presented):
                 )
 
     def each(self) -> list[StoredSolution]:
-        """Return the solution of each problem as a file would hold it; the arrays are in memory."""
+        """Return the solution of each problem as a file would hold it; the arrays are in memory.
+
+        Raises
+        ------
+        ValueError
+            If the problem's data are other ones than when it was solved; so do `save` and what shows it.
+        """
+        if self._kept.path is None:
+            with Ranks.of(self._kept.given_ranks) as ranks:
+                self._kept.require_told(self.problem, ranks)
         return [self._stored(number) for number in range(self.problems)]
 
     def _stored(self, number: int) -> StoredSolution:

@@ -1,0 +1,65 @@
+"""A checksum of values at nodes, whoever holds them: ranks add theirs up, for any process grid.
+
+Each value's bits times a factor of its place, modulo 2^64: one pass over the memory, about 1 ms for
+1024 x 1024 values.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices
+
+STRIP = 2**15
+"""Values that are summed up at a time: they stay in the cache."""
+
+
+def checksum(values: np.ndarray, place: Slices) -> int:
+    """Return that of values ``(n, ..)`` at the nodes of a part of the grid.
+
+    The factors are odd and differ in all bits. As a number's last bits are often zeros, which would take
+    the first bits of its factor away, its first bits are added to them.
+    """
+    bits = np.ascontiguousarray(values, "<f8").view("<u8")
+    sums = bits ^ bits >> np.uint64(32)
+    for axis in reversed(range(sums.ndim)):
+        first = place[axis - 1].start if axis else 0
+        sums = sums @ _factors(first, sums.shape[-1], axis)
+    return int(sums)
+
+
+def checksum_of(
+    sample: Callable[[Slices], np.ndarray],
+    part: Slices,
+    *,
+    strip: int = STRIP,
+    summed: bool = True,
+) -> int:
+    """Return that of what is sampled at the nodes of a part, so many values at a time.
+
+    Unless ``summed`` it is 0: sampled only, as for a check.
+    """
+    rows, *across = part
+    of_row = math.prod(max(1, p.stop - p.start) for p in across)
+    step, total = max(1, strip // of_row), 0
+    for start in range(rows.start, rows.stop, step):
+        here = slice(start, min(start + step, rows.stop)), *across
+        values = sample(here)
+        total += checksum(values, here) if summed else 0
+    return total % 2**64
+
+
+def checksum_of_row(values: np.ndarray) -> int:
+    """Return that of values along a line, or of several problems' ``(n, N)``."""
+    values = np.atleast_2d(values)
+    return checksum(values, (slice(0, values.shape[1]),))
+
+
+def _factors(first: int, count: int, stream: int) -> np.ndarray:
+    """Return odd numbers for places along an axis, as random as splitmix64 makes them."""
+    z = np.arange(first, first + count).astype(np.uint64) + np.uint64(stream << 40)
+    z *= np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = (z ^ z >> np.uint64(shift)) * np.uint64(factor)
+    return z ^ z >> np.uint64(31) | np.uint64(1)

@@ -1,0 +1,134 @@
+"""Numbers and arrays as people give them, made numpy's: the one place where every given array passes.
+
+What would lose something on the way is refused with the way out: gradients, zeros that are not stored,
+labels. A masked value is NaN, so that the rules for values that are not finite hold for it. Rows lie along
+y, from the bottom to the top: of arrays that name their axes and have coordinates, as xarray's, those say so.
+"""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+_AXES = ("y", "x")
+_UNEVEN = 1e-3  # of a step: coordinates in float32, far from the origin, are rounded by as much
+
+
+def real_array(values: Any, what: str) -> np.ndarray:
+    """Return numbers, an array or a tensor as an array of float64 that torch takes as it is.
+
+    Raises
+    ------
+    ValueError
+        If they are complex.
+    TypeError
+        If they are no numbers, or of a kind that `usable` refuses.
+    """
+    values = usable(values, what)
+    if hasattr(values, "detach"):
+        values = values.cpu()
+        # numpy has no bfloat16; float32 holds all of it
+        values = (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+    array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    if np.iscomplexobj(array):
+        raise ValueError(f"{what} must be real, got complex values")
+    try:
+        if isinstance(array, np.ma.MaskedArray):
+            array = np.ma.filled(array.astype(float), np.nan)
+        array = np.asarray(array, float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must be numbers, got {type(values).__name__}") from None
+    return np.require(array, requirements=("C", "W"))  # torch takes no negative strides
+
+
+def is_number(values: Any) -> bool:
+    """Say whether values are one number, of Python, numpy or torch; complex ones are none."""
+    if hasattr(values, "detach") or isinstance(values, np.ndarray):
+        return tuple(values.shape) == () and "complex" not in str(values.dtype)
+    return isinstance(values, numbers.Real)
+
+
+def usable(values: Any, what: str) -> Any:
+    """Return what is given as it can be sliced by rows and columns, or refuse it.
+
+    Raises
+    ------
+    TypeError
+        If it is a tensor that requires gradients, sparse, or a table; or its axes are not named y and x.
+    ValueError
+        If its coordinates are not evenly spaced.
+    """
+    if type(values) in (np.ndarray, float, int, str):
+        return values
+    if getattr(values, "requires_grad", False):
+        raise TypeError(
+            f"{what} requires gradients, and a solve does not propagate them: give values.detach()"
+        )
+    if getattr(values, "is_sparse", False) or "sparse" in str(getattr(values, "layout", "")):
+        raise TypeError(f"{what} is a sparse tensor: give values.to_dense()")
+    if hasattr(values, "tocsr"):
+        raise TypeError(f"{what} is a sparse matrix: give values.toarray()")
+    if hasattr(values, "iloc"):
+        raise TypeError(
+            f"{what} is a table ({type(values).__name__}): give values.to_numpy(), whose rows go from the "
+            "bottom to the top"
+        )
+    if hasattr(values, "dims") and hasattr(values, "isel"):
+        return _ordered(values, what)
+    return values
+
+
+def _ordered(values: Any, what: str) -> Any:
+    """Return an array of xarray's with its last axes (y, x), along which coordinates grow."""
+    if all(name == f"dim_{i}" for i, name in enumerate(values.dims)):
+        return values  # without names of its own
+    named = [name for name in _AXES if name in values.dims]
+    others = [name for name in values.dims if name not in named]
+    if len(named) < min(2, values.ndim) or len(others) > 1:
+        raise TypeError(
+            f"{what} has the axes ({', '.join(map(str, values.dims))}), which must be named y and x: rename "
+            "them, or give values.to_numpy(), whose rows go from the bottom to the top"
+        )
+    values = values.transpose(*others, *named)
+    for name in named:
+        step = step_along(values, name, what)
+        if step is not None and step < 0:
+            values = values.isel({name: slice(None, None, -1)})
+    return values
+
+
+def step_along(values: Any, name: str, what: str) -> float | None:
+    """Return from where to where coordinates of an axis, ``"y"`` or ``"x"``, go on; None without any.
+
+    Raises
+    ------
+    ValueError
+        If they are not evenly spaced.
+    """
+    if name not in getattr(values, "coords", ()) or len(values.coords[name]) < 2:
+        return None
+    along = np.asarray(values.coords[name])
+    steps, rounding = np.diff(along.astype(float)), np.spacing(abs(along).max())
+    step = float(steps.mean())
+    if np.ptp(steps) > _UNEVEN * abs(step) + 2 * float(rounding) or step == 0.0:
+        raise ValueError(
+            f"{what} has coordinates along {name} that are not evenly spaced, with steps from "
+            f"{steps.min():g} to {steps.max():g}: resample it to the nodes of a grid"
+        )
+    return step
+
+
+def same_values(one: Any, other: Any) -> bool:
+    """Say whether two things that people gave are equal: arrays by what they hold, functions only themselves."""
+    if one is other:
+        return True
+    if hasattr(one, "keys") and hasattr(other, "keys"):
+        return one.keys() == other.keys() and all(same_values(one[k], other[k]) for k in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same_values, one, other))
+    held = [hasattr(v, "detach") or isinstance(v, np.ndarray) for v in (one, other)]
+    if any(held):
+        return all(held) and np.array_equal(
+            real_array(one, "values"), real_array(other, "values"), equal_nan=True
+        )
+    return bool(one == other)

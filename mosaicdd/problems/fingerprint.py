@@ -1,0 +1,134 @@
+"""What a plan was made for: the data of a problem as one rank knows them, by what messages call them.
+
+Numbers and texts are themselves. Of arrays, and of what functions return at the nodes, it is a `checksum`,
+so that values that were changed in place, and other ones that a function's variables lead to, are seen.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.checksum import checksum_of_row
+from mosaicdd.problems.fields.fields import Part, evaluate
+from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.outline import rectangle_outline
+from mosaicdd.problems.shapes.shape import Level
+from mosaicdd.problems.sides.conditions import is_one_each
+from mosaicdd.problems.sides.edge_data import boundaries_of
+from mosaicdd.problems.sides.parts import SidePart, is_outline
+
+_PROBES = 256  # places where a function on an outline, which has no nodes of its own, is evaluated
+
+SOURCE = "field f"
+_SHAPE = "shape of the domain"
+
+Told = dict[str, object]
+"""Data by what messages call them: what they are, or what tells them from others."""
+
+
+def told_of_kind(problem: Problem, grid: Grid) -> Told:
+    """Return what must be equal before values can be compared at all."""
+    operator, domain = problem.operator, problem.domain
+    kind: object = "medium"
+    if isinstance(operator, EllipticOperator):
+        kind = operator
+    elif isinstance(operator, Nonlinear):
+        kind = operator.behaviour
+    return {
+        "domain": (domain.cells, domain.grid(grid.spacing).spacing, domain.shape is None),
+        "equation, or other coefficients": kind,
+        "kind of sides": problem.conditions.kinds,
+    }
+
+
+def told_of_plan(problem: Problem, grid: Grid, part: Part) -> Told:
+    """Return the domain and the coefficients at the nodes of a part."""
+    operator, shape = problem.operator, problem.domain.shape
+    told: Told = {_SHAPE: shape}  # none, or one that is told by its corners
+    if isinstance(shape, Level):
+        told[_SHAPE] = shape.staircase, shape.field.told(grid, part)
+    if not isinstance(operator, EllipticOperator):
+        fields = operator.fields.items()
+        told |= {f"field {name}": field.told(grid, part) for name, field in fields}
+    return told
+
+
+def told_of_sides(problem: Problem, grid: Grid) -> Told:
+    """Return the values on the sides."""
+    told: Told = {}
+    conditions = problem.conditions
+    if conditions.data is not None:
+        told["values on the edges"] = _told_of_data(conditions.data, grid)
+    for part in conditions.parts:
+        each = part.values if is_one_each(part.values) else [part.values]
+        told[f"side {part}"] = [_told_on_part(part, values, grid) for values in each]
+    return told
+
+
+def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
+    """Return what tells values on a side, or on an outline, of one problem or of all."""
+    if not callable(values):
+        return _told_of_values(values, f"the side {part}")
+    if is_outline(part.name):
+        return _told_of_outline(values, grid)
+    y, x = (rectangle_outline(grid)[part.name].nodes * grid.spacing).T
+    return checksum_of_row(evaluate(values, y, x, f"the side {part}"))
+
+
+def _told_of_outline(function: Any, grid: Grid) -> object:
+    """Return what a function returns at places all over the rectangle, if it can."""
+    t = (np.arange(_PROBES) + 0.5) / _PROBES
+    y, x = t * grid.size[0], t * math.sqrt(_PROBES) % 1.0 * grid.size[1]
+    try:
+        with np.errstate(all="ignore"):
+            return checksum_of_row(evaluate(function, y, x, "an outline"))
+    except Exception as error:  # noqa: BLE001 - off its outline it need not be defined
+        return str(error)
+
+
+def _told_of_values(values: Any, what: str) -> object:
+    if isinstance(values, (str, float, int)):
+        return values
+    if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
+        values = values[...]  # a file
+    return checksum_of_row(real_array(values, what))
+
+
+def _told_of_data(data: Any, grid: Grid) -> object:
+    """Return a text that stands for values on all edges, or the values' checksums."""
+    if hasattr(data, "text"):
+        return data
+    return tuple(
+        checksum_of_row(edge)
+        for boundary in boundaries_of(data, grid)
+        for edge in boundary.edges.values()
+    )
+
+
+def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None:
+    """Check that the data of a problem, at the nodes of a part, are what they were.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    now = told_of_kind(problem, grid) | told_of_plan(problem, grid, part)
+    now |= told_of_sides(problem, grid) | {SOURCE: problem.check_source(grid, part)}
+    names = changed(before, now)
+    if names:
+        raise ValueError(
+            f"the {' and the '.join(names)} of the problem changed since it was solved, in place or by what a "
+            "function refers to: solve it again"
+        )
+
+
+def changed(before: Told, now: Told) -> list[str]:
+    """Return the names of what is not the same."""
+    names = dict.fromkeys((*before, *now))
+    return [name for name in names if before.get(name, ...) != now.get(name, ...)]
