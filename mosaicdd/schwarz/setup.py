@@ -1,5 +1,6 @@
 """What stays the same for all problems of a solver: its local solver, lattice, ranks and engines."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from os import PathLike
@@ -91,10 +92,19 @@ class Setup:
         if settings.device == "cuda":
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
+        problem = dataclasses.replace(
+            problem
+        )  # what its functions return is kept for this plan alone
         self._choose(problem, local_solver)
         self._lay_out(problem, window)
         self._nodes = block_of(self.ranks, self.lattice, self.ranks.rank).owned_nodes()[1]
-        self.told = world.agree(lambda: told_of_kind(problem, self.grid) | self._plan_of(problem))
+        self.told = world.agree(lambda: self._kept(problem))
+
+    def _kept(self, problem: Problem) -> Told:
+        """Keep what the coefficients' functions return, so that a solve is of these values; and tell it."""
+        for field in getattr(problem.operator, "fields", {}).values():
+            field.keep(self.grid, self._nodes)
+        return told_of_kind(problem, self.grid) | self._plan_of(problem)
 
     def _plan_of(self, problem: Problem) -> Told:
         return told_of_plan(problem, self.grid, self._nodes)

@@ -7,6 +7,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.fingerprint import told_of_plan
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, MediumSystem
 from mosaicdd.problems.problem import Problem
@@ -206,11 +207,16 @@ def test_where_nothing_conducts_is_refused_with_what_was_given_and_the_way_out(a
 
 
 def test_the_same_coefficients_are_the_same_medium():
-    a = np.ones((9, 9))
+    a, grid = np.ones((9, 9)), Grid((8, 8), 1.0)
     problem = Problem(Domain((8, 8)), "diffusion", {"a": a, "c": 1.0})
-    assert problem.with_fields(f=2.0).operator == problem.operator
-    assert problem.with_fields(a=a.copy()).operator != problem.operator
-    assert problem.with_fields(c=2.0).operator != problem.operator
+
+    def told(**fields):
+        return told_of_plan(problem.with_fields(**fields), grid, (slice(0, 9), slice(0, 9)))
+
+    assert told(f=2.0) == told(a=a.copy()) == told()
+    a[3, 4] = 2.0
+    assert told(a=a) != told(a=np.ones((9, 9)))
+    assert told(c=2.0) != told()
     assert isinstance(problem.with_fields(a=2.0).operator, EllipticOperator)
 
 

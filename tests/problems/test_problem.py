@@ -191,7 +191,6 @@ def test_a_domain_that_is_none_is_refused(domain, message):
         np.float32(3),
         np.array(3.0),
         torch.tensor(3.0),
-        torch.tensor(3.0, requires_grad=True),
     ],
 )
 def test_numbers_of_any_library_are_numbers(one):
@@ -206,7 +205,6 @@ def test_numbers_of_any_library_are_numbers(one):
     [
         lambda f: f[::-1].copy()[::-1],
         lambda f: np.asfortranarray(f),
-        lambda f: torch.tensor(f, requires_grad=True),
         lambda f: f.tolist(),
     ],
 )

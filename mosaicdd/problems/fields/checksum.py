@@ -5,7 +5,7 @@ Each value's bits times a factor of its place, modulo 2^64: one pass over the me
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -40,14 +40,19 @@ def checksum_of(
 
     Unless ``summed`` it is 0: sampled only, as for a check.
     """
-    rows, *across = part
-    of_row = math.prod(max(1, p.stop - p.start) for p in across)
-    step, total = max(1, strip // of_row), 0
-    for start in range(rows.start, rows.stop, step):
-        here = slice(start, min(start + step, rows.stop)), *across
+    total = 0
+    for here in strips_of(part, strip):
         values = sample(here)
         total += checksum(values, here) if summed else 0
     return total % 2**64
+
+
+def strips_of(part: Slices, strip: int = STRIP) -> Iterator[Slices]:
+    """Yield a part some rows at a time, of about so many values."""
+    rows, *across = part
+    step = max(1, strip // math.prod(max(1, p.stop - p.start) for p in across))
+    for start in range(rows.start, rows.stop, step):
+        yield slice(start, min(start + step, rows.stop)), *across
 
 
 def checksum_of_row(values: np.ndarray) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices, even, within
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.checksum import STRIP, checksum_of
+from mosaicdd.problems.fields.checksum import STRIP, checksum_of, strips_of
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import is_number, real_array, step_along, usable
 from mosaicdd.problems.fields.lognormal import PREFIX, Lognormal
@@ -158,6 +158,7 @@ class Field:
         if isinstance(values, str) and values.startswith(PREFIX):
             self._random = Lognormal.of_text(values)
         self._shape = tuple(getattr(values, "shape", ()))
+        self._kept: tuple[Grid, Part, np.ndarray] | None = None
 
     @property
     def number(self) -> float | None:
@@ -179,6 +180,13 @@ class Field:
         strip = _READ if held is None else STRIP
         sample = functools.partial(self.sample_as_given, grid, checked=False)
         return checksum_of(sample, part, strip=strip)
+
+    def keep(self, grid: Grid, part: Part) -> None:
+        """Keep what a function returns at the nodes of a part: samples within it are these values, then."""
+        if callable(self.values) and not isinstance(self.values, Expression):
+            strips = [self.sample_as_given(grid, s, checked=False) for s in strips_of(part)]
+            if strips:
+                self._kept = grid, part, np.concatenate(strips, axis=1)
 
     def __str__(self) -> str:
         """Say in a few words what it is."""
@@ -294,6 +302,18 @@ class Field:
     def _values(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``, finite or not."""
         what = f"the field {self.name}"
+        if self._kept is not None and self._kept[0] == grid:
+            whole, kept = self._kept[1:]
+            if all(
+                w.start <= p.start and p.stop <= w.stop for p, w in zip(part, whole, strict=True)
+            ):
+                return kept[
+                    :,
+                    *(
+                        slice(p.start - w.start, p.stop - w.start)
+                        for p, w in zip(part, whole, strict=True)
+                    ),
+                ]
         if self._shape:
             self.require_shape(grid)
             values = real_array(self.values[..., part[0], part[1]], what)
