@@ -116,7 +116,7 @@ def test_names_and_coordinates_that_contradict_are_refused(make, error, message)
 def test_values_on_a_side_go_along_its_coordinates():
     left = labelled(VALUES[::-1, 0], ("y",), y=Y[::-1])
     (boundary,) = problem(1.0, sides={"left": m.Dirichlet(left)}).boundaries(GRID)
-    np.testing.assert_array_equal(boundary.left[1:-1], VALUES[1:-1, 0])
+    np.testing.assert_array_equal(boundary.named["left"][1:-1], VALUES[1:-1, 0])
     with pytest.raises(ValueError, match="side left has values along x"):
         problem(1.0, sides={"left": m.Dirichlet(labelled(VALUES[:, 0], ("x",)))}).boundaries(GRID)
 

@@ -105,7 +105,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     what, nodes = f"the side {part}", len(piece.nodes)
     is_array = getattr(values, "shape", ()) or isinstance(values, (list, tuple))
     if is_array and not is_one_each(values):
-        along = None if piece.axis is None else "xy"[piece.axis == 0]
+        along = None if piece.side is None else "xy"[piece.side[0]]
         if hasattr(values, "isel") and {"x", "y"} & set(values.dims) - {along}:
             raise ValueError(f"{what} has values along {values.dims[-1]}, it goes along {along}")
         if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
