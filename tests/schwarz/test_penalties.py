@@ -166,6 +166,15 @@ def test_an_exchange_beyond_the_range_of_float32_is_refused():
         m.solve(problem)
 
 
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_constant_is_certified(alpha):
+    sides = beside(alpha, lambda x, y: np.full(np.broadcast(x, y).shape, 1.3))
+    problem = m.Problem(BOX, "diffusion", {"a": "1 + x"}, sides)
+    solution = m.solve(problem, settings=m.SolveSettings(certify=1e-12))
+    assert solution.status == "converged_rtol"
+    assert abs(solution.field - 1.3).max() < 1e-12
+
+
 def test_rows_count_as_much_as_what_is_beside_them():
     rng = np.random.default_rng(0)
     up, right = rng.random((3, 5)), rng.random((4, 4))

@@ -101,7 +101,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         active = None if equations is None else equations.active
         where = self._ranks, v, self._system.conductances
         measure = self._system.measure
-        measures, constants = measure(self._ranks, v, source)
+        measures, constants = measure(self._ranks, v, source, rule.rtol)
         if options.start is None and constants.any():
             every = v.flat.view(self.problems, -1)
             every.add_(torch.from_numpy(constants).to(every)[:, None])

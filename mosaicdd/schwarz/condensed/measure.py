@@ -21,6 +21,9 @@ from mosaicdd.problems.operators.conductances import Conductances
 # the difference of squares that it is computed as.
 _LEAST = 1e-6
 _RANGE = 1e-140, 1e140  # of numbers whose squares are added up, also of those that are much smaller
+_ROUNDING = (
+    1e-14  # of the same, the least residual to ask for: some units in the last place of `|A| |u|`
+)
 _LITTLE = 0.1  # of the same, beside which a solve begins with the constant
 
 
@@ -40,7 +43,7 @@ def require_range(largest: float) -> None:
 
 
 def driven(
-    squares: np.ndarray, products: np.ndarray, of_constant: np.ndarray
+    squares: np.ndarray, products: np.ndarray, of_constant: np.ndarray, rtol: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the 2-norms of what a constant leaves of right-hand sides, at least, and constants to begin with.
 
@@ -52,9 +55,12 @@ def driven(
         Of each right-hand side: its square, and its product with the image of one.
     of_constant
         The square of that image.
+    rtol
+        What residuals are to be beside that: no less than rounding is asked for.
     """
     constants = products / np.where(of_constant > 0, of_constant, 1.0)
-    left = np.maximum(squares - products * constants, _LEAST**2 * squares)
+    least = max(_LEAST, _ROUNDING / rtol) if rtol > 0 else 1.0
+    left = np.maximum(squares - products * constants, min(least, 1.0) ** 2 * squares)
     return np.sqrt(left), np.where(left < _LITTLE**2 * squares, constants, 0.0)
 
 
@@ -131,7 +137,7 @@ class Measure:
         self._image, self._image_of_ring = image, image.reshape(-1)[ring]
 
     def __call__(
-        self, ranks: Ranks, v: Interface, source: NodeSource | None
+        self, ranks: Ranks, v: Interface, source: NodeSource | None, rtol: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the measures of problems, and constants to begin with, ``(n,)``; all ranks together.
 
@@ -141,6 +147,8 @@ class Measure:
             With the values on the edge of the lattice.
         source
             At the nodes of the region; None for zero.
+        rtol
+            See `driven`.
         """
         added = np.zeros((v.problems, len(self._ring)))
         for axis, end, at, k in self._edges:
@@ -155,7 +163,7 @@ class Measure:
             sums[1] = scale * self._with_image(values)
         sums[0] += (added * counted).sum(1)
         sums[1] += added @ self._image_of_ring
-        return driven(*ranks.sum(sums))
+        return driven(*ranks.sum(sums), rtol)
 
     def _squares(self, source: np.ndarray, nodes: np.ndarray | None) -> np.ndarray:
         """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``.

@@ -71,12 +71,12 @@ class Newton:
         self._steps, self._place = steps, steps.place
         self._equations, self._progress, self._watch = equations, progress, watch
         self._weights = smooth.weights
+        self._rtol = min(steps.settings.rtol, steps.settings.certify or steps.settings.rtol)
         self._measure = self._measured(smooth)
         self._ways = list(ways)
         self._linear: Step | None = None
         self._kept = False  # whether the next step is to go by the derivative of the last one
         self._begun = time.perf_counter()
-        self._rtol = min(steps.settings.rtol, steps.settings.certify or steps.settings.rtol)
         self.history = history
         self.status: str | None = None
         self.failure: str | None = None
@@ -245,7 +245,7 @@ class Newton:
             for values in (form.right + self._equations.source, form.constant)
         )
         products = np.array([np.vdot(b, b), np.vdot(b, constant), np.vdot(constant, constant)])
-        measure, _ = driven(*self._steps.ranks.sum(products))
+        measure, _ = driven(*self._steps.ranks.sum(products), self._rtol)
         return float(measure) or 1.0
 
     def _enter(self, update: float) -> None:
