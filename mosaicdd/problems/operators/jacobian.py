@@ -12,6 +12,10 @@ class NotEllipticError(ValueError):
     """At some values an equation has no elliptic derivative, or no finite residual."""
 
 
+class OutOfRangeError(NotEllipticError):
+    """The numbers of some equations are too large, too small or too far apart for float64."""
+
+
 def elliptic_conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
     """Return the conductances of derivatives at the nodes inside, as `conductances_of`.
 

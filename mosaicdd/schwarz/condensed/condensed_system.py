@@ -18,7 +18,7 @@ from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.jacobian import NotEllipticError
+from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear import Linearised
 from mosaicdd.schwarz.condensed.balanced_coarse import BalancedCoarse
@@ -222,7 +222,7 @@ class CondensedSystem:
         least, largest = float(numbers.min()), float(numbers.max())
         require_range(largest)
         if not largest < _RATIO * least:
-            raise ValueError(
+            raise OutOfRangeError(
                 f"the equations of nodes differ by a factor of {largest / least:g}, and {_RATIO:g} is "
                 "solved: in the place of an exchange or a reaction that large give the value itself"
             )

@@ -16,6 +16,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.array_in_squares import ArrayInSquares
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.jacobian import OutOfRangeError
 
 # Of ``|W b|``, the least that counts: what varies less is near the rounding of what is given, and is lost in
 # the difference of squares that it is computed as.
@@ -32,11 +33,11 @@ def require_range(largest: float) -> None:
 
     Raises
     ------
-    ValueError
+    OutOfRangeError
         If it does not.
     """
     if largest and not _RANGE[0] < largest < _RANGE[1]:
-        raise ValueError(
+        raise OutOfRangeError(
             f"the coefficients make numbers of {largest:g} in the equations, and {_RANGE[0]:g} to "
             f"{_RANGE[1]:g} are solved: multiply coefficients, sources, fluxes and alpha by one number"
         )

@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.operators.jacobian import NotEllipticError
+from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.condensed.measure import driven
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
@@ -186,7 +186,11 @@ class Newton:
         aim = 0.5 * self._rtol / max(self.relative, 1e-300)
         try:
             change = self._solved(max(min(_LOOSEST, _FORCING * self.relative), min(aim, _LOOSEST)))
-        except NotEllipticError as error:  # on all ranks
+        except OutOfRangeError as error:  # on all ranks, as the next
+            self._enter(math.inf)
+            self.status, self.failure = "diverged_nan", f"values overflow on the way: {error}"
+            return
+        except NotEllipticError as error:
             self._enter(0.0)
             self._stagnate(str(error))
             return
