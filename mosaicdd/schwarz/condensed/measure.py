@@ -22,9 +22,8 @@ from mosaicdd.problems.operators.jacobian import OutOfRangeError
 # the difference of squares that it is computed as.
 _LEAST = 1e-6
 _RANGE = 1e-140, 1e140  # of numbers whose squares are added up, also of those that are much smaller
-_ROUNDING = (
-    1e-14  # of the same, the least residual to ask for: some units in the last place of `|A| |u|`
-)
+# Of the same, the least residual to ask for: some units in the last place of `|A| |u|`.
+_ROUNDING = 1e-14
 _LITTLE = 0.1  # of the same, beside which a solve begins with the constant
 
 
@@ -44,7 +43,7 @@ def require_range(largest: float) -> None:
 
 
 def driven(
-    squares: np.ndarray, products: np.ndarray, of_constant: np.ndarray, rtol: float
+    squares: np.ndarray, products: np.ndarray, of_constant: np.ndarray, *, rtol: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the 2-norms of what a constant leaves of right-hand sides, at least, and constants to begin with.
 
@@ -164,7 +163,7 @@ class Measure:
             sums[1] = scale * self._with_image(values)
         sums[0] += (added * counted).sum(1)
         sums[1] += added @ self._image_of_ring
-        return driven(*ranks.sum(sums), rtol)
+        return driven(*ranks.sum(sums), rtol=rtol)
 
     def _squares(self, source: np.ndarray, nodes: np.ndarray | None) -> np.ndarray:
         """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``.

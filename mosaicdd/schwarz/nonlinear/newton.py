@@ -249,7 +249,7 @@ class Newton:
             for values in (form.right + self._equations.source, form.constant)
         )
         products = np.array([np.vdot(b, b), np.vdot(b, constant), np.vdot(constant, constant)])
-        measure, _ = driven(*self._steps.ranks.sum(products), self._rtol)
+        measure, _ = driven(*self._steps.ranks.sum(products), rtol=self._rtol)
         return float(measure) or 1.0
 
     def _enter(self, update: float) -> None:
