@@ -40,7 +40,8 @@ def test_what_nothing_catches_on_one_rank_ends_all(fault, mpiexec):
         check=False,
     )
     if fault == "none":
-        assert (ended.returncode, ended.stdout) == (0, "done\ndone\n"), ended.stderr
+        # Two ranks' lines may mix in one stream.
+        assert (ended.returncode, ended.stdout.count("done")) == (0, 2), ended.stderr
         return
     assert ended.returncode != 0
     assert "ValueError: on one rank alone" in ended.stderr
