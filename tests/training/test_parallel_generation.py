@@ -84,7 +84,9 @@ def test_parts_that_cannot_be_read_are_named_and_all_are_kept(
         unreadable(patch, part)
         ended = mosaicdd(*command)
     assert ended.code == 1
-    assert re.fullmatch(rf"Error: .*{part}: .*Stale file handle.*all parts are kept.*\n", ended.err)
+    progress = r"(solving samples: .*\n)*"  # on a slow machine
+    error = rf"Error: .*{part}: .*Stale file handle.*all parts are kept.*\n"
+    assert re.fullmatch(progress + error, ended.err)
     assert not path.exists()
     assert part in [path.name for path in common_path.glob("data.h5.parts/*.npz")]
     comm.Barrier()
