@@ -278,6 +278,24 @@ def common_path(comm, tmp_path):
     return comm.bcast(tmp_path)
 
 
+@pytest.fixture
+def lost(comm, common_path):
+    """Return a folder, and a function that removes it on the root; all ranks call that."""
+    folder = common_path / "lost"
+    if comm.rank == 0:
+        folder.mkdir()
+    comm.Barrier()
+
+    def lose(*_):
+        if comm.rank == 0 and folder.exists():
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
+        comm.Barrier()
+
+    return folder, lose
+
+
 @pytest.fixture(scope="session")
 def mpiexec():
     """Return the launcher beside this Python, or the first one on the path."""

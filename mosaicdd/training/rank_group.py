@@ -27,6 +27,7 @@ from mosaicdd.parallel.ranks import Ranks, Result, agreed
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _OPENED: list[dist.ProcessGroup | None] = []
+_LEFT_BY_AN_ERROR: list[dist.ProcessGroup | None] = []
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ def rank_group(comm: Any = None, device: str = "cpu") -> Iterator[RankGroup]:
     ValueError
         If a GPU is asked for where there is none.
     """
+    if _LEFT_BY_AN_ERROR and dist.group.WORLD is _LEFT_BY_AN_ERROR.pop():
+        dist.destroy_process_group()
     if under_torchrun():
         group = _of_torchrun(device)
     else:
@@ -107,8 +110,12 @@ def rank_group(comm: Any = None, device: str = "cpu") -> Iterator[RankGroup]:
     if not _OPENED:
         atexit.register(_end_groups)
     _OPENED.append(dist.group.WORLD)
-    yield group
-    # After an error other ranks may be waiting in a reduction: then the end of the job closes it.
+    try:
+        yield group
+    except BaseException:
+        # Other ranks may be waiting in a reduction: the end of the job closes it, or the next group.
+        _LEFT_BY_AN_ERROR.append(dist.group.WORLD)
+        raise
     dist.destroy_process_group()
 
 

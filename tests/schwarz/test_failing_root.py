@@ -10,24 +10,6 @@ PROBLEM = m.Problem(m.Domain((64, 64)), "laplace", sides=m.Dirichlet("sin(3*x) +
 HOT = m.Problem(m.Domain((64, 64)), "heat", {"f": "1"})
 
 
-@pytest.fixture
-def lost(comm, common_path):
-    """Return a folder, and a function that removes it on the root; all ranks call that."""
-    folder = common_path / "lost"
-    if comm.rank == 0:
-        folder.mkdir()
-    comm.Barrier()
-
-    def lose(*_):
-        if comm.rank == 0 and folder.exists():
-            for path in folder.iterdir():
-                path.unlink()
-            folder.rmdir()
-        comm.Barrier()
-
-    return folder, lose
-
-
 @RANKS
 def test_a_checkpoint_of_a_solve(comm, lost):
     folder, lose = lost
@@ -54,21 +36,6 @@ def test_a_series_that_is_saved(comm, lost):
     lose()
     with pytest.raises(OSError, match="does not exist"):
         series.save(folder / "out.h5")
-
-
-@RANKS
-def test_the_metrics_of_a_training(comm, lost):
-    folder, lose = lost
-    data = m.generate(folder / "data.h5", m.GenerationSettings(samples=40, windows=9), ranks=comm)
-    data = comm.bcast(data)
-    with pytest.raises(OSError, match="metrics"):
-        m.train(
-            data,
-            folder / "model.h5",
-            m.TrainingSettings(epochs=2, batch_size=12),
-            ranks=comm,
-            progress=lose,
-        )
 
 
 class OwnError(ValueError):
