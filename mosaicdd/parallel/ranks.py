@@ -133,8 +133,8 @@ class Ranks:
         ValueError
             If no dims fit, or not the given ones.
         """
-        if cuts is None and (given := self._dims_for(len(counts))):
-            require_fitting(given, counts)
+        if cuts is None and (dims := self._dims_for(len(counts))):
+            require_fitting(dims, counts)
             return self
         fitted = copy.copy(self)
         fitted.cuts = cuts

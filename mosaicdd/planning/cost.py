@@ -259,9 +259,9 @@ def _coarse_seconds(
     if decomposition.ranks == 1:
         return transform, 0.0
     several_nodes = order.node.max() > 0
-    link = rates.between_nodes
-    latency = max(rates.gather.latency, link.latency if several_nodes else 0.0)
-    bandwidth = min(rates.gather.bandwidth, link.bandwidth if several_nodes else np.inf)
+    between = rates.between_nodes
+    latency = max(rates.gather.latency, between.latency if several_nodes else 0.0)
+    bandwidth = min(rates.gather.bandwidth, between.bandwidth if several_nodes else np.inf)
     stages = math.ceil(math.log2(decomposition.ranks))
     if _is_replicated(decomposition):
         size = gathered_bytes(decomposition)
@@ -270,10 +270,10 @@ def _coarse_seconds(
     share = math.ceil(nodes / workers) * _DOUBLE
     own = max(*(int(side.max()) for side in decomposition.sides), *decomposition.dims)
     messages = (_REDISTRIBUTIONS - 1) * min(own, workers) + workers - 1
-    one = link if several_nodes else rates.within_node
+    link = between if several_nodes else rates.within_node
     sharing = np.bincount(order.node.ravel()).max() if several_nodes else 1
-    seconds = one.latency * messages
-    seconds += _REDISTRIBUTIONS * (sharing * share / one.bandwidth + _staged(rates, share))
+    seconds = link.latency * messages
+    seconds += _REDISTRIBUTIONS * (sharing * share / link.bandwidth + _staged(rates, share))
     norms = decomposition.ranks * count_of_sums(1) * _DOUBLE
     return transform / workers, seconds + stages * latency + norms / bandwidth
 

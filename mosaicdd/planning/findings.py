@@ -45,8 +45,8 @@ class Finding:
 def python() -> Finding:
     """Say which package runs in which Python."""
     folder = Path(mosaicdd.__file__).parent
-    found = f"{mosaicdd.__version__} in {folder}, Python {platform.python_version()}"
-    return Finding("mosaicdd", found)
+    installed = f"{mosaicdd.__version__} in {folder}, Python {platform.python_version()}"
+    return Finding("mosaicdd", installed)
 
 
 def mpi(vendor: tuple[str, str] | None, *, several: bool) -> Finding:
@@ -62,9 +62,9 @@ def mpi(vendor: tuple[str, str] | None, *, several: bool) -> Finding:
     bindings = f"mpi4py {_version('mpi4py')}"
     if vendor is None:
         advice = "pip install 'mosaicdd[mpi]', or pip install mpi4py with your cluster's MPI module loaded"
-        found = f"no library found, {bindings}"
+        state = f"no library found, {bindings}"
         return Finding(
-            "MPI", found, advice if several else f"for several ranks: {advice}", wrong=several
+            "MPI", state, advice if several else f"for several ranks: {advice}", wrong=several
         )
     return Finding("MPI", f"{' '.join(vendor)}, {bindings}")
 
@@ -79,16 +79,16 @@ def ranks(seen: int, started: Launcher, lonely: str) -> Finding:
     """
     if lonely:
         advice = lonely.rpartition("; ")[2]
-        found = f"{seen} seen, {started.ranks} asked of {started.name}"
-        return Finding("ranks", found, advice, wrong=True)
+        counts = f"{seen} seen, {started.ranks} asked of {started.name}"
+        return Finding("ranks", counts, advice, wrong=True)
     if started.name == "none":
         return Finding("ranks", f"{seen}, started alone")
     if started.name == "torchrun":
         return Finding("ranks", f"{started.ranks} of torchrun, which are for train only")
-    found = f"{seen} seen, {started.ranks} asked of {started.name}"
+    counts = f"{seen} seen, {started.ranks} asked of {started.name}"
     if seen != started.ranks:
-        return Finding("ranks", found, "start all ranks in one job of one launcher", wrong=True)
-    return Finding("ranks", found)
+        return Finding("ranks", counts, "start all ranks in one job of one launcher", wrong=True)
+    return Finding("ranks", counts)
 
 
 def machines(places: list[Place], threads: int) -> Finding:
@@ -96,21 +96,21 @@ def machines(places: list[Place], threads: int) -> Finding:
     hosts = _by_host(places)
     cores = {host: len(frozenset().union(*(p.cores for p in on))) for host, on in hosts.items()}
     kinds = Counter((len(on), cores[host]) for host, on in hosts.items())
-    found = ", ".join(
+    shares = ", ".join(
         f"{count} machine{'s' * (count > 1)} with {ranks} rank{'s' * (ranks > 1)} of {threads} "
         f"thread{'s' * (threads > 1)} on {width} core{'s' * (width > 1)}"
         for (ranks, width), count in kinds.items()
     )
     if len(hosts) == 1:
-        found += f" ({next(iter(hosts))})"
+        shares += f" ({next(iter(hosts))})"
     for host, on in hosts.items():
         if len(on) * threads > cores[host]:
             advice = (
                 f"{host}: {len(on) * threads} threads share {cores[host]} cores; use fewer ranks or "
                 "a smaller OMP_NUM_THREADS, or let the launcher give them more cores"
             )
-            return Finding("machines", found, advice)
-    return Finding("machines", found)
+            return Finding("machines", shares, advice)
+    return Finding("machines", shares)
 
 
 def memory(places: list[Place]) -> Finding:
@@ -119,13 +119,13 @@ def memory(places: list[Place]) -> Finding:
     host = min(hosts, key=lambda name: hosts[name][0].free_memory / len(hosts[name]))
     free = hosts[host][0].free_memory
     each = free / len(hosts[host])
-    found = f"{free / _GIB:.1f} GiB free, {each / _GIB:.1f} GiB per rank"
+    amounts = f"{free / _GIB:.1f} GiB free, {each / _GIB:.1f} GiB per rank"
     if len(hosts) > 1:
-        found += f" on {host}, the least"
+        amounts += f" on {host}, the least"
     if each < _LEAST_MEMORY:
         advice = f"a rank needs {_LEAST_MEMORY / _GIB} GiB at least; use fewer ranks on a machine"
-        return Finding("memory", found, advice)
-    return Finding("memory", found)
+        return Finding("memory", amounts, advice)
+    return Finding("memory", amounts)
 
 
 def gpus(places: list[Place]) -> Finding:
@@ -146,22 +146,22 @@ def gpus(places: list[Place]) -> Finding:
             identity, name = place.gpus[number]
             taken[host, identity] += 1
             lines.append(f"{host} rank {local}: {number} ({name})")
-    found = ", ".join(lines[:4]) + f", and {len(lines) - 4} more" * (len(lines) > 4)
+    assigned = ", ".join(lines[:4]) + f", and {len(lines) - 4} more" * (len(lines) > 4)
     (host, _), most = taken.most_common(1)[0]
     if most > 1:
         advice = f"{most} ranks share a GPU of {host}; use as many ranks as GPUs on a machine"
-        return Finding("GPUs", found, advice)
-    return Finding("GPUs", found)
+        return Finding("GPUs", assigned, advice)
+    return Finding("GPUs", assigned)
 
 
 def buffers(probed: str) -> Finding:
     """Say which MPI buffers to choose, by what `buffer_probe.probe_device_buffers` returned."""
-    found = {
+    meanings = {
         "works": "MPI takes device pointers: --mpi-buffers cuda or host",
         "fails": "MPI takes no device pointers: --mpi-buffers host",
         "no GPU": "no GPU: --mpi-buffers host",
     }
-    return Finding("buffers", found[probed])
+    return Finding("buffers", meanings[probed])
 
 
 def hdf5() -> Finding:
@@ -201,11 +201,11 @@ def slurm(pmi: str | None) -> Finding:
     answer = _ask("srun", "--version")
     number = answer.split()[-1] if answer else "of an unknown version"
     types = pmi_types(_ask("srun", "--mpi=list"))
-    found = f"{number}, srun --mpi: {', '.join(types)}"
+    state = f"{number}, srun --mpi: {', '.join(types)}"
     if pmi and not any(kind.startswith(pmi) for kind in types):
         advice = f"srun lacks {pmi}, which MPI needs: use mpiexec in jobs, or MPI of the cluster"
-        return Finding("Slurm", found, advice)
-    return Finding("Slurm", found)
+        return Finding("Slurm", state, advice)
+    return Finding("Slurm", state)
 
 
 def pmi_types(text: str) -> list[str]:
@@ -225,9 +225,9 @@ def versions(pins: Path) -> Finding:
     if not pins.is_file():
         return Finding("versions", "not compared: no constraints.txt beside the package")
     wanted = dict(line.split("==") for line in pins.read_text().split())
-    installed = {name: found for name in wanted if (found := _version(name)) != "absent"}
+    installed = {name: number for name in wanted if (number := _version(name)) != "absent"}
     # A local part tells builds of one version apart, as 2.13.0+cpu.
-    other = [n for n, found in installed.items() if found.partition("+")[0] != wanted[n]]
+    other = [n for n, number in installed.items() if number.partition("+")[0] != wanted[n]]
     if not other:
         return Finding("versions", f"{len(installed)} packages as in {pins.name}")
     shown = ", ".join(f"{name} {installed[name]} not {wanted[name]}" for name in other[:3])

@@ -151,10 +151,10 @@ class Measurement:
 
     def _copy_rate(self) -> float:
         """Return the bytes per second that vector operations read and write."""
-        one = torch.ones(_VECTOR, dtype=self._dtype, device=self._device)
-        other, result = one.clone(), torch.empty_like(one)
-        seconds = self._repeat(lambda: torch.sub(one, other, out=result))
-        return 3 * _VECTOR * one.element_size() / self._ranks.largest(seconds)
+        left = torch.ones(_VECTOR, dtype=self._dtype, device=self._device)
+        right, result = left.clone(), torch.empty_like(left)
+        seconds = self._repeat(lambda: torch.sub(left, right, out=result))
+        return 3 * _VECTOR * left.element_size() / self._ranks.largest(seconds)
 
     def _pack_seconds(self) -> float:
         """Return the seconds for packing and adding one short message, of two parts."""

@@ -46,7 +46,7 @@ def measure_medium(ranks: Ranks, machine: str) -> MediumRates:
     taken = ranks.largest(float(peak_bytes() - before)) - coarse_bytes(amounts[-1])
     return MediumRates(
         machine=machine,
-        **{step: Curve.rising(amounts, [one[step] for one in seconds]) for step in _STEPS},
+        **{step: Curve.rising(amounts, [of_size[step] for of_size in seconds]) for step in _STEPS},
         bytes_per_subdomain=max(taken / amounts[-1], 1.0),
     )
 

@@ -103,7 +103,7 @@ def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Med
             "processor, in float64"
         )
     tried = fitting_dims(job.ranks, job.lattice.subdomains) if dims is None else [dims]
-    plans = [_on_dims(job, rates, known, one) for one in tried[:_DIMS_TRIED]]
+    plans = [_on_dims(job, rates, known, candidate) for candidate in tried[:_DIMS_TRIED]]
     least = min(plan.cost.total for plan in plans)
     return next(plan for plan in plans if plan.cost.total <= EQUAL * least)
 

@@ -192,19 +192,19 @@ def make_plan(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Plan:
         lambda d: iteration_cost(d, row_wise(d.dims, job.ranks_per_node), rates).total,
         lambda d: sum(int(d.words(direction).sum()) for direction in directions(len(d.dims))),
     )
-    given = fastest if dims is None else Decomposition(job.lattice, dims)
-    orders = _order_plans(given, job, rates)
+    chosen = fastest if dims is None else Decomposition(job.lattice, dims)
+    orders = _order_plans(chosen, job, rates)
     best = _best_order(orders)
     alone = Decomposition(job.lattice, (1, 1))
     return Plan(
-        dims=given.dims,
-        subdomains=(int(given.subdomains.min()), int(given.subdomains.max())),
-        replicated=coarse_is_replicated(math.prod(given.lattice.subdomains), given.ranks),
-        counts=_counts(given, rates),
+        dims=chosen.dims,
+        subdomains=(int(chosen.subdomains.min()), int(chosen.subdomains.max())),
+        replicated=coarse_is_replicated(math.prod(chosen.lattice.subdomains), chosen.ranks),
+        counts=_counts(chosen, rates),
         orders=orders,
-        memory=memory_of_rank(given, rates),
+        memory=memory_of_rank(chosen, rates),
         best=best,
-        cost=solve_cost(given, best.iteration, rates, job.iterations),
+        cost=solve_cost(chosen, best.iteration, rates, job.iterations),
         serial=iteration_cost(alone, row_wise((1, 1), 1), rates),
         suggestion=_suggest(fastest, job, rates),
     )

@@ -110,11 +110,11 @@ def compare_all(solutions: Iterable[StoredSolution], reference: Reference = "pya
         return each[0]
     return Comparison(
         reference=each[0].reference,
-        mae=float(np.mean([one.mae for one in each])),
-        max_error=float(np.max([one.max_error for one in each])),
-        difference_norm=float(np.linalg.norm([one.difference_norm for one in each])),
-        reference_norm=float(np.linalg.norm([one.reference_norm for one in each])),
-        seconds=sum(one.seconds for one in each),
+        mae=float(np.mean([comparison.mae for comparison in each])),
+        max_error=float(np.max([comparison.max_error for comparison in each])),
+        difference_norm=float(np.linalg.norm([comparison.difference_norm for comparison in each])),
+        reference_norm=float(np.linalg.norm([comparison.reference_norm for comparison in each])),
+        seconds=sum(comparison.seconds for comparison in each),
         solution_seconds=each[0].solution_seconds,
         problems=each,
     )
@@ -160,7 +160,7 @@ def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
         return _checked(reference, solution), "reference"
     if hasattr(reference, "each"):
         reference = reference.each()
-    if isinstance(reference, list) and all(isinstance(one, StoredSolution) for one in reference):
+    if isinstance(reference, list) and all(isinstance(item, StoredSolution) for item in reference):
         return _of_several(reference, solution)
     if not isinstance(reference, str):
         raise TypeError(

@@ -68,13 +68,13 @@ def _polygons(path: Path) -> Polygons:
         raise FileNotFoundError(f"{path}: the file of the domain is missing")
     form = "polygons are {'outer': [[x, y], ..], 'holes': [[[x, y], ..], ..]}"
     try:
-        given = json.loads(path.read_text())
+        parsed = json.loads(path.read_text())
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error}); {form}") from None
-    if not isinstance(given, dict) or "outer" not in given or set(given) - {"outer", "holes"}:
+    if not isinstance(parsed, dict) or "outer" not in parsed or set(parsed) - {"outer", "holes"}:
         raise ValueError(f"{path}: {form}")
     try:
-        return Polygons(given["outer"], given.get("holes", []))
+        return Polygons(parsed["outer"], parsed.get("holes", []))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -149,8 +149,8 @@ def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
 
 def _require_readable(path: Path, what: str) -> None:
     if not path.is_file():
-        found = "a folder" if path.is_dir() else "missing"
-        raise FileNotFoundError(f"{path}: the {what} file is {found}")
+        state = "a folder" if path.is_dir() else "missing"
+        raise FileNotFoundError(f"{path}: the {what} file is {state}")
     if not os.access(path, os.R_OK):
         raise PermissionError(f"{path}: the {what} file may not be read")
 
@@ -202,17 +202,17 @@ def open_to_read(path: str | os.PathLike, kind: str, format_version: int) -> Ite
 
 def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) -> None:
     """Refuse foreign files and formats of the future."""
-    found = file.attrs.get("kind")
-    if not isinstance(found, str) or found != f"mosaicdd {kind}":
-        what = f"a {found} file" if isinstance(found, str) else "an HDF5 file of something else"
+    marked = file.attrs.get("kind")
+    if not isinstance(marked, str) or marked != f"mosaicdd {kind}":
+        what = f"a {marked} file" if isinstance(marked, str) else "an HDF5 file of something else"
         raise ValueError(f"{path}: {what}, a mosaicdd {kind} file is needed")
-    given = file.attrs.get("format_version", -1)
-    if not isinstance(given, (int, np.integer)) or not 1 <= given <= format_version:
+    number = file.attrs.get("format_version", -1)
+    if not isinstance(number, (int, np.integer)) or not 1 <= number <= format_version:
         raise ValueError(
-            f"{path}: {kind} format {given}, this version of mosaicdd reads 1 to {format_version}; "
+            f"{path}: {kind} format {number}, this version of mosaicdd reads 1 to {format_version}; "
             "update mosaicdd"
         )
-    if given >= SEALED and not is_sealed(path):
+    if number >= SEALED and not is_sealed(path):
         raise ValueError(
             f"{path}: not a complete {kind} file (its checksum is missing); if another program has "
             f"written to it on purpose: mosaicdd info --reseal {path}"
@@ -258,11 +258,11 @@ def _arrays_of(file: h5py.File) -> list[h5py.Dataset]:
     return [array for name in file if name not in _PRESENTATIONS for array in _arrays(file[name])]
 
 
-def _arrays(found: h5py.Group | h5py.Dataset) -> list[h5py.Dataset]:
+def _arrays(entry: h5py.Group | h5py.Dataset) -> list[h5py.Dataset]:
     """List the arrays in a group, those of its groups included."""
-    if isinstance(found, h5py.Dataset):
-        return [found]
-    return [array for name in found for array in _arrays(found[name])]
+    if isinstance(entry, h5py.Dataset):
+        return [entry]
+    return [array for name in entry for array in _arrays(entry[name])]
 
 
 def reseal(path: str | os.PathLike) -> int:

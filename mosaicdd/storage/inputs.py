@@ -55,7 +55,7 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
     ValueError
         If one is unknown.
     """
-    given, points = {}, file.get("points_of_sides", {})
+    conditions, points = {}, file.get("points_of_sides", {})
     for name, values in file["sides"].items():
         kind, alpha = str(values.attrs.get("condition")), float(values.attrs.get("alpha", 0.0))
         if kind not in KINDS:
@@ -67,9 +67,9 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
         else:
             held = np.atleast_2d(values[()])
         where = points[name][()] if name in points else None
-        given[name] = EvaluatedPart(name, kind, alpha, held, where).condition(problem)
+        conditions[name] = EvaluatedPart(name, kind, alpha, held, where).condition(problem)
     edges = boundary_of_file(file, grid, problem) if "boundary/bottom" in file else None
-    return Sides(given, edges)
+    return Sides(conditions, edges)
 
 
 def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:

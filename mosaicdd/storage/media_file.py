@@ -38,11 +38,11 @@ class MediaDataset:
         count, problems, nodes = self.solution.shape[:3]
         wide = 4 * (nodes - 1) + 17
         shapes = (count, wide, wide), (count, problems, nodes, nodes)
-        given = self.logarithm.shape, self.source.shape
-        if given != shapes or len(self.kind) != count:
-            raise ValueError(f"media and sources must have the shapes {shapes}, got {given}")
+        held = self.logarithm.shape, self.source.shape
+        if held != shapes or len(self.kind) != count:
+            raise ValueError(f"media and sources must have the shapes {shapes}, got {held}")
         arrays = (self.logarithm, self.solution, self.source)
-        if not all(np.isfinite(one).all() for one in arrays):
+        if not all(np.isfinite(array).all() for array in arrays):
             raise ValueError("media and solutions must be finite, found NaN or infinity")
 
     @property

@@ -25,7 +25,7 @@ _FILE_NAME = re.compile(r"[0-9a-f]+-\d{4,}\.h5")
 
 
 @dataclass(frozen=True)
-class Shard:
+class ShardFile:
     """One complete shard.
 
     Parameters
@@ -72,9 +72,9 @@ def writing_shard(path: Path, shape: tuple[int, ...], dtype: str) -> Iterator[Ar
         yield writer
 
 
-def complete_shard(path: Path, place: Slices) -> Shard:
+def complete_shard(path: Path, place: Slices) -> ShardFile:
     """Describe a shard that has been written."""
-    return Shard(f"{path.parent.name}/{path.name}", place, digest_of_seal(path) or "")
+    return ShardFile(f"{path.parent.name}/{path.name}", place, digest_of_seal(path) or "")
 
 
 def discard_shard(path: Path) -> None:
@@ -85,7 +85,7 @@ def discard_shard(path: Path) -> None:
 
 
 def link_shards(
-    file: h5py.File, name: str, shape: tuple[int, ...], dtype: str, shards: list[Shard]
+    file: h5py.File, name: str, shape: tuple[int, ...], dtype: str, shards: list[ShardFile]
 ) -> None:
     """Add a virtual dataset of all shards to an open file, and what tells whether they are there."""
     layout = h5py.VirtualLayout(shape, dtype)
@@ -125,7 +125,7 @@ def require_shards(file: h5py.File) -> None:
 
 
 @contextmanager
-def replacing_shards(path: str | PathLike, shards: list[Shard]) -> Iterator[None]:
+def replacing_shards(path: str | PathLike, shards: list[ShardFile]) -> Iterator[None]:
     """Remove the shards of the solution file that is replaced; at a failure, those of the new one."""
     before = _shard_names(path)
     try:

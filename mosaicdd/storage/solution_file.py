@@ -249,9 +249,9 @@ def read_solutions(path: str | PathLike) -> Iterator[StoredSolution]:
 
 
 def _stored(file: h5py.File, problem: int | None) -> StoredSolution:
-    one = OneProblem(file, problem)
-    problem = 0 if "time" in file else one.number
-    nodes = nodes_of_file(file, one)
+    member = OneProblem(file, problem)
+    problem = 0 if "time" in file else member.number
+    nodes = nodes_of_file(file, member)
     grid = grid_of_file(file, nodes)
     return StoredSolution(
         path=Path(file.filename),
@@ -261,11 +261,11 @@ def _stored(file: h5py.File, problem: int | None) -> StoredSolution:
         if "sides" in file
         else boundary_of_file(file, grid, problem),
         window=window_of_file(file, grid, nodes),
-        history={name: one.array(f"history/{name}") for name in file["history"]},
-        attributes=attributes_of_file(file) | one.results(),
+        history={name: member.array(f"history/{name}") for name in file["history"]},
+        attributes=attributes_of_file(file) | member.results(),
         shape=shape_of_file(file),
-        number=one.number,
-        problems=one.problems,
+        number=member.number,
+        problems=member.problems,
         times=file["time"][()] if "time" in file else None,
         **lattice_of_file(file),
     )

@@ -71,9 +71,9 @@ def lattice_of_file(file: h5py.File) -> dict:
     return {"lattice_start": start, "lattice_step": int(attributes["step"])}
 
 
-def nodes_of_file(file: h5py.File, one: OneProblem) -> tuple[int, ...]:
+def nodes_of_file(file: h5py.File, member: OneProblem) -> tuple[int, ...]:
     """Return the nodes per axis of the field, which must be rows of real numbers."""
-    nodes, dtype = one.shape("solution"), file["solution"].dtype
+    nodes, dtype = member.shape("solution"), file["solution"].dtype
     if len(nodes) != 2 or min(nodes) < 2 or dtype.kind != "f":
         raise ValueError(
             f"{file.filename}: /solution must hold rows of real numbers, got {dtype} of shape "

@@ -23,7 +23,7 @@ from mosaicdd.problems.sides.side_values import EvaluatedPart
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL, POLYGONS
 from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides
-from mosaicdd.storage.shards import Shard, link_shards, replacing_shards
+from mosaicdd.storage.shards import ShardFile, link_shards, replacing_shards
 
 FORMAT_VERSION = SEALED
 GHOSTS = "VTKHDF/PointData/vtkGhostType"
@@ -145,7 +145,7 @@ def writing_solutions(
     dtype: str,
     *,
     window: Window | None = None,
-    shards: list[Shard] | None = None,
+    shards: list[ShardFile] | None = None,
     lines: bool = False,
     fields: Mapping[str, float | np.ndarray] | None = None,
     sides: Sequence[EvaluatedPart] | None = None,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.local_solvers.elements.planes import Planes, Run
+from mosaicdd.local_solvers.elements.planes import NodeRow, Planes
 
 _SIDE, _SPACING = 3, 6
 _AT = torch.tensor([0, 2, 1]), torch.tensor([1, 0, 3])
@@ -17,7 +17,7 @@ def test_values_of_elements_are_taken_and_put_back(problems: int) -> None:
     planes = Planes.taken(values, _AT, _SIDE, _SPACING)
     for e, (y, x) in enumerate(zip(*_AT, strict=True)):
         for row, column in ((0, 0), (1, 4), (5, 2), (3, 3)):
-            found = planes(Run((row, column)), _SPACING // _SIDE)[0, :, 0, e]
+            found = planes(NodeRow((row, column)), _SPACING // _SIDE)[0, :, 0, e]
             assert torch.equal(found, values[:, y * _SPACING + row, x * _SPACING + column])
     before = whole.clone()
     room = whole.zero_()[:, 4:23, 5:30]

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.layouts.layout import Layout, Window
+from mosaicdd.parallel.layouts.layout import Layout, LayoutRows
 from mosaicdd.parallel.layouts.placements import Halo, On, PartialSum, Replicate, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.layouts.root import rows_from_root, rows_to_root
@@ -63,7 +63,7 @@ def test_rows_outside_of_the_window_stay_as_they_are(ranks):
     source = Layout((3, 4), (ranks.size,), (PartialSum(),))
     layout = Layout((9, 4), (ranks.size,), (Shard(1),))
     mine = np.full(layout.local_shape(ranks.rank), -1.0)
-    Redistribution(source, Window(layout, 4, 7), ranks, float)(terms[ranks.rank], mine)
+    Redistribution(source, LayoutRows(layout, 4, 7), ranks, float)(terms[ranks.rank], mine)
     whole = np.full((9, 4), -1.0)
     whole[4:7] = terms.sum(axis=0)  # whole numbers: exact
     np.testing.assert_array_equal(mine, layout.cut(whole, ranks.rank))
@@ -72,6 +72,6 @@ def test_rows_outside_of_the_window_stay_as_they_are(ranks):
 def test_rows_that_are_not_there_and_parts_of_a_sum_are_refused():
     layout = Layout((5,), (2,), (Shard(0),))
     with pytest.raises(ValueError, match=r"rows 3\.\.6 of an array of 5 rows"):
-        Window(layout, 3, 6)
+        LayoutRows(layout, 3, 6)
     with pytest.raises(ValueError, match="without PartialSum first"):
-        Window(Layout((5,), (2,), (PartialSum(),)), 0, 2)
+        LayoutRows(Layout((5,), (2,), (PartialSum(),)), 0, 2)

@@ -27,7 +27,7 @@ import torch
 
 from mosaicdd.local_solvers.elements.inner_nodes import Cross, Roots
 from mosaicdd.local_solvers.elements.kinds import alike
-from mosaicdd.local_solvers.elements.merging import Merge
+from mosaicdd.local_solvers.elements.merging import MergedSquares
 from mosaicdd.local_solvers.elements.squares import CrossedSquares, Squares
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors
@@ -112,7 +112,7 @@ class _Eliminated:
 
     def merged(self, side: int) -> "_Eliminated":
         """Return what four squares of so many cells a side become."""
-        merge = Merge(self.schur, side, symmetric=self.symmetric, crossed=self.crossed)
+        merge = MergedSquares(self.schur, side, symmetric=self.symmetric, crossed=self.crossed)
         factors = (merge.right,) if self.symmetric else (merge.right, merge.left)
         return replace(self, schur=merge.complement(self.schur), crosses=[*self.crosses, factors])
 

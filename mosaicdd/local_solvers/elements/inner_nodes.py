@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.local_solvers.elements.planes import Beside, Node, Planes, Run, in_leaf, on_cross
+from mosaicdd.local_solvers.elements.planes import Beside, Node, NodeRow, Planes, in_leaf, on_cross
 from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -139,7 +139,7 @@ class InnerNodes:
     def __init__(
         self,
         ties: dict[Node, Planes],
-        reciprocals: dict[Run, torch.Tensor],
+        reciprocals: dict[NodeRow, torch.Tensor],
         inverses: torch.Tensor,
         crosses: list[Cross],
         side: int,
@@ -242,7 +242,9 @@ class InnerNodes:
                 given = self._driven(f, u, run, beside, 1)
                 torch.mul(given, self._reciprocals[run], out=u(run, 1))
 
-    def _driven(self, f: Planes, u: Planes, run: Run, beside: Beside, count: int) -> torch.Tensor:
+    def _driven(
+        self, f: Planes, u: Planes, run: NodeRow, beside: Beside, count: int
+    ) -> torch.Tensor:
         """Return ``f + K u`` at nodes of all squares, from some of their neighbours."""
         total, out = f(run, count), None
         for step, other, edges, _ in beside:

@@ -15,7 +15,7 @@ from mosaicdd.lattice.perimeter import square_perimeter
 from mosaicdd.local_solvers.elements.products import products
 
 
-class Merge:
+class MergedSquares:
     """Four squares of ``l`` cells a side become one.
 
     Parameters

@@ -25,7 +25,7 @@ def coloured(side: int, *, crossed: bool) -> np.ndarray:
     return inner if crossed else inner[inner.sum(axis=1) % 2 == 1]
 
 
-class Run(NamedTuple):
+class NodeRow(NamedTuple):
     """Nodes of a square in a row, in one of its smallest squares.
 
     Parameters
@@ -42,11 +42,11 @@ class Run(NamedTuple):
     length: int = 1
     axis: int = 0
 
-    def moved(self, step: Node) -> "Run":
+    def moved(self, step: Node) -> "NodeRow":
         """Return those a step away."""
-        return Run((self.node[0] + step[0], self.node[1] + step[1]), self.length, self.axis)
+        return NodeRow((self.node[0] + step[0], self.node[1] + step[1]), self.length, self.axis)
 
-    def edges(self, step: Node) -> "Run":
+    def edges(self, step: Node) -> "NodeRow":
         """Return what edges to those count from: the lower and left ones of both nodes."""
         return self.moved((min(step[0], 0), min(step[1], 0)))
 
@@ -59,7 +59,7 @@ class Run(NamedTuple):
         ]
 
 
-Beside = list[tuple[Node, Run, Run, Node]]
+Beside = list[tuple[Node, NodeRow, NodeRow, Node]]
 """Steps to neighbours, these, the edges between, and the steps back."""
 
 
@@ -76,7 +76,7 @@ class Planes:
         self.values = values
         self._shape, self._strides = values.shape, values.stride()
         self._first = int(values.storage_offset())
-        self._known: dict[tuple[Run, int], torch.Tensor] = {}
+        self._known: dict[tuple[NodeRow, int], torch.Tensor] = {}
 
     @classmethod
     def of(cls, values: torch.Tensor, side: int, shape: tuple[int, ...]) -> "Planes":
@@ -155,7 +155,7 @@ class Planes:
             self.values.permute(2, 3, 0, 4, 1)
         )
 
-    def __call__(self, run: Run, count: int) -> torch.Tensor:
+    def __call__(self, run: NodeRow, count: int) -> torch.Tensor:
         """Return what stands at nodes of squares of ``count`` smallest squares a side, ``(length, n, ..)``."""
         known = self._known.get((run, count))
         if known is None:
@@ -201,19 +201,19 @@ def _cut(values: torch.Tensor, side: int, shape: tuple[int, ...]) -> torch.Tenso
 @lru_cache
 def in_leaf(
     side: int, steps: tuple[Node, ...]
-) -> tuple[list[tuple[Run, Beside]], list[tuple[Run, Beside]]]:
+) -> tuple[list[tuple[NodeRow, Beside]], list[tuple[NodeRow, Beside]]]:
     """Return the nodes inside a smallest square that are `coloured`, beside others, and the others."""
     own = {(int(y), int(x)) for y, x in coloured(side, crossed=len(steps) > 4)}
     others = {(y, x) for y in range(1, side) for x in range(1, side)} - own
     one, other = (
-        [(Run(node), Run(node).beside(among, steps)) for node in sorted(nodes)]
+        [(NodeRow(node), NodeRow(node).beside(among, steps)) for node in sorted(nodes)]
         for nodes, among in ((own, others), (others, own))
     )
     return one, other
 
 
 @lru_cache
-def on_cross(half: int, side: int, steps: tuple[Node, ...]) -> list[tuple[Run, Beside]]:
+def on_cross(half: int, side: int, steps: tuple[Node, ...]) -> list[tuple[NodeRow, Beside]]:
     """Return the nodes of a cross between squares, as they are merged, beside those inside these.
 
     Those of an arm within a smallest square go together, if no step is across cells.
@@ -221,13 +221,13 @@ def on_cross(half: int, side: int, steps: tuple[Node, ...]) -> list[tuple[Run, B
     plan = merging(half)
     every = range(1, 2 * half)
     inside = {(y, x) for y in every for x in every if half not in (y, x)}
-    runs: list[Run] = []
+    runs: list[NodeRow] = []
     for node in ((int(y), int(x)) for y, x in plan.nodes[plan.perimeter :]):
         axis = 1 if node[0] == half else 0
-        last = runs[-1] if runs else Run((0, 0))
+        last = runs[-1] if runs else NodeRow((0, 0))
         follows = last.axis == axis and node[axis] == last.node[axis] + last.length
         if len(steps) == 4 and follows and last.node[axis] % side and node[axis] % side:
             runs[-1] = last._replace(length=last.length + 1)
         else:
-            runs.append(Run(node, 1, axis))
+            runs.append(NodeRow(node, 1, axis))
     return [(run, run.beside(inside, steps)) for run in runs]

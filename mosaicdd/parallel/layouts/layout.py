@@ -128,7 +128,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Window:
+class LayoutRows:
     """Some rows of an array in a layout, ``start..stop`` of the first axis, to move it in portions.
 
     The ranks' arrays stay those of the layout. To a `Redistribution` it is a layout of an array with ``stop - start`` rows. As a target, the

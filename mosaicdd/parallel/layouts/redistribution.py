@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from mosaicdd.parallel.layouts.axis_share import overlaps
-from mosaicdd.parallel.layouts.layout import Layout, Slices, Window
+from mosaicdd.parallel.layouts.layout import Layout, LayoutRows, Slices
 from mosaicdd.parallel.layouts.placements import Merge
 from mosaicdd.parallel.ranks import Ranks
 
@@ -61,7 +61,11 @@ class Redistribution:
     """
 
     def __init__(
-        self, source: Layout | Window, target: Layout | Window, ranks: Ranks, dtype: DTypeLike
+        self,
+        source: Layout | LayoutRows,
+        target: Layout | LayoutRows,
+        ranks: Ranks,
+        dtype: DTypeLike,
     ):
         if source.shape != target.shape:
             raise ValueError(f"the source has shape {source.shape}, the target {target.shape}")
@@ -173,7 +177,7 @@ class _Meeting(NamedTuple):
 
 
 def _pieces(
-    source: Layout | Window, giver: int, target: Layout | Window, taker: int
+    source: Layout | LayoutRows, giver: int, target: Layout | LayoutRows, taker: int
 ) -> list[_Piece]:
     """List what one rank gives to another, in an order that both know."""
     if not (_gives(source, giver, taker) and _takes(target, taker)):
@@ -196,13 +200,13 @@ def _pieces(
     return pieces
 
 
-def _gives(source: Layout | Window, giver: int, taker: int) -> bool:
+def _gives(source: Layout | LayoutRows, giver: int, taker: int) -> bool:
     """Whether a rank answers another: of equal copies, the one in the taker's own row does."""
     here, there = source.coordinates(giver), source.coordinates(taker)
     return all(here[axis] == there[axis] for axis in source.spread(Merge.ANY))
 
 
-def _takes(target: Layout | Window, taker: int) -> bool:
+def _takes(target: Layout | LayoutRows, taker: int) -> bool:
     """Whether a rank gets values at all: of the terms of a sum, the first does."""
     return not any(target.coordinates(taker)[axis] for axis in target.spread(Merge.SUM))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import DTypeLike
 
-from mosaicdd.parallel.layouts.layout import Layout, Window
+from mosaicdd.parallel.layouts.layout import Layout, LayoutRows
 from mosaicdd.parallel.layouts.placements import On
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
@@ -63,7 +63,7 @@ def rows_from_root(
     array = np.empty(layout.local_shape(ranks.rank), dtype)
     for window, on_root, portion in _portions(layout, ranks, dtype, rows):
 
-        def fill(portion: np.ndarray = portion, window: Window = window) -> None:
+        def fill(portion: np.ndarray = portion, window: LayoutRows = window) -> None:
             if source is None:
                 raise TypeError("the root needs a source of the rows")
             portion[...] = source(slice(window.start, window.stop))
@@ -75,13 +75,13 @@ def rows_from_root(
 
 def _portions(
     layout: Layout, ranks: Ranks, dtype: DTypeLike, rows: int
-) -> Iterator[tuple[Window, Layout, np.ndarray]]:
+) -> Iterator[tuple[LayoutRows, Layout, np.ndarray]]:
     """Give each portion: where it lies in the layout, its layout on rank 0, a buffer for it."""
     if rows < 1:
         raise ValueError(f"a portion needs at least 1 row, got {rows}")
     shape = (min(rows, layout.shape[0]), *layout.shape[1:])
     buffer = np.empty(Layout(shape, (ranks.size,), (On(0),)).local_shape(ranks.rank), dtype)
     for start in range(0, layout.shape[0], rows):
-        window = Window(layout, start, min(start + rows, layout.shape[0]))
+        window = LayoutRows(layout, start, min(start + rows, layout.shape[0]))
         on_root = Layout(window.shape, (ranks.size,), (On(0),))
         yield window, on_root, buffer[: on_root.local_shape(ranks.rank)[0]]

@@ -12,7 +12,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.storage.hdf5 import ArrayWriter, line_name
 from mosaicdd.storage.shards import (
-    Shard,
+    ShardFile,
     complete_shard,
     discard_shard,
     shard_folder,
@@ -38,7 +38,7 @@ def write_shards(
     place: Slices,
     dtype: str,
     clock: AbstractContextManager,
-) -> list[Shard]:
+) -> list[ShardFile]:
     """Write every rank's parts of the field to a file of its own; return all of them.
 
     Parameters
@@ -60,7 +60,7 @@ def write_shards(
     parts = iter(parts)
     first = list(itertools.islice(parts, 1))
 
-    def write() -> Shard | None:
+    def write() -> ShardFile | None:
         shape = tuple(part.stop - part.start for part in place)
         if not first:
             return None
