@@ -111,5 +111,5 @@ def argument(name: str) -> Iterator[None]:
         else:
             kind = TypeError if isinstance(error, TypeError) else ValueError
         # What holds on sides is evaluated while other arguments are checked, too.
-        found = "sides" if str(error).startswith("the side ") else name
-        raise kind(f"{found}: {error}") from error
+        subject = "sides" if str(error).startswith("the side ") else name
+        raise kind(f"{subject}: {error}") from error

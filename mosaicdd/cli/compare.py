@@ -50,7 +50,7 @@ def _report(comparison: Comparison, reference: str) -> dict:
     }
     if comparison.problems:
         report["problems"] = [
-            {"problem": number} | one.errors for number, one in enumerate(comparison.problems)
+            {"problem": number} | member.errors for number, member in enumerate(comparison.problems)
         ]
     return report
 
@@ -58,7 +58,7 @@ def _report(comparison: Comparison, reference: str) -> dict:
 def _for_people(report: dict) -> str:
     text = ""
     if many := report.get("problems"):
-        maes = [one["mae"] for one in many]
+        maes = [row["mae"] for row in many]
         worst = int(np.argmax(maes))  # the first that is NaN, if one is
         text = f"{len(many)} problems: MAE from {min(maes):.2e} to {maes[worst]:.2e} (problem {worst})\n"
     if "time" in report:

@@ -58,12 +58,12 @@ def given_problem(
                 _require_no_formula(boundary)
             data = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
     with argument("side"):
-        given = {name: read(name, condition) for name, condition in given_sides}
+        conditions = {name: read(name, condition) for name, condition in given_sides}
         if spec is not None and boundary is not None and boundary.startswith("expr:"):
             # At the nodes of the domain and on its outline only, wherever that is.
-            given = {name: Dirichlet(boundary) for name in (*SIDES, "outline")} | given
+            conditions = {name: Dirichlet(boundary) for name in (*SIDES, "outline")} | conditions
             data = None
-        sides = Sides(given, data)
+        sides = Sides(conditions, data)
     with argument("spacing"):
         if spacing is not None:
             Grid(cells, spacing)

@@ -43,9 +43,9 @@ def collected(ctx: click.Context, kind: type[Made], **others: Any) -> Made:
     ValueError
         If a value is out of its range.
     """
-    given = ctx.meta.get(__name__, {})
+    options = ctx.meta.get(__name__, {})
     names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]  # a dataclass
-    return kind(**{name: value for name, value in given.items() if name in names} | others)
+    return kind(**{name: value for name, value in options.items() if name in names} | others)
 
 
 def option_given(ctx: click.Context, name: str) -> Any:

@@ -43,12 +43,12 @@ class Domain:
     shape: Shape | None = None
 
     def __post_init__(self) -> None:
-        given = self.cells
-        if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
-            raise TypeError(f"a domain has cells (ny, nx) along two axes, got {given!r}")
-        if len(given) != 2 or not all(map(_is_whole, given)):
-            raise ValueError(f"a domain has whole cells (ny, nx) along two axes, got {given}")
-        object.__setattr__(self, "cells", (int(given[0]), int(given[1])))
+        cells = self.cells
+        if not isinstance(cells, Sequence | np.ndarray) or isinstance(cells, str):
+            raise TypeError(f"a domain has cells (ny, nx) along two axes, got {cells!r}")
+        if len(cells) != 2 or not all(map(_is_whole, cells)):
+            raise ValueError(f"a domain has whole cells (ny, nx) along two axes, got {cells}")
+        object.__setattr__(self, "cells", (int(cells[0]), int(cells[1])))
         if self.spacing is not None and not isinstance(self.spacing, numbers.Real):
             raise TypeError(
                 f"spacing must be one number, for cells are square, got {self.spacing!r}"

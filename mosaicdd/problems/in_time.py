@@ -50,7 +50,7 @@ def _takes_time(function: Callable) -> bool:
     except (ValueError, TypeError):  # of a library that does not say
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(one.kind in kinds for one in parameters) == 3
+    return sum(parameter.kind in kinds for parameter in parameters) == 3
 
 
 class SourceInTime:
@@ -102,8 +102,8 @@ class SourceInTime:
             return sampled(Field("f", at_time(self._source, t)), self._shape, self._grid, part)
         position = t / self._interval
         before = max(0, min(int(position * (1 + 1e-12)), self._frames - 2))
-        one, other = (self._frame(number, part) for number in (before, before + 1))
-        return one + (position - before) * (other - one)
+        earlier, later = (self._frame(number, part) for number in (before, before + 1))
+        return earlier + (position - before) * (later - earlier)
 
     def _frame(self, number: int, part: Part) -> np.ndarray:
         """Return the node values of one time."""
@@ -158,16 +158,16 @@ class SidesInTime:
         """Return the conditions at a time."""
         if not self.vary:
             return self._sides
-        given, data = {}, self._sides.data
+        conditions, data = {}, self._sides.data
         at = {id(part.values): at_time(part.values, t) for part in self._sides.parts}
         for part in self._sides.parts:
             condition = part.condition
             if not isinstance(condition, Periodic):
                 condition = dataclasses.replace(condition, values=at[id(part.values)])
-            given[str(part)] = condition
+            conditions[str(part)] = condition
         if isinstance(data, BoundarySpec):
             data = data.at_time(t)
-        return Sides(given, data)
+        return Sides(conditions, data)
 
     def between(
         self, t: float, later: float, share: float, grid: Grid, pieces: Mapping[str, OutlinePiece]
@@ -181,23 +181,23 @@ class SidesInTime:
         """
         if not self.vary or share == 1.0:
             return self(later)
-        one, other = self(t), self(later)
-        given: dict[str, Condition] = {}
-        sides = zip(one.evaluated(grid, pieces), other.evaluated(grid, pieces), strict=True)
+        begin, end = self(t), self(later)
+        conditions: dict[str, Condition] = {}
+        sides = zip(begin.evaluated(grid, pieces), end.evaluated(grid, pieces), strict=True)
         for old, new in sides:
             values = (1.0 - share) * np.asarray(old.values) + share * np.asarray(new.values)
-            given[new.name] = dataclasses.replace(new, values=values).condition(0)
-        for before, after in zip(one.parts, other.parts, strict=True):
+            conditions[new.name] = dataclasses.replace(new, values=values).condition(0)
+        for before, after in zip(begin.parts, end.parts, strict=True):
             condition = after.condition
             if is_outline(after.name) and not isinstance(condition, Periodic):
                 mixed = _Mixed(before.values, after.values, share)
-                given[str(after)] = dataclasses.replace(condition, values=mixed)
-        edges = zip(one.edge_values(grid), other.edge_values(grid), strict=True)
+                conditions[str(after)] = dataclasses.replace(condition, values=mixed)
+        edges = zip(begin.edge_values(grid), end.edge_values(grid), strict=True)
         data = [
             Boundary({k: (1.0 - share) * old.edges[k] + share * new.edges[k] for k in old.edges})
             for old, new in edges
         ]
-        return Sides(given, data[0] if data else None)
+        return Sides(conditions, data[0] if data else None)
 
 
 class _Mixed:
@@ -208,7 +208,7 @@ class _Mixed:
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return them at points."""
-        before, after = (evaluate(one, y, x, "a side") for one in (self._before, self._after))
+        before, after = (evaluate(values, y, x, "a side") for values in (self._before, self._after))
         return (1.0 - self._share) * before + self._share * after
 
 
@@ -239,8 +239,8 @@ def step_problem(problem: Problem, rate: float) -> Problem:
             "them one by one"
         )
     name = equation.reaction
-    given = Field(name, problem.fields.get(name, 0.0))
-    total = _raised(given, rate) if given.number is None else given.number + rate
+    reaction = Field(name, problem.fields.get(name, 0.0))
+    total = _raised(reaction, rate) if reaction.number is None else reaction.number + rate
     nodes = tuple(cells + 1 for cells in problem.domain.cells)
     fields = {**problem.fields, name: total, "f": np.broadcast_to(0.0, nodes)}
     return Problem(problem.domain, equation, fields, SidesInTime(problem.conditions)(0.0))

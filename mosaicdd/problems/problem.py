@@ -149,7 +149,9 @@ class Problem:
         if isinstance(equation, NonlinearEquation):
             return equation.operator(self._given).fields
         fields = {name: Field(name, v) for name, v in equation.complete(self._given).items()}
-        varies = any(one.number is None for name, one in fields.items() if name in equation.varying)
+        varies = any(
+            field.number is None for name, field in fields.items() if name in equation.varying
+        )
         return fields if varies else {}
 
     @cached_property
@@ -241,8 +243,8 @@ class Problem:
         """
         if self.domain.shape is not None:
             return [Boundary.zeros(grid)] * self.problems
-        given = self.conditions.boundaries(grid)
-        return given * (self.problems // len(given))
+        boundaries = self.conditions.boundaries(grid)
+        return boundaries * (self.problems // len(boundaries))
 
     def source_at(self, grid: Grid, part: Part) -> np.ndarray | None:
         """Return ``f`` at the nodes of a part of a grid, ``(n or 1, rows, columns)``; None if zero."""

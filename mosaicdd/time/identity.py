@@ -59,12 +59,11 @@ def identity_of(march: Marched) -> dict:
 
 def _checksum(field: Field, share: FieldShare) -> int:
     """Return that of a field's values at the nodes that this rank owns."""
-    fields = [field]
-    if field.name == "f":
-        fields = [frame(field, n) for n in (0, 1)] if in_frames(field) else [field]
+    in_time = field.name == "f" and in_frames(field)
+    frames = [frame(field, n) for n in (0, 1)] if in_time else [field]
     total = 0
-    for number, one in enumerate(fields):
-        values = one.sample_as_given(share.grid, share.own, checked=False)
+    for number, still in enumerate(frames):
+        values = still.sample_as_given(share.grid, share.own, checked=False)
         total += (number + 1) * checksum(values, share.own)
     return total % 2**64
 
@@ -73,14 +72,8 @@ def _digest(problem: Problem, share: FieldShare) -> str:
     """Return what tells values on the outline at two times from others."""
     sides = SidesInTime(problem.conditions)
     content = [
-        part
+        condition.told()
         for t in (0.0, 1.0)
-        for one in conditions_of(problem.with_sides(sides(t)), share.grid)
-        for part in (
-            f"{one.name} {one.kind} {one.alpha}".encode(),
-            one.values.tobytes()
-            if isinstance(one.values, np.ndarray)
-            else str(one.values).encode(),
-        )
+        for condition in conditions_of(problem.with_sides(sides(t)), share.grid)
     ]
     return hashlib.sha256(b"".join(content)).hexdigest()[:16]

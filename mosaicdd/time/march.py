@@ -340,7 +340,8 @@ class March:
         """Keep a checkpoint if it is due; say whether any rank was asked to stop."""
         due = self._checkpoint is not None and self._checkpoint.due
         interrupted, due = (
-            any(one) for one in zip(*self._ranks.allgather((self._interrupted, due)), strict=True)
+            any(flags)
+            for flags in zip(*self._ranks.allgather((self._interrupted, due)), strict=True)
         )
         if self._checkpoint is not None and (interrupted or due):
             self._checkpoint.save()

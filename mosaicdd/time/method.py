@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Step:
+class ImplicitStep:
     """One implicit step.
 
     Parameters
@@ -38,13 +38,13 @@ class Step:
     share: float = 1.0
 
 
-def theta_step(share: float) -> Step:
+def theta_step(share: float) -> ImplicitStep:
     """Return a step of the theta method."""
-    return Step(1.0 / share, (1.0 / share,), share)
+    return ImplicitStep(1.0 / share, (1.0 / share,), share)
 
 
 @dataclass(frozen=True)
-class Method:
+class TimeMethod:
     """How steps follow each other.
 
     Parameters
@@ -61,7 +61,7 @@ class Method:
     """
 
     order: int
-    steps: tuple[Step, ...]
+    steps: tuple[ImplicitStep, ...]
     error: float
     first: float | None = None
 
@@ -86,7 +86,7 @@ class Method:
         """``gamma``, the same of all steps, so that they share an operator."""
         return self.steps[0].weight
 
-    def step(self, known: int) -> Step:
+    def step(self, known: int) -> ImplicitStep:
         """Return the step from so many last values."""
         return self.steps[min(known, len(self.steps)) - 1]
 
@@ -94,10 +94,13 @@ class Method:
 # Errors of a step, and of the extrapolation, over (step)^(order + 1) times the next derivative: 1/2 and 1
 # of the other sign for Euler, 2/9 and 1 for BDF2, 1/12 and 1 for Crank-Nicolson.
 METHODS = {
-    "euler": Method(1, (theta_step(1.0),), (1 / 2) / (1 + 1 / 2)),
-    "bdf2": Method(
-        2, (theta_step(2 / 3), Step(1.5, (2.0, -0.5))), (2 / 9) / (1 + 2 / 9), first=2 / 3 - 1 / 2
+    "euler": TimeMethod(1, (theta_step(1.0),), (1 / 2) / (1 + 1 / 2)),
+    "bdf2": TimeMethod(
+        2,
+        (theta_step(2 / 3), ImplicitStep(1.5, (2.0, -0.5))),
+        (2 / 9) / (1 + 2 / 9),
+        first=2 / 3 - 1 / 2,
     ),
-    "crank-nicolson": Method(2, (theta_step(0.5),), (1 / 12) / (1 + 1 / 12)),
+    "crank-nicolson": TimeMethod(2, (theta_step(0.5),), (1 / 12) / (1 + 1 / 12)),
 }
 """By name."""

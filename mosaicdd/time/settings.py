@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from mosaicdd.settings import check_settings, setting
-from mosaicdd.time.method import METHODS, Method
+from mosaicdd.time.method import METHODS, TimeMethod
 
 RTOL = 1e-9
 """Of a step's solve, where the user says nothing: the errors of many steps add up."""
@@ -56,7 +56,7 @@ class TimeSettings:
             raise ValueError(f"solver_share must be at most 1, got {self.solver_share}")
 
     @property
-    def scheme(self) -> Method:
+    def scheme(self) -> TimeMethod:
         """The method."""
         return METHODS[self.method]
 

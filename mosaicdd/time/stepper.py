@@ -223,7 +223,7 @@ class Stepper:
         difference = np.subtract(new, share.owned(expected), out=self._difference)
         if self._fixed is not None:
             difference.reshape(-1)[self._fixed] = 0.0
-        squares = [share.mean_square(one) for one in (new, difference)]
+        squares = [share.mean_square(values) for values in (new, difference)]
         return Taken(
             share.widen(new),
             math.sqrt(squares[0]),
@@ -258,10 +258,10 @@ class Stepper:
 
     def _plan(self, length: float) -> tuple[Solver, Problem]:
         """Return what solves steps of a length, and their problem without its data."""
-        found = self._planned.pop(length, None)
-        if found is None:
+        planned = self._planned.pop(length, None)
+        if planned is None:
             problem = step_problem(self._problem, self._method.weight / length)
-            found = (
+            planned = (
                 Solver(
                     problem,
                     self._local_solver,
@@ -274,8 +274,8 @@ class Stepper:
             while len(self._planned) >= _PLANNED:
                 oldest = next(iter(self._planned))
                 self._planned.pop(oldest)[0].close()
-        self._planned[length] = found
-        return found
+        self._planned[length] = planned
+        return planned
 
 
 def _require_method(settings: SolveSettings) -> None:

@@ -24,8 +24,8 @@ from mosaicdd.problems.equations.screened_poisson import SCREENED_POISSON
 from mosaicdd.settings import unknown
 
 EQUATIONS = {
-    one.name: one
-    for one in (
+    pde.name: pde
+    for pde in (
         LAPLACE,
         POISSON,
         SCREENED_POISSON,
@@ -37,8 +37,8 @@ EQUATIONS = {
 """The linear ones, by name: those that networks are trained for."""
 
 NONLINEAR = {
-    one.name: one
-    for one in (
+    pde.name: pde
+    for pde in (
         ALLEN_CAHN,
         BURGERS,
         MINIMAL_SURFACE,
@@ -108,20 +108,20 @@ def find_any_equation(spec: str) -> Equation | NonlinearEquation:
     if not colon:
         return any_equation(spec)
     try:
-        found = getattr(_module(place), member)
+        pde = getattr(_module(place), member)
     except SystemExit as error:
         raise ValueError(f"the equation {spec} cannot be imported: {place} calls exit") from error
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"the equation {spec} cannot be imported: {reason}") from error
-    if not isinstance(found, (Equation, NonlinearEquation)):
+    if not isinstance(pde, (Equation, NonlinearEquation)):
         raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
-            f"{spec} is no Equation of mosaicdd.problems.equations, but {type(found).__name__}"
+            f"{spec} is no Equation of mosaicdd.problems.equations, but {type(pde).__name__}"
         )
-    return use_equation(found)
+    return use_equation(pde)
 
 
-def use_equation(one: Equation | NonlinearEquation) -> Equation | NonlinearEquation:
+def use_equation(pde: Equation | NonlinearEquation) -> Equation | NonlinearEquation:
     """Make an equation of the user's own known by its name.
 
     Raises
@@ -129,24 +129,24 @@ def use_equation(one: Equation | NonlinearEquation) -> Equation | NonlinearEquat
     ValueError
         If the name is that of an equation of the package.
     """
-    if _SHIPPED.get(one.name, one) is not one:
-        raise ValueError(f"an equation of your own needs a name of its own, {one.name!r} is taken")
-    if one.name not in _SHIPPED:
-        _own[one.name] = one
-    return one
+    if _SHIPPED.get(pde.name, pde) is not pde:
+        raise ValueError(f"an equation of your own needs a name of its own, {pde.name!r} is taken")
+    if pde.name not in _SHIPPED:
+        _own[pde.name] = pde
+    return pde
 
 
-def _linear(found: Equation | NonlinearEquation) -> Equation:
-    if found.steady is not None:
+def _linear(pde: Equation | NonlinearEquation) -> Equation:
+    if pde.steady is not None:
         raise ValueError(
-            f"{found.name} is an equation in time; networks are trained for {found.steady.name}"
+            f"{pde.name} is an equation in time; networks are trained for {pde.steady.name}"
         )
-    if isinstance(found, NonlinearEquation):
+    if isinstance(pde, NonlinearEquation):
         raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
-            f"{found.name} is not linear; networks are trained for linear equations: "
+            f"{pde.name} is not linear; networks are trained for linear equations: "
             f"{', '.join(sorted(EQUATIONS))}"
         )
-    return found
+    return pde
 
 
 def _module(place: str) -> ModuleType:

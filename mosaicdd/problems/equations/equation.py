@@ -98,7 +98,7 @@ class Equation:
         others = (name for names in self.instead.values() for name in names)
         return (*self.parameters, *others, *(("f",) if self.source else ()))
 
-    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, field_values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values of the parameters with the defaults of those that are not given.
 
         Raises
@@ -106,11 +106,11 @@ class Equation:
         ValueError
             If parameters are given beside, or only some of them instead of, one other.
         """
-        values = {**self.parameters, **given}
+        values = {**self.parameters, **field_values}
         for name, others in self.instead.items():
-            chosen = [other for other in others if other in given]
-            if chosen and (name in given or len(chosen) < len(others)):
-                got = " and ".join([name] * (name in given) + chosen)
+            chosen = [other for other in others if other in field_values]
+            if chosen and (name in field_values or len(chosen) < len(others)):
+                got = " and ".join([name] * (name in field_values) + chosen)
                 raise ValueError(
                     f"{self.name} takes the field {name}, or {' and '.join(others)} instead, got {got}"
                 )

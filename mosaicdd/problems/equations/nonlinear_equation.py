@@ -106,7 +106,7 @@ class NonlinearEquation:
         """Names of all that a problem may give."""
         return (*self.parameters, *self.functions, "f")
 
-    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, field_values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values of all parameters and functions, with the defaults of those not given.
 
         Raises
@@ -114,15 +114,15 @@ class NonlinearEquation:
         ValueError
             If one is unknown.
         """
-        for name in given:
+        for name in field_values:
             if name not in self.fields or name == "f":
                 raise ValueError(
                     f"{self.name} has no field {name!r}{meant(name, self.fields)}; it has: "
                     f"{', '.join(self.fields)}"
                 )
-        return {**self.parameters, **self.functions, **given}
+        return {**self.parameters, **self.functions, **field_values}
 
-    def operator(self, given: Mapping[str, Any]) -> Nonlinear:
+    def operator(self, field_values: Mapping[str, Any]) -> Nonlinear:
         """Return ``F`` for values of the fields.
 
         Raises
@@ -130,7 +130,7 @@ class NonlinearEquation:
         ValueError
             If a field is unknown, a number is too small, or a field is given for one.
         """
-        values = self.complete(given)
+        values = self.complete(field_values)
         fields = {name: Field(name, values[name]) for name in self.parameters}
         for name, positive in self.signs.items():
             number = fields[name].number
@@ -139,7 +139,7 @@ class NonlinearEquation:
                 raise ValueError(f"{self.name} needs {name} {sign} 0, got {number:g}")
         return Nonlinear(
             self.residual,
-            {name: one for name, one in fields.items() if name not in self.numbers},
+            {name: field for name, field in fields.items() if name not in self.numbers},
             {name: values[name] for name in self.functions},
             {name: self._number(fields[name]) for name in self.numbers},
             signs=self.signs,

@@ -46,16 +46,16 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
         return values(y=y, x=x)
     if callable(values):
         _require_two_arguments(values, what)
-        given = values(*np.broadcast_arrays(x, y))
-        if given is None:
+        returned = values(*np.broadcast_arrays(x, y))
+        if returned is None:
             raise ValueError(f"{what} is a function that returns None; it must return values")
-        given = real_array(given, what)
-        if given.shape not in ((), shape):
+        returned = real_array(returned, what)
+        if returned.shape not in ((), shape):
             raise ValueError(
                 f"the function for {what} must give an array of the shape of its coordinates, "
-                f"{shape}, got {given.shape}"
+                f"{shape}, got {returned.shape}"
             )
-        return np.broadcast_to(given, shape).copy()
+        return np.broadcast_to(returned, shape).copy()
     if np.ndim(values) == 0 and is_number(values):
         return np.full(shape, float(real_array(values, what)))
     raise TypeError(
@@ -295,8 +295,8 @@ class Field:
     def strips(self, grid: Grid) -> Iterator[tuple[Part, np.ndarray]]:
         """Yield rows of the grid and the values of the first problem there, finite or not."""
         rows, columns = grid.nodes
-        for some in even(rows, max(1, _STRIP // columns)):
-            part = (some, slice(0, columns))
+        for strip in even(rows, max(1, _STRIP // columns)):
+            part = (strip, slice(0, columns))
             yield part, self._values(grid, part)[0]
 
     def _values(self, grid: Grid, part: Part) -> np.ndarray:
@@ -340,14 +340,14 @@ def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[
     """Yield what a part has of so many rows and columns, in the whole and in the part, in every round."""
     along = []
     for p, n, period in zip(part, counts, periods, strict=True):
-        found = []
+        shared = []
         rounds = range(1) if period is None else range(p.start // period, -(-p.stop // period))
         for k in rounds:
             first, count = (0, n) if period is None else (k * period, period)
             low = max(p.start, first)
             high = max(min(p.stop, first + count), low)
-            found.append((slice(low - first, high - first), slice(low - p.start, high - p.start)))
-        along.append(found)
+            shared.append((slice(low - first, high - first), slice(low - p.start, high - p.start)))
+        along.append(shared)
     for y_there, y_here in along[0]:
         for x_there, x_here in along[1]:
             yield (y_there, x_there), (y_here, x_here)

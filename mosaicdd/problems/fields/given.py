@@ -118,17 +118,19 @@ def step_along(values: Any, name: str, what: str) -> float | None:
     return step
 
 
-def same_values(one: Any, other: Any) -> bool:
+def same_values(first: Any, second: Any) -> bool:
     """Say whether two things that people gave are equal: arrays by what they hold, functions only themselves."""
-    if one is other:
+    if first is second:
         return True
-    if hasattr(one, "keys") and hasattr(other, "keys"):
-        return one.keys() == other.keys() and all(same_values(one[k], other[k]) for k in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(same_values, one, other))
-    held = [hasattr(v, "detach") or isinstance(v, np.ndarray) for v in (one, other)]
+    if hasattr(first, "keys") and hasattr(second, "keys"):
+        return first.keys() == second.keys() and all(
+            same_values(first[k], second[k]) for k in first
+        )
+    if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
+        return len(first) == len(second) and all(map(same_values, first, second))
+    held = [hasattr(v, "detach") or isinstance(v, np.ndarray) for v in (first, second)]
     if any(held):
         return all(held) and np.array_equal(
-            real_array(one, "values"), real_array(other, "values"), equal_nan=True
+            real_array(first, "values"), real_array(second, "values"), equal_nan=True
         )
-    return bool(one == other)
+    return bool(first == second)

@@ -91,8 +91,8 @@ def reservoir(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 KINDS = {
-    one.__name__: one
-    for one in (
+    draw.__name__: draw
+    for draw in (
         *(lognormal, inclusions, channels, layers),
         *(checkerboard, grains, reservoir, noise),
     )

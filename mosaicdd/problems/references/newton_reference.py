@@ -74,32 +74,33 @@ def solve_by_newton(
     RuntimeError
         If it does not converge.
     """
-    one: _Equations = _Rectangle(problem, grid, number)
+    equations: _Equations = _Rectangle(problem, grid, number)
     if not problem.plain:
-        one = _Everywhere(problem, grid, number)
-    u = one.begun(solve)
-    r, size = one.residual(u), one.size(u)
+        equations = _Everywhere(problem, grid, number)
+    u = equations.begun(solve)
+    r, size = equations.residual(u), equations.size(u)
     if problem.plain:
         nested = _nested(problem, grid, number, solve)
-        if nested is not None and one.norm(one.residual(nested)) < one.norm(r):
-            u, r = nested, one.residual(nested)
+        if nested is not None and equations.norm(equations.residual(nested)) < equations.norm(r):
+            u, r = nested, equations.residual(nested)
     last = np.inf
     for _ in range(_STEPS):
-        norm = one.norm(r)
+        norm = equations.norm(r)
         if norm <= rtol * size and last > np.sqrt(rtol) * np.linalg.norm(u):
-            size = min(size, one.size(u))  # at the first values it may be larger by any factor
+            # At the first values it may be larger by any factor.
+            size = min(size, equations.size(u))
         if norm <= rtol * size:
-            return one.field(u)
-        change, length = solve(one.step(u), -r), 1.0
+            return equations.field(u)
+        change, length = solve(equations.step(u), -r), 1.0
         while True:
-            tried = one.moved(u, change, length)
-            r = one.residual(tried)
-            if one.norm(r) < norm:
+            tried = equations.moved(u, change, length)
+            r = equations.residual(tried)
+            if equations.norm(r) < norm:
                 break
             length /= 2
             if length < _SHORTEST:  # rounding is all that is left, or there is no way down
                 if norm <= 1e3 * rtol * size:
-                    return one.field(u)
+                    return equations.field(u)
                 raise RuntimeError(
                     f"Newton's method does not converge: relative residual {norm / size:.1e}"
                 )
@@ -112,11 +113,11 @@ def _nested(problem: Problem, grid: Grid, number: int, solve: Solve) -> np.ndarr
     if any(cells % 2 or cells < _LEAST for cells in grid.shape):
         return None
     boundary = problem.boundaries(grid)[number]
-    one = coarser(problem, grid, boundary, number, 2)
-    if one is None:
+    coarse = coarser(problem, grid, boundary, number, 2)
+    if coarse is None:
         return None
     try:
-        values = solve_by_newton(one, one.domain.grid(), 0, solve, _LOOSE)
+        values = solve_by_newton(coarse, coarse.domain.grid(), 0, solve, _LOOSE)
     except (RuntimeError, ValueError):  # it may be too coarse for this equation
         return None
     return boundary.impose(refined(refined(values, 2).T, 2).T)

@@ -53,7 +53,7 @@ def solve_and_count_by_multigrid(
         multigrid.append(MultigridSolver(system))
         return multigrid[-1].solve(b)
 
-    return _solved(problem, grid, number, solve), sum(one.iterations for one in multigrid)
+    return _solved(problem, grid, number, solve), sum(solver.iterations for solver in multigrid)
 
 
 def solve_directly(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
@@ -150,15 +150,15 @@ def solve_by_peer(
             )
         begun = time.perf_counter()
         where = _whole_grid(problem, grid or problem.domain.grid(), b.size)
-        found = solve_by_petsc(matrix, b, method, symmetric=symmetric, grid=where)
-        aside += time.perf_counter() - begun - found.seconds
-        residual = np.linalg.norm(b - matrix @ found.solution)
+        answer = solve_by_petsc(matrix, b, method, symmetric=symmetric, grid=where)
+        aside += time.perf_counter() - begun - answer.seconds
+        residual = np.linalg.norm(b - matrix @ answer.solution)
         if not residual <= _REACHED * np.linalg.norm(b):
             raise RuntimeError(
                 f"{method} stopped at a relative residual of {residual / np.linalg.norm(b):.1e} where "
                 f"{_REACHED:.0e} was asked for"
             )
-        return found.solution
+        return answer.solution
 
     field = _solved(problem, grid, number, solve)
     return field, time.perf_counter() - start - aside

@@ -65,7 +65,7 @@ class Cover:
 
         ``(rows - 1, columns)`` or ``(rows, columns - 1)``: each edge has half a face in two cells.
         """
-        low, high = (cells * one for one in self.faces[axis])
+        low, high = (cells * faces for faces in self.faces[axis])
         return high[1:-1, :-1] + low[1:-1, 1:] if axis == 0 else high[:-1, 1:-1] + low[1:, 1:-1]
 
 
@@ -120,7 +120,7 @@ def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
         # The face across the left edge, then the right one; across the lower edge, then the upper.
         cover.faces[0][side][at] = 0.5 * share_inside(edges[0][side], middle)
         cover.faces[1][side][at] = 0.5 * share_inside(edges[1][side], middle)
-    found: list[tuple[np.ndarray, ...]] = []
+    pieces: list[tuple[np.ndarray, ...]] = []
     for number, (y, x) in enumerate(_CORNERS):
         corner = np.array([y, x], float)
         for axis in (0, 1):
@@ -131,17 +131,17 @@ def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
             share, ends, slope = _triangle(np.stack([values[y, x], of_mid, middle]), points)
             cover.quarters[number][at] += share / 8
             lengths = np.linalg.norm(ends[0] - ends[1], axis=1)
-            some = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
-            found.append(
+            crossed = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
+            pieces.append(
                 (
-                    cut[some] + (y, x),
-                    cut[some] + ends.mean(0)[some],
-                    lengths[some],
-                    (-values[y, x] / np.where(slope > 0, slope, 1.0))[some],
-                    cut[some],
+                    cut[crossed] + (y, x),
+                    cut[crossed] + ends.mean(0)[crossed],
+                    lengths[crossed],
+                    (-values[y, x] / np.where(slope > 0, slope, 1.0))[crossed],
+                    cut[crossed],
                 )
             )
-    segments = Segments(*(np.concatenate(one) for one in zip(*found, strict=True)))
+    segments = Segments(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
     return cover, segments
 
 

@@ -40,7 +40,7 @@ class Polygons:
     def __init__(self, outer: object, holes: Sequence[object] = ()):
         names = ["outer", *(f"hole{k + 1}" for k in range(len(holes)))]
         self.rings = [
-            _ring(given, name) for given, name in zip((outer, *holes), names, strict=True)
+            _ring(corners, name) for corners, name in zip((outer, *holes), names, strict=True)
         ]
         self._names = tuple(names)
         self._edges = [np.stack([ring, np.roll(ring, -1, axis=0)], axis=1) for ring in self.rings]
@@ -125,8 +125,8 @@ class Polygons:
         return distance, number
 
 
-def _ring(given: object, name: str) -> np.ndarray:
-    ring = real_array(given, f"the polygon {name}").copy()  # the caller's own may change
+def _ring(corners: object, name: str) -> np.ndarray:
+    ring = real_array(corners, f"the polygon {name}").copy()  # the caller's own may change
     if ring.ndim != 2 or ring.shape[1] != 2 or not np.isfinite(ring).all():
         raise ValueError(
             f"the polygon {name} must have corners (x, y), finite numbers, got an array of the shape "
@@ -141,15 +141,15 @@ def _ring(given: object, name: str) -> np.ndarray:
 
 def _require_apart(rings: Sequence[np.ndarray], names: Sequence[str]) -> None:
     """Check that no edge crosses or touches another but its neighbours at their common corner."""
-    edges = np.concatenate(rings)
-    ring = np.repeat(np.arange(len(rings)), [len(one) for one in rings])
-    first = np.concatenate([[0], np.cumsum([len(one) for one in rings])])
+    edges, counts = np.concatenate(rings), [len(ring) for ring in rings]
+    ring = np.repeat(np.arange(len(rings)), counts)
+    first = np.concatenate([[0], np.cumsum(counts)])
     step = max(1, _PAIRS // len(edges))
     for start in range(0, len(edges), step):
-        some = np.arange(start, min(start + step, len(edges)))
-        touching = _touching(edges[some, None], edges[None])
+        portion = np.arange(start, min(start + step, len(edges)))
+        touching = _touching(edges[portion, None], edges[None])
         i, j = np.nonzero(touching)
-        i = some[i]
+        i = portion[i]
         after = first[ring[i]] + (i - first[ring[i]] + 1) % np.diff(first)[ring[i]]
         before = first[ring[i]] + (i - first[ring[i]] - 1) % np.diff(first)[ring[i]]
         bad = (i < j) & (j != after) & (j != before)
@@ -167,7 +167,7 @@ def _require_apart(rings: Sequence[np.ndarray], names: Sequence[str]) -> None:
             raise ValueError(f"{what}: the edges {ends}")
 
 
-def _touching(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _touching(edges: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Say which pairs of edges ``(.., 2, 2)`` have a point in common."""
 
     def side(edge: np.ndarray, point: np.ndarray) -> np.ndarray:
@@ -176,18 +176,18 @@ def _touching(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
     ends = [
         side(first, second[..., k, :])
-        for first, second in ((one, other), (other, one))
+        for first, second in ((edges, other), (other, edges))
         for k in (0, 1)
     ]
     overlap = np.logical_and.reduce(
         [
-            np.maximum(one[..., 0, k], one[..., 1, k])
+            np.maximum(edges[..., 0, k], edges[..., 1, k])
             >= np.minimum(other[..., 0, k], other[..., 1, k])
             for k in (0, 1)
         ]
         + [
             np.maximum(other[..., 0, k], other[..., 1, k])
-            >= np.minimum(one[..., 0, k], one[..., 1, k])
+            >= np.minimum(edges[..., 0, k], edges[..., 1, k])
             for k in (0, 1)
         ]
     )

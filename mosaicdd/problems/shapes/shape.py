@@ -165,12 +165,12 @@ def labelled(
     joined = [np.moveaxis(parts, axis, 0)[[0, -1]] for axis in (0, 1) if periods[axis]]
     if not joined:
         return parts, count
-    one, other = np.concatenate(joined, axis=1)
-    both = (one > 0) & (other > 0)
-    links = scipy.sparse.coo_array((both[both], (one[both], other[both])), shape=(count + 1,) * 2)
-    found, numbers = scipy.sparse.csgraph.connected_components(links, directed=False)
+    first, last = np.concatenate(joined, axis=1)
+    both = (first > 0) & (last > 0)
+    links = scipy.sparse.coo_array((both[both], (first[both], last[both])), shape=(count + 1,) * 2)
+    components, numbers = scipy.sparse.csgraph.connected_components(links, directed=False)
     # What is elsewhere is a component alone, with the number 0.
-    return numbers[parts], found - 1
+    return numbers[parts], components - 1
 
 
 def level_of_mask(mask: np.ndarray) -> Level:
@@ -248,11 +248,11 @@ def _of_corners(nodes: np.ndarray, both: np.ufunc) -> np.ndarray:
 def _two_by_two(mask: np.ndarray) -> np.ndarray:
     """Return the nodes that are in a square of 2 x 2 nodes of a mask."""
     corners = _of_corners(mask, np.logical_and)
-    found = np.zeros_like(mask)
+    covered = np.zeros_like(mask)
     for y in (slice(None, -1), slice(1, None)):
         for x in (slice(None, -1), slice(1, None)):
-            found[y, x] |= corners
-    return found
+            covered[y, x] |= corners
+    return covered
 
 
 def _enclosed(numbers: np.ndarray, count: int, periods: Periods = (None, None)) -> np.ndarray:

@@ -74,7 +74,7 @@ Condition = Dirichlet | Neumann | Robin | Periodic
 def is_one_each(values: Any) -> bool:
     """Say whether values are a list of functions or texts, one of each of several problems."""
     return isinstance(values, (list, tuple)) and any(
-        callable(one) or isinstance(one, str) for one in values
+        callable(value) or isinstance(value, str) for value in values
     )
 
 

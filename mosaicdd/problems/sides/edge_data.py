@@ -30,7 +30,7 @@ EdgeData = Boundary | Sequence[Boundary] | Data
 """Of one problem, of several, or of any number."""
 
 
-def require_boundaries(given: EdgeData | None) -> None:
+def require_boundaries(data: EdgeData | None) -> None:
     """Check that a sequence is one of boundaries.
 
     Raises
@@ -38,20 +38,20 @@ def require_boundaries(given: EdgeData | None) -> None:
     TypeError
         If it is empty, or holds anything else.
     """
-    if isinstance(given, Sequence) and (
-        not given or not all(isinstance(one, Boundary) for one in given)
+    if isinstance(data, Sequence) and (
+        not data or not all(isinstance(boundary, Boundary) for boundary in data)
     ):
         raise TypeError("sides must be conditions, or Boundary values of all edges")
 
 
-def problems_of(given: EdgeData) -> int:
+def problems_of(data: EdgeData) -> int:
     """Return of how many problems the values are."""
-    if isinstance(given, Boundary):
+    if isinstance(data, Boundary):
         return 1
-    return len(given) if isinstance(given, Sequence) else given.problems
+    return len(data) if isinstance(data, Sequence) else data.problems
 
 
-def boundaries_of(given: EdgeData, grid: Grid) -> list[Boundary]:
+def boundaries_of(data: EdgeData, grid: Grid) -> list[Boundary]:
     """Return the values of each problem on the edges of a grid.
 
     Raises
@@ -59,20 +59,20 @@ def boundaries_of(given: EdgeData, grid: Grid) -> list[Boundary]:
     ValueError
         If they are of another shape than the grid, or not finite.
     """
-    if isinstance(given, Boundary):
-        boundaries = [given]
+    if isinstance(data, Boundary):
+        boundaries = [data]
     else:
-        boundaries = list(given) if isinstance(given, Sequence) else given.boundaries(grid)
-    for one in boundaries:
-        one.require_shape(grid)
+        boundaries = list(data) if isinstance(data, Sequence) else data.boundaries(grid)
+    for boundary in boundaries:
+        boundary.require_shape(grid)
     return boundaries
 
 
-def some_of(given: EdgeData, which: range) -> EdgeData:
+def some_of(data: EdgeData, which: range) -> EdgeData:
     """Return the values of some of the problems; those of one problem are for all."""
-    if isinstance(given, Boundary):
-        return given
-    return given[which.start : which.stop] if isinstance(given, Sequence) else _Some(given, which)
+    if isinstance(data, Boundary):
+        return data
+    return data[which.start : which.stop] if isinstance(data, Sequence) else _Some(data, which)
 
 
 @dataclass(frozen=True)

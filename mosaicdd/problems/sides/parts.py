@@ -70,9 +70,9 @@ def part_of_name(name: str, condition: Condition) -> SidePart:
     ValueError
         If it is neither, or the part is empty.
     """
-    found = _NAME.fullmatch(str(name))
-    whole = found is not None and found[2] is None
-    if found is None or not (found[1] in SIDES or (whole and is_outline(found[1]))):
+    match = _NAME.fullmatch(str(name))
+    whole = match is not None and match[2] is None
+    if match is None or not (match[1] in SIDES or (whole and is_outline(match[1]))):
         raise ValueError(
             unknown(
                 "side",
@@ -82,14 +82,14 @@ def part_of_name(name: str, condition: Condition) -> SidePart:
             )
         )
     if whole:
-        return SidePart(found[1], condition)
+        return SidePart(match[1], condition)
     try:
-        low, high = float(found[2] or 0.0), float(found[3] or math.inf)
+        low, high = float(match[2] or 0.0), float(match[3] or math.inf)
     except ValueError:
         low = high = math.nan
     if not 0 <= low < high:
         raise ValueError(f"the part {name} must go from a number >= 0 to a larger one")
-    return SidePart(found[1], condition, low, high)
+    return SidePart(match[1], condition, low, high)
 
 
 def require_conditions(parts: Sequence[SidePart]) -> None:

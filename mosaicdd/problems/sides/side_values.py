@@ -89,6 +89,12 @@ class EvaluatedPart:
             values = Scattered(self.points, values)
         return Robin(self.alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
 
+    def told(self) -> bytes:
+        """Return what tells it from others, for a digest."""
+        values = self.values
+        held = values.tobytes() if isinstance(values, np.ndarray) else str(values).encode()
+        return f"{self.name} {self.kind} {self.alpha}".encode() + held
+
 
 _KINDS: dict[str, type[Dirichlet] | type[Neumann]] = {"Dirichlet": Dirichlet, "Neumann": Neumann}
 
@@ -110,19 +116,19 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
             raise ValueError(f"{what} has values along {values.dims[-1]}, it goes along {along}")
         if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
             values = values[...]  # a file
-        given = np.atleast_2d(real_array(values, what))
-        if piece.side is None or given.ndim > 2 or given.shape[1] != nodes:
+        at_nodes = np.atleast_2d(real_array(values, what))
+        if piece.side is None or at_nodes.ndim > 2 or at_nodes.shape[1] != nodes:
             raise ValueError(
                 f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"
             )
     else:
         y, x = (piece.nodes * grid.spacing).T
-        given = evaluated_at(part, y, x)
+        at_nodes = evaluated_at(part, y, x)
     if piece.inside is not None:
-        given = _finite_near(given, piece.inside)
+        at_nodes = _finite_near(at_nodes, piece.inside)
     if part.whole:
-        require_finite(given[0] if len(given) == 1 else given, what)
-    return given
+        require_finite(at_nodes[0] if len(at_nodes) == 1 else at_nodes, what)
+    return at_nodes
 
 
 def evaluated_at(part: SidePart, y: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -176,13 +182,13 @@ def enter(
     natural: list,
 ) -> None:
     """Enter what a condition says: a value at the nodes inside, a flux where it has a length."""
-    given = isinstance(part.condition, Dirichlet)
+    fixed = isinstance(part.condition, Dirichlet)
     if piece.inside is not None:
         inside = inside & piece.inside
-    at = inside if given else lengths > _ROUNDING
+    at = inside if fixed else lengths > _ROUNDING
     values = evaluated(part, piece, grid)[:, at]
     require_finite(values[0] if len(values) == 1 else values, f"the side {part}")
-    if given:
+    if fixed:
         known.append((piece.nodes[at], values))
         return
     natural.append((piece.nodes[at], values * lengths[at], part.alpha * lengths[at]))
@@ -194,7 +200,7 @@ def collected(known: list, natural: list, periods: Periods = (None, None)) -> Ou
     Along a periodic axis the last node is the first.
     """
     nodes = _first_round(known, periods)
-    values = joined_values([one[1] for one in known])
+    values = joined_values([values for _, values in known])
     nodes, where = np.unique(nodes, axis=0, return_inverse=True)
     where = where.ravel()
     means = np.zeros((len(values), len(nodes)))
@@ -204,14 +210,14 @@ def collected(known: list, natural: list, periods: Periods = (None, None)) -> Ou
         known=nodes,
         values=means,
         natural=_first_round(natural, periods),
-        fluxes=joined_values([one[1] for one in natural]),
-        exchange=np.concatenate([one[2] for one in natural] or [np.empty(0)]),
+        fluxes=joined_values([fluxes for _, fluxes, _ in natural]),
+        exchange=np.concatenate([alphas for *_, alphas in natural] or [np.empty(0)]),
     )
 
 
 def _first_round(entries: list, periods: Periods) -> np.ndarray:
     """Return the nodes of some entries, ``(K, 2)``."""
-    nodes = np.concatenate([one[0] for one in entries] or [np.empty((0, 2), int)])
+    nodes = np.concatenate([at for at, *_ in entries] or [np.empty((0, 2), int)])
     for axis, period in enumerate(periods):
         if period is not None:
             nodes[:, axis] %= period
@@ -223,4 +229,4 @@ def joined_values(parts: list[np.ndarray]) -> np.ndarray:
     if not parts:
         return np.zeros((1, 0))
     most = max(map(len, parts))
-    return np.concatenate([np.broadcast_to(one, (most, one.shape[1])) for one in parts], axis=1)
+    return np.concatenate([np.broadcast_to(part, (most, part.shape[1])) for part in parts], axis=1)

@@ -62,7 +62,7 @@ class Sides:
         self.parts: tuple[SidePart, ...] = ()
         self.data = data
         if isinstance(given, Mapping):
-            self.parts = tuple(part_of_name(name, one) for name, one in given.items())
+            self.parts = tuple(part_of_name(name, condition) for name, condition in given.items())
         elif isinstance(given, (Boundary, Data)) or (
             isinstance(given, Sequence) and not isinstance(given, str)
         ):
@@ -107,8 +107,8 @@ class Sides:
 
     def outline(self, name: str) -> SidePart | None:
         """Return what holds on an outline of a shape; None where nothing is said of it."""
-        given = {part.name: part for part in self.parts}
-        return given.get(name, given.get("outline"))
+        named = {part.name: part for part in self.parts}
+        return named.get(name, named.get("outline"))
 
     def require_outlines(self, names: Sequence[str]) -> None:
         """Check that a domain has all outlines that conditions are for.
@@ -148,7 +148,9 @@ class Sides:
             if (
                 part.name in pieces
                 and pieces[part.name].replaced
-                and not all(one is not None and part.same_as(one) for one in on_outlines)
+                and not all(
+                    outline is not None and part.same_as(outline) for outline in on_outlines
+                )
             ):
                 raise ValueError(
                     f"the side {part}: the outline of the domain runs along this side, and what is said "
@@ -188,7 +190,7 @@ class Sides:
             return require_finite(values, f"the side {part}")
         if self.data is None:
             return np.zeros((1, len(points)))
-        return np.stack([one.at(y, x) for one in self.edge_values(grid)])
+        return np.stack([boundary.at(y, x) for boundary in self.edge_values(grid)])
 
     @property
     def kinds(self) -> tuple:
@@ -241,7 +243,7 @@ class Sides:
 
     def some(self, which: range) -> "Sides":
         """Return the sides of some of the problems."""
-        given = {}
+        conditions = {}
         for part in self.parts:
             condition, values = part.condition, part.values
             if _problems(values) > 1 and not isinstance(condition, Periodic):
@@ -249,9 +251,9 @@ class Sides:
                     values = real_array(values, f"the side {part}")
                 values = values[which.start : which.stop]
                 condition = dataclasses.replace(condition, values=values)
-            given[str(part)] = condition
+            conditions[str(part)] = condition
         data = None if self.data is None else some_of(self.data, which)
-        return Sides(given, data)
+        return Sides(conditions, data)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the given values on all edges, of each problem; zero on natural sides.
@@ -300,11 +302,11 @@ class Sides:
         """
         known: list[tuple[np.ndarray, np.ndarray]] = []
         natural: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        given = {} if self.data is None else self._edges(grid)
+        edges = {} if self.data is None else self._edges(grid)
         for name, piece in pieces.items():
             own = [part for part in self.parts if part.name == name]
             # What a part says comes before what is said of the whole.
-            default = next((one for one in own if one.whole), None)
+            default = next((part for part in own if part.whole), None)
             parts = [part for part in own if not part.whole]
             rest, beside = piece.lengths.copy(), beside_parts(parts, piece, grid)
             for part in parts:
@@ -317,7 +319,7 @@ class Sides:
             if default is not None:
                 enter(default, piece, rest, beside, grid, known, natural)
             else:
-                values = given.get(name, np.zeros((1, len(rest))))
+                values = edges.get(name, np.zeros((1, len(rest))))
                 if piece.inside is not None:
                     beside &= piece.inside
                 known.append((piece.nodes[beside], values[:, beside]))
@@ -333,7 +335,7 @@ class Sides:
 
         But for sides that the outline of a shape replaces: what is said of that holds there.
         """
-        found = []
+        parts = []
         edges = {} if self.data is None else self._edges(grid)
         for name, piece in pieces.items():
             if piece.replaced:
@@ -341,19 +343,19 @@ class Sides:
             own = [part for part in self.parts if part.name == name]
             if not any(part.whole for part in own):
                 values = edges.get(name, np.zeros((1, len(piece.nodes))))
-                found.append(EvaluatedPart(name, "Dirichlet", 0.0, values))
+                parts.append(EvaluatedPart(name, "Dirichlet", 0.0, values))
             for part in own:
                 values = evaluated(part, piece, grid)
                 if not part.whole:
                     values = np.where(covered(part, piece, grid)[1], values, 0.0)
                 kind = type(part.condition).__name__
-                found.append(EvaluatedPart(str(part), kind, part.alpha, values))
-        return found
+                parts.append(EvaluatedPart(str(part), kind, part.alpha, values))
+        return parts
 
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
-        given = self.edge_values(grid)
+        boundaries = self.edge_values(grid)
         return {
-            name: np.stack([boundary.edges[side] for boundary in given])
+            name: np.stack([boundary.edges[side] for boundary in boundaries])
             for name, side in side_names(len(grid.shape)).items()
         }
 
@@ -370,7 +372,7 @@ def _joined(edges: dict[str, np.ndarray]) -> Boundary:
     """Give two edges that differ in their common corner the mean there."""
     names = side_names()
     edges_of_sides = {names[name]: edge.copy() for name, edge in edges.items()}
-    for one, i, other, j in corners():
-        mean = (edges_of_sides[one][i] + edges_of_sides[other][j]) / 2
-        edges_of_sides[one][i] = edges_of_sides[other][j] = mean
+    for side, i, other, j in corners():
+        mean = (edges_of_sides[side][i] + edges_of_sides[other][j]) / 2
+        edges_of_sides[side][i] = edges_of_sides[other][j] = mean
     return Boundary(edges_of_sides)

@@ -91,7 +91,9 @@ class Checkpoints:
         grid = self._engine.block.lattice.grid
         told = self._told | {"boundary": self._ranks.on_root(lambda: _digest(self._problem, grid))}
         sums = self._ranks.agree(self._checksums)
-        total = sum((Counter(one) for one in self._ranks.allgather(sums)), Counter())
+        total = sum(
+            (Counter(sums_of_rank) for sums_of_rank in self._ranks.allgather(sums)), Counter()
+        )
         return told | {f"field {name}": f"{total[name] % 2**64:016x}" for name in sums}
 
     def _checksums(self) -> dict[str, int]:
@@ -119,7 +121,7 @@ class Checkpoints:
         with self._ranks.held_by_root(lambda: writing_checkpoint(self.path, identity)) as writer:
             write_lines(self._engine.movement, v, writer, self._dtype)
             if field is not None:
-                parts = ((one.owned[0].cpu().numpy(), one.place) for one in field)
+                parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
                 if writer is not None:
                     writer.create(FIELD, v.block.lattice.grid.nodes, "float64")
                 into = _nowhere if writer is None else writer.into(FIELD)
@@ -162,14 +164,5 @@ def _digest(problem: Problem, grid: Grid) -> str:
         (boundary,) = problem.boundaries(grid)
         content = [edge.tobytes() for edge in boundary.edges.values()]
     else:
-        content = [
-            part
-            for one in conditions_of(problem, grid)
-            for part in (
-                f"{one.name} {one.kind} {one.alpha}".encode(),
-                one.values.tobytes()
-                if isinstance(one.values, np.ndarray)
-                else str(one.values).encode(),
-            )
-        ]
+        content = [condition.told() for condition in conditions_of(problem, grid)]
     return hashlib.sha256(b"".join(content)).hexdigest()[:16]

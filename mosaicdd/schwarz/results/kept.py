@@ -115,7 +115,9 @@ class Kept:
 
     def _fields(self) -> list[np.ndarray]:
         """Return this rank's part of the fields of each batch, ``(n, rows, columns)``."""
-        return [_stacked([_field_of(one) for one in batch.outcomes]) for batch in self.batches]
+        return [
+            _stacked([_field_of(outcome) for outcome in batch.outcomes]) for batch in self.batches
+        ]
 
     # Together
 
@@ -163,7 +165,7 @@ class Kept:
         parts: list[Part] = []
         for batch in self.batches:
             maps = [_map_of(name, outcome) for outcome in batch.outcomes]
-            known = [one for one in maps if one is not None]
+            known = [own for own in maps if own is not None]
             if len(known) < len(maps):
                 return None
             around = batch.outcomes[0].error_estimate.place
@@ -180,9 +182,9 @@ class Kept:
             evaluate = PointValues(group, network, movement, cells, **settings.tensors)
             values = np.zeros((self.problems, len(cells)))
             for batch in self.batches:
-                found = evaluate(batch.interface, self.boundaries[batch.problems])
+                at_points = evaluate(batch.interface, self.boundaries[batch.problems])
                 if group.is_root:
-                    values[batch.problems] = found
+                    values[batch.problems] = at_points
             return ranks.sum(values)
 
     def write(self, file: SolutionOutput, ranks: Ranks, *, lines: bool) -> None:

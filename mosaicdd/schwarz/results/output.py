@@ -247,7 +247,7 @@ class SolutionOutput:
         self._writer.describe(
             common | {"command_line": " ".join(sys.argv)},
             [asdict(result.history) for result in results],
-            {name: [one[name] for one in small] for name in names},
+            {name: [row[name] for row in small] for name in names},
         )
         for member, result in enumerate(results):
             if not result.begun:

@@ -168,7 +168,7 @@ def _how_it_ended(report: dict) -> str:
         said["discrete_residual"] += f" (rounding to float64 alone: {report['rounding']:.1e})"
     reached = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in said.items())
     if "problems" in report:
-        counts = Counter(one["status"] for one in report["problems"])
+        counts = Counter(row["status"] for row in report["problems"])
         statuses = [status for status in BEST_FIRST if counts[status]]
         ended = ", ".join(f"{counts[status]} {status}" for status in statuses)
         ended += f" after up to {report['iterations']} iterations; largest {reached}"

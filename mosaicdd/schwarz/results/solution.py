@@ -321,8 +321,8 @@ class Solution(Presented):
         grid = self._kept.lattice.grid
         data = self.problem.conditions.edge_values(grid)
         parts = conditions_of(self.problem, grid)
-        given = {part.name: part.condition(number) for part in parts}
-        return Sides(given, data[number % len(data)] if data else None)
+        conditions = {part.name: part.condition(number) for part in parts}
+        return Sides(conditions, data[number % len(data)] if data else None)
 
     def _first(self) -> StoredSolution:
         return self._without_arrays(0)
@@ -367,5 +367,5 @@ class Solution(Presented):
 def _tensor_of(problem: Problem) -> torch.Tensor | None:
     """Return one of the problem's own tensors, if it has any."""
     sides = problem.sides.values() if isinstance(problem.sides, Mapping) else [problem.sides]
-    given = [*problem.fields.values(), *(getattr(side, "values", None) for side in sides)]
-    return next((values for values in given if isinstance(values, torch.Tensor)), None)
+    inputs = [*problem.fields.values(), *(getattr(side, "values", None) for side in sides)]
+    return next((values for values in inputs if isinstance(values, torch.Tensor)), None)
