@@ -16,7 +16,6 @@ from media import MEDIA, rotating, spe10
 from tables import publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import MediumSystem
 
 _REFINED = 4  # times
@@ -77,7 +76,7 @@ def _error(problem: m.Problem, field: np.ndarray) -> tuple[np.ndarray, np.longdo
     grid = problem.domain.grid()
     whole = tuple(slice(0, nodes) for nodes in grid.nodes)
     given = problem.operator.conductances(grid, whole)
-    exact = Conductances(*(getattr(given, name).astype(np.longdouble) for name in _PARTS))
+    exact = given.each(lambda values: values.astype(np.longdouble))
     f = problem.source_at(grid, whole)
     force = 0 if f is None else (grid.spacing**2 * f[0, 1:-1, 1:-1]).astype(np.longdouble)
     system = MediumSystem(problem.operator, grid)
@@ -88,9 +87,6 @@ def _error(problem: m.Problem, field: np.ndarray) -> tuple[np.ndarray, np.longdo
         truth[1:-1, 1:-1] += step.reshape(residual.shape)
     error = field - truth
     return error[1:-1, 1:-1], (error[1:-1, 1:-1] * exact.apply(error)).sum()
-
-
-_PARTS = ("up", "right", "reaction", "down", "left")
 
 
 def _row(name: str, ratios: list[float]) -> list[str]:

@@ -5,6 +5,7 @@ What is said of an axis is made in loops over the axes, so that it serves any nu
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,26 @@ def others(axis: int, axes: int) -> tuple[int, ...]:
 def family(axis: int, axes: int) -> tuple[int, ...]:
     """Return which axes those of an array of lines constant in an axis are: this one, then the others."""
     return axis, *others(axis, axes)
+
+
+def at(axis: int, axes: int, key: Any, elsewhere: Any = slice(None)) -> tuple[Any, ...]:
+    """Return an index of arrays: ``key`` along an axis, ``elsewhere`` along all others."""
+    return tuple(key if axis == other else elsewhere for other in range(axes))
+
+
+def ends(axis: int, axes: int, elsewhere: slice = slice(None)) -> tuple[Slices, Slices]:
+    """Return the nodes at the low and at the high ends of the grid edges along an axis."""
+    return at(axis, axes, slice(None, -1), elsewhere), at(axis, axes, slice(1, None), elsewhere)
+
+
+def last(index: Sequence[Any]) -> tuple[Any, ...]:
+    """Return an index of the last axes of arrays, of all on those before."""
+    return (..., *index)
+
+
+def crossed(*along: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return an array of one axis per axis in shapes that combine to the grid's: ``(y[:, None], x)`` of two."""
+    return tuple(values.reshape(at(axis, len(along), -1, 1)) for axis, values in enumerate(along))
 
 
 def within(part: Slices, whole: Slices) -> Slices:

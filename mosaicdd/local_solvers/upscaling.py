@@ -8,9 +8,11 @@ and a quarter, a half and a quarter of the three beside each other.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -30,9 +32,10 @@ Rule = Callable[[Conductances], Conductances]
 def averaged(fine: Conductances) -> Conductances:
     """Average conductances over the cells around each coarse grid edge."""
     inner = slice(MARGIN, -MARGIN)
-    right = _halved(_halved(fine.right[1:-1, inner]))
-    up = _halved(_halved(fine.up[inner, 1:-1].T)).T
-    return Conductances(up, right, restricted(fine.reaction))
+    up, right = fine.along
+    right = _halved(_halved(right[1:-1, inner]))
+    up = _halved(_halved(up[inner, 1:-1].T)).T
+    return Conductances((up, right), restricted(fine.reaction))
 
 
 def _halved(right: np.ndarray) -> np.ndarray:
@@ -79,16 +82,13 @@ def mirrored(fine: Conductances, missing: list[tuple[int, int]]) -> Conductances
     """Continue conductances beyond the edge of the domain by their mirror images."""
     if not any(map(any, missing)):
         return fine
-    rows, columns = missing
-    none = (0, 0)
-
-    def continued(values: np.ndarray, modes: tuple[str, str]) -> np.ndarray:
-        down = np.pad(values, (rows, none), mode=modes[0])  # type: ignore[call-overload]
-        return np.pad(down, (none, columns), mode=modes[1])  # type: ignore[call-overload]
-
-    up = continued(fine.up, ("symmetric", "reflect"))
-    right = continued(fine.right, ("reflect", "symmetric"))
-    return Conductances(up, right, np.pad(fine.reaction, missing))
+    along = []
+    for axis, values in enumerate(fine.along):
+        for other, width in enumerate(missing):
+            mode: Literal["symmetric", "reflect"] = "symmetric" if axis == other else "reflect"
+            values = np.pad(values, at(other, len(missing), width, (0, 0)), mode=mode)
+        along.append(values)
+    return Conductances(tuple(along), np.pad(fine.reaction, missing))
 
 
 class CoarseMedium:
@@ -118,15 +118,14 @@ class CoarseMedium:
         rows = part[0]
         ends = range(rows.start, rows.stop - 1, _ROWS)
         bands = [self._band(slice(a, min(a + _ROWS + 1, rows.stop)), part) for a in ends]
-        reaction = [one.reaction[:-1] for one in bands] + [bands[-1].reaction[-1:]]
-        right = [one.right[:-1] for one in bands] + [bands[-1].right[-1:]]
-        across = [one.across for one in bands if one.across is not None]
-        return Conductances(
-            np.concatenate([one.up for one in bands]),
-            np.concatenate(right),
-            np.concatenate(reaction),
-            across=np.concatenate(across, axis=1) if across else None,
+        up = np.concatenate([band.along[0] for band in bands])
+        right, reaction = (
+            np.concatenate([*(values[:-1] for values in parts), parts[-1][-1:]])
+            for parts in ([band.along[1] for band in bands], [band.reaction for band in bands])
         )
+        across = [band.across for band in bands if band.across is not None]
+        joined = np.concatenate(across, axis=1) if across else None
+        return Conductances((up, right), reaction, across=joined)
 
     def _band(self, rows: slice, whole: Part) -> Conductances:
         """Return those of some rows of nodes; rules see one more on each side, if there is."""

@@ -140,14 +140,11 @@ def _graphs(right: torch.Tensor, up: torch.Tensor, c: torch.Tensor) -> Subdomain
     """Return the lifting of the subdomains in the middle of squares."""
     cut = slice(_OUTER - MARGIN, MARGIN - _OUTER)
     made = [
-        averaged(Conductances(*(one[cut, cut].numpy() for one in (u, r, f))))
-        for r, u, f in zip(right, up, c, strict=True)
+        averaged(Conductances((k[0].numpy(), k[1].numpy()), k[2].numpy()))
+        for k in zip(*(values[:, cut, cut] for values in (up, right, c)), strict=True)
     ]
-    parts = (
-        torch.from_numpy(np.stack([getattr(one, name) for one in made]))
-        for name in ("right", "up", "reaction")
-    )
-    return SubdomainGraphs(*parts)
+    parts = zip(*((k.along[1], k.along[0], k.reaction) for k in made), strict=True)
+    return SubdomainGraphs(*(torch.from_numpy(np.stack(part)) for part in parts))
 
 
 def _least_squares(

@@ -51,10 +51,10 @@ def dense(conductances, s, row, column):
     numbers = np.arange((s + 1) ** 2).reshape(s + 1, s + 1)
     matrix = np.diag((part.reaction * share * share[:, None]).ravel())
     pairs = [
-        (part.up * share, numbers[:-1], numbers[1:]),
-        (part.down * share, numbers[1:], numbers[:-1]),
-        (part.right * share[:, None], numbers[:, :-1], numbers[:, 1:]),
-        (part.left * share[:, None], numbers[:, 1:], numbers[:, :-1]),
+        (part.along[0] * share, numbers[:-1], numbers[1:]),
+        (part.against[0] * share, numbers[1:], numbers[:-1]),
+        (part.along[1] * share[:, None], numbers[:, :-1], numbers[:, 1:]),
+        (part.against[1] * share[:, None], numbers[:, 1:], numbers[:, :-1]),
     ]
     if part.across is not None:
         rising = numbers[:-1, :-1], numbers[1:, 1:]

@@ -27,19 +27,19 @@ def network():
 def medium(rows=SIDE, columns=SIDE, c=0.0, seed=0):
     rng = np.random.default_rng(seed)
     up, right = np.exp(rng.standard_normal((rows, columns + 1))), rng.random((rows + 1, columns))
-    return Conductances(up, right + 0.1, c * rng.random((rows + 1, columns + 1)))
+    return Conductances((up, right + 0.1), c * rng.random((rows + 1, columns + 1)))
 
 
 def test_graphs_solve_the_equation_of_their_conductances():
     rng = np.random.default_rng(0)
     up, right, reaction = rng.random((8, 9)) + 0.1, rng.random((9, 8)) + 0.1, rng.random((9, 9))
     graphs = SubdomainGraphs(*(torch.from_numpy(one)[None] for one in (right, up, reaction)))
-    matrix = Conductances(up, right, reaction).matrix().toarray()
+    matrix = Conductances((up, right), reaction).matrix().toarray()
     np.testing.assert_allclose(graphs.inverse[0].numpy() @ matrix, np.eye(INSIDE), atol=1e-12)
     u = rng.standard_normal((9, 9))
     u[1:-1, 1:-1] = 0
     g = u[tuple(square_perimeter(CELLS).T)]
-    inside = np.linalg.solve(matrix, -Conductances(up, right, reaction).apply(u).ravel())
+    inside = np.linalg.solve(matrix, -Conductances((up, right), reaction).apply(u).ravel())
     np.testing.assert_allclose(graphs.operator()[0].numpy() @ g, inside, atol=1e-12)
 
 
@@ -78,7 +78,7 @@ def test_uniform_media_and_other_units_change_nothing(network):
     more = network.encode({"x": x + 3, "y": y + 3})
     torch.testing.assert_close(more, network.encode({"x": x, "y": y}), rtol=1e-3, atol=1e-4)
     a = medium()
-    tenfold = Conductances(10 * a.up, 10 * a.right, a.reaction)
+    tenfold = Conductances(tuple(10 * k for k in a.along), a.reaction)
     (g, f), (other_g, other_f) = (network.operators(one) for one in (a, tenfold))
     torch.testing.assert_close(other_g, g, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(10 * other_f, f, rtol=1e-4, atol=1e-4)

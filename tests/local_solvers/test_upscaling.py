@@ -45,8 +45,8 @@ def test_uniform_media_stay_what_they_are(network):
     for rule, share in ((averaged, 0.0), (LearnedRule(network, 1e9), ACROSS)):
         made = coarse(np.full((65, 97), 3.0), rule)
         # Logarithms are taken in float32.
-        np.testing.assert_allclose(made.up, 3.0 * (1 - 2 * share), rtol=1e-6)
-        np.testing.assert_allclose(made.right, 3.0 * (1 - 2 * share), rtol=1e-6)
+        np.testing.assert_allclose(made.along[0], 3.0 * (1 - 2 * share), rtol=1e-6)
+        np.testing.assert_allclose(made.along[1], 3.0 * (1 - 2 * share), rtol=1e-6)
         if share:
             np.testing.assert_allclose(made.across, 3.0 * share, rtol=1e-6)
 
@@ -56,8 +56,8 @@ def test_layers_are_averaged_in_series_and_in_parallel():
     per_cell = np.repeat(np.tile(layers, 16)[:, None], 64, axis=1)
     made = coarse_of_cells(per_cell)
     across, along = 4 / (1 / layers).sum(), layers.mean()
-    np.testing.assert_allclose(made.up[:, 1:-1], across, rtol=1e-12)
-    np.testing.assert_allclose(made.right[1:-1], along, rtol=1e-12)
+    np.testing.assert_allclose(made.along[0][:, 1:-1], across, rtol=1e-12)
+    np.testing.assert_allclose(made.along[1][1:-1], along, rtol=1e-12)
 
 
 def coarse_of_cells(a):
@@ -79,8 +79,8 @@ def test_reactions_and_sources_are_shared_out_without_loss():
 def test_any_network_makes_positive_conductances(network, kind):
     a = MEDIA[kind]((65, 97), np.random.default_rng(0))
     made = coarse(a, LearnedRule(network, 2.0))
-    assert made.up.min() > 0
-    assert made.right.min() > 0
+    assert made.along[0].min() > 0
+    assert made.along[1].min() > 0
     assert made.across.min() >= 0
 
 
@@ -89,10 +89,10 @@ def test_the_network_has_the_symmetries_of_the_square(network):
     made = coarse(a, rule)
     turned, flipped = coarse(a.T.copy(), rule), coarse(a[::-1].copy(), rule)
     close = {"rtol": 1e-5}  # float32, products in another order
-    np.testing.assert_allclose(turned.right.T, made.up, **close)
+    np.testing.assert_allclose(turned.along[1].T, made.along[0], **close)
     np.testing.assert_allclose(turned.across.swapaxes(1, 2), made.across, **close)
-    np.testing.assert_allclose(flipped.right[::-1], made.right, **close)
-    np.testing.assert_allclose(flipped.up[::-1], made.up, **close)
+    np.testing.assert_allclose(flipped.along[1][::-1], made.along[1], **close)
+    np.testing.assert_allclose(flipped.along[0][::-1], made.along[0], **close)
     np.testing.assert_allclose(flipped.across[::-1, ::-1], made.across, **close)
 
 
@@ -105,16 +105,18 @@ def test_a_part_is_that_of_the_whole(network, limit):
     wide = tuple(slice(p.start - 1, p.stop + 1) for p in part)
     made = coarse(a, LearnedRule(network, limit), wide)
     made = made.part(*(slice(1, p.stop - p.start + 1) for p in part))
-    for name in ("up", "right", "across"):
-        np.testing.assert_allclose(getattr(made, name), getattr(whole, name), rtol=1e-5)
+    for values, expected in zip(
+        (*made.along, made.across), (*whole.along, whole.across), strict=True
+    ):
+        np.testing.assert_allclose(values, expected, rtol=1e-5)
 
 
 def test_outside_of_its_range_the_network_is_the_average(network):
     a = random_medium()
     rule = LearnedRule(network, 0.01)
     made, plain = coarse(a, rule), coarse(a, averaged)
-    np.testing.assert_allclose(made.right, plain.right)
-    np.testing.assert_allclose(made.up, plain.up)
+    np.testing.assert_allclose(made.along[1], plain.along[1])
+    np.testing.assert_allclose(made.along[0], plain.along[0])
     assert not made.across.any()
     assert rule.outside == rule.asked > 0
 
@@ -139,4 +141,4 @@ def test_a_part_of_a_medium_that_is_rough_is_averaged(network):
     assert 0 < rule.outside < rule.asked
     assert made.across[:, :, :14].all()
     assert not made.across[:, :, 18:].any()
-    np.testing.assert_allclose(made.right[:, 18:], plain.right[:, 18:])
+    np.testing.assert_allclose(made.along[1][:, 18:], plain.along[1][:, 18:])

@@ -59,8 +59,8 @@ def test_elements_that_are_known_to_be_alike_are_so_and_keys_are_those_of_the_ar
         assert (nodes == {-1: 7.0, -2: 3.0}[common[y, x]]).all()
 
     def windows(values):
-        up, right = values[part][:-1], values[part][:, :-1]
-        return Windows(Conductances(up, right, values[part]), spacing)
+        along = values[part][:-1], values[part][:, :-1]
+        return Windows(Conductances(along, values[part]), spacing)
 
     found, expected = windows(one), windows(whole)
     pairs = [Kinds(some.keys()).operator for some in (found, expected)]

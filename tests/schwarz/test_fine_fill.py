@@ -20,7 +20,7 @@ def band():
         np.exp(rng.standard_normal(shape))
         for shape in ((FINE[0] - 1, FINE[1]), (FINE[0], FINE[1] - 1))
     )
-    given = Conductances(up, right, rng.random(FINE))
+    given = Conductances((up, right), rng.random(FINE))
     edge = torch.from_numpy(rng.standard_normal((2, FINE[1])))
     source = torch.from_numpy(rng.standard_normal((2, *FINE)))
     return Band(given, source, [((0, slice(None)), edge)])
@@ -70,6 +70,6 @@ def test_squares_are_those_of_all_nodes(band, filled):
     diagonal = band.conductances.diagonal()[inner]
     given = band.source.numpy()[:, *inner].copy()
     edge = band.edges[0][1].numpy()
-    given[:, 0] += edge[:, inner[1]] * band.conductances.up[0, inner[1]]
+    given[:, 0] += edge[:, inner[1]] * band.conductances.along[0][0, inner[1]]
     expected = [np.square(one).sum(axis=(1, 2)) for one in (residual, given, residual / diagonal)]
     np.testing.assert_allclose(filled.squares(inner), expected, rtol=1e-10)

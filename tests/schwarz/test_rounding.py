@@ -5,7 +5,6 @@ import pytest
 from media import MEDIA
 
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
@@ -41,8 +40,7 @@ def error_norms(problem, fields):
     grid = problem.domain.grid()
     whole = tuple(slice(0, nodes) for nodes in grid.nodes)
     given = problem.operator.conductances(grid, whole)
-    long = given.up, given.right, given.reaction
-    exact = Conductances(*(one.astype(np.longdouble) for one in long))
+    exact = given.each(lambda values: values.astype(np.longdouble))
     system, norms = MediumSystem(problem.operator, grid), []
     forces = grid.spacing**2 * problem.source_at(grid, whole)[:, 1:-1, 1:-1]
     for force, field in zip(forces.astype(np.longdouble), fields, strict=True):

@@ -16,9 +16,9 @@ def made(*, velocity=False, across=False, reaction=True):
     right, left = rng.uniform(1, 2, (2, ROWS, COLUMNS - 1))
     c = rng.uniform(1, 2, (ROWS, COLUMNS)) * reaction
     if velocity:
-        return Conductances(up, right, c, down, left)
+        return Conductances((up, right), c, (down, left))
     diagonals = rng.uniform(1, 2, (2, ROWS - 1, COLUMNS - 1)) if across else None
-    return Conductances(up, right, c, across=diagonals)
+    return Conductances((up, right), c, across=diagonals)
 
 
 @pytest.mark.parametrize(

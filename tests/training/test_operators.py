@@ -49,7 +49,7 @@ def test_squares_are_solved_as_by_a_sparse_factorisation():
     expected = system.solve(system.right_hand_side(u, f)).reshape(m - 1, m - 1)
     nodes = slice(0, m + 1)
     k = medium.conductances(Grid((m, m), 1.0), (nodes, nodes))
-    parts = (torch.from_numpy(one)[None] for one in (k.right, k.up, k.reaction))
+    parts = (torch.from_numpy(one)[None] for one in (*k.along[::-1], k.reaction))
     edge, source = (torch.from_numpy(one)[..., None] for one in (u, f))
     found = solve_squares(*parts, edge, source)[0, 1:-1, 1:-1, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)

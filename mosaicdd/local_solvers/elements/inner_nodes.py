@@ -255,11 +255,12 @@ class InnerNodes:
 
 def ties_of(conductances: Conductances) -> dict[Node, tuple[np.ndarray, Node]]:
     """Return, by the step to a neighbour, what ties it to a node, and where from edges are counted."""
+    (up, right), (down, left) = conductances.along, conductances.against
     ties: dict[Node, tuple[np.ndarray, Node]] = {
-        (1, 0): (conductances.up, (0, 0)),
-        (-1, 0): (conductances.down, (-1, 0)),
-        (0, 1): (conductances.right, (0, 0)),
-        (0, -1): (conductances.left, (0, -1)),
+        (1, 0): (up, (0, 0)),
+        (-1, 0): (down, (-1, 0)),
+        (0, 1): (right, (0, 0)),
+        (0, -1): (left, (0, -1)),
     }
     if conductances.across is not None:
         rising, falling = conductances.across

@@ -43,9 +43,9 @@ class Squares:
     ):
         self._side, self._halvings, self._tensors = side, halvings, tensors
         # Of an edge's upper or right node, in the equation of the other; and the other way round.
-        forwards = self._edges(conductances.up, conductances.right)
+        forwards = self._edges(*conductances.along)
         symmetric = conductances.symmetric
-        backwards = forwards if symmetric else self._edges(conductances.down, conductances.left)
+        backwards = forwards if symmetric else self._edges(*conductances.against)
         # The inner nodes that the places along the perimeter that are no corners are coupled to.
         ring = square_perimeter(side)
         beside = ring[np.arange(4 * side) % side > 0]
@@ -145,7 +145,7 @@ class CrossedSquares(Squares):
         self, conductances: Conductances, side: int, halvings: int, **tensors: Unpack[Tensors]
     ):
         self._side, self._halvings, self._tensors = side, halvings, tensors
-        edges = up, right = self._edges(conductances.up, conductances.right)
+        edges = up, right = self._edges(*conductances.along)
         if conductances.across is None or not conductances.symmetric:
             raise ValueError("conductances across cells are needed, and no velocity")
         rising, falling = (self._cut(one, side, side) for one in conductances.across)

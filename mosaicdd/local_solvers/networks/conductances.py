@@ -207,9 +207,10 @@ class LearnedRule:
     def __call__(self, fine: Conductances) -> Conductances:
         """Return the conductances between the coarse nodes."""
         plain = averaged(fine)
-        right, up = (torch.from_numpy(one).float().log()[None] for one in (fine.right, fine.up))
+        up, right = (torch.from_numpy(k).float().log()[None] for k in fine.along)
         flat, steep, across = (one[0].double().numpy() for one in self._network(right, up))
-        edges = (plain.right, flat), (plain.up, steep)
+        average_up, average_right = plain.along
+        edges = (average_right, flat), (average_up, steep)
         known = roughness(right, up)[0].numpy() <= self._roughest  # (R - 1, C - 1)
         self.asked += known.size
         self.outside += int((~known).sum())
@@ -217,9 +218,10 @@ class LearnedRule:
             average * np.exp(np.where(weight > 0, factor, 0.0)) * (1.0 - weight)
             for (average, factor), weight in zip(edges, _weights(known), strict=True)
         ]
-        around = np.log(plain.right[:-1] * plain.right[1:] * plain.up[:, :-1] * plain.up[:, 1:]) / 4
+        beside = average_right[:-1] * average_right[1:]
+        around = np.log(beside * average_up[:, :-1] * average_up[:, 1:]) / 4
         across = np.where(known, ACROSS * np.exp(across + around), 0.0)
-        return Conductances(along[1], along[0], plain.reaction, across=across)
+        return Conductances((along[1], along[0]), plain.reaction, across=across)
 
 
 def roughness(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:

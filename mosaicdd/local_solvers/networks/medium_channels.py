@@ -15,8 +15,8 @@ SEEN = 2
 
 def channels_of(medium: Conductances) -> dict[str, torch.Tensor]:
     """Return what is known of a medium, as `OperatorNetwork.encode`, of one window."""
-    parts = medium.right, medium.up, medium.reaction
-    right, up, reaction = (torch.from_numpy(one)[None].float() for one in parts)
+    parts = *medium.along, medium.reaction
+    up, right, reaction = (torch.from_numpy(values)[None].float() for values in parts)
     fields = {"x": right.log(), "y": up.log()}
     if medium.reaction.any():
         fields["c"] = relative_reaction(right, up, reaction)

@@ -265,9 +265,8 @@ class OperatorNetwork(torch.nn.Module):
 def _graphs(medium: Conductances) -> SubdomainGraphs:
     """Return the lifting of all subdomains of a window."""
     cut, side = slice(RATIO * SEEN - MARGIN, MARGIN - RATIO * SEEN), CELLS + 1
-    inner = (one[cut, cut] for one in (medium.up, medium.right, medium.reaction))
-    coarse = averaged(Conductances(*inner))
-    right, up, reaction = map(torch.from_numpy, (coarse.right, coarse.up, coarse.reaction))
+    coarse = averaged(medium.each(lambda values: values[cut, cut]))
+    up, right, reaction = map(torch.from_numpy, (*coarse.along, coarse.reaction))
     return SubdomainGraphs(
         windows(right, side, CELLS), windows(up, CELLS, side), windows(reaction, side, side)
     )

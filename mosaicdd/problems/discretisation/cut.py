@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mosaicdd.lattice.axes import ends
 from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.shapes.apertures import Cover, Segments
@@ -111,7 +112,7 @@ class OutlineCut:
         """Return where given values act on active nodes."""
         found, flat = [Crossings.none()], np.arange(active.size).reshape(active.shape)
         for axis, (forth, back) in enumerate(conductances) if self.given.any() else ():
-            low, high = ends(axis)
+            low, high = ends(axis, active.ndim)
             for here, there, k in ((low, high, forth), (high, low, back)):
                 at = nonzero(active[here] & self.given[there] & (k > 0))
                 p, q = self.level[here][at], self.level[there][at]
@@ -154,7 +155,7 @@ class OutlineCut:
         """Return ``a`` at the nodes: their conductances over their faces, 1 where there are none."""
         total, faces = np.zeros(self.level.shape), np.zeros(self.level.shape)
         for axis, (forth, back) in enumerate(conductances):
-            for end in ends(axis):
+            for end in ends(axis, total.ndim):
                 total[end] += (forth + back) / 2
                 faces[end] += self.cover.of_edges(axis)
         return np.where(faces > 0, total, 1.0) / np.where(faces > 0, faces, 1.0)
@@ -168,17 +169,3 @@ class OutlineCut:
 def nonzero(there: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return where something holds, as `numpy.nonzero`: much quicker where that is in few places."""
     return np.unravel_index(np.flatnonzero(there), there.shape)
-
-
-def ends(axis: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return the nodes at the low and at the high ends of the grid edges along an axis."""
-    everything = slice(None)
-    low, high = slice(None, -1), slice(1, None)
-    return (
-        ((low, everything), (high, everything))
-        if axis == 0
-        else (
-            (everything, low),
-            (everything, high),
-        )
-    )

@@ -8,9 +8,9 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.lattice.axes import even, within
+from mosaicdd.lattice.axes import ends, even, within
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.cut import OutlineCut, ends
+from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
@@ -107,7 +107,7 @@ class CutOutline:
         level, numbers = self.level(whole), self._outline_of(whole)
         found = [np.empty((0, 2))]
         for axis in (0, 1):
-            low, high = ends(axis)
+            low, high = ends(axis, level.ndim)
             y, x = np.nonzero((level[low] < 0) != (level[high] < 0))
             p, q = level[low][y, x], level[high][y, x]
             at = np.stack([y, x], axis=1).astype(float)

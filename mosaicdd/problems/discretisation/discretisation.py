@@ -24,9 +24,10 @@ import dataclasses
 
 import numpy as np
 
+from mosaicdd.lattice.axes import ends
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import OnOutlines
-from mosaicdd.problems.discretisation.cut import ends, nonzero
+from mosaicdd.problems.discretisation.cut import nonzero
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.node_equations import Equations, Ties
 from mosaicdd.problems.discretisation.periodic import glued, glued_nodes, places_of
@@ -144,17 +145,17 @@ class Discretisation:
         active = (volumes > 0) & ~known
         if cut is not None:
             active &= ~cut.given
-        between = []
+        along, against = [], []
         tied = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         reaction = np.where(active, whole.reaction, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
-        along = ((whole.up, whole.down), (whole.right, whole.left))
-        for axis, (forth, back) in enumerate(along):
-            low, high = ends(axis)
+        every = tuple(zip(whole.along, whole.against, strict=True))
+        for axis, (forth, back) in enumerate(every):
+            low, high = ends(axis, active.ndim)
             both = active[low] & active[high]
-            between.append(np.where(both, forth, 0.0))
+            along.append(np.where(both, forth, 0.0))
             if not whole.symmetric:
-                between.append(np.where(both, back, 0.0))
+                against.append(np.where(both, back, 0.0))
             for here, there, k in ((low, high, forth), (high, low, back)) if known.any() else ():
                 given = nonzero(active[here] & known[there] & (k > 0))
                 tied.append((flat[here][given], number[there][given], k[given]))
@@ -164,12 +165,9 @@ class Discretisation:
         outlines = None
         if cut is not None and self.outline is not None:
             exchange = self.grid.spacing * self.outline.alphas
-            outlines = cut.on_outlines(active, on_sides, along, exchange)
+            outlines = cut.on_outlines(active, on_sides, every, exchange)
             outlines.add_to_diagonal(reaction, exchange)
-        if whole.symmetric:
-            left = Conductances(between[0], between[1], reaction)
-        else:
-            left = Conductances(between[0], between[2], reaction, between[1], between[3])
+        left = Conductances(tuple(along), reaction, tuple(against))
         if cut is not None:
             # A volume that an outline cuts off from all others.
             active &= left.diagonal() > 0

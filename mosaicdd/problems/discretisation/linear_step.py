@@ -71,16 +71,19 @@ class LinearStep:
         reaction, active, volumes = np.ones(shape), np.zeros(shape, bool), np.zeros(shape)
         reaction[there] = inside.conductances.reaction
         active[there], volumes[there] = inside.active, inside.volumes
-        rows, columns = there
-        between = {}
-        for name, axis in (("up", 0), ("right", 1), ("down", 0), ("left", 1)):
-            size = [n - (axis == i) for i, n in enumerate(shape)]
-            between[name] = np.zeros(size)
-            low = tuple(slice(p.start, p.stop - (axis == i)) for i, p in enumerate((rows, columns)))
-            between[name][low] = getattr(inside.conductances, name)
-        if inside.conductances.symmetric:
-            del between["down"], between["left"]
-        return Equations(Conductances(reaction=reaction, **between), active, volumes, NO_TIES)
+
+        def placed(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            every = []
+            for axis, values in enumerate(edges):
+                every.append(np.zeros([n - (axis == i) for i, n in enumerate(shape)]))
+                low = (slice(p.start, p.stop - (axis == i)) for i, p in enumerate(there))
+                every[axis][*low] = values
+            return tuple(every)
+
+        between = inside.conductances
+        against = () if between.symmetric else placed(between.against)
+        conductances = Conductances(placed(between.along), reaction, against)
+        return Equations(conductances, active, volumes, NO_TIES)
 
     def right_hand_side(
         self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations

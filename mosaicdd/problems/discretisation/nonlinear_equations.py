@@ -77,7 +77,7 @@ class NonlinearEquations:
 
     def _place_neighbours(self, around: Equations, shape: tuple[int, ...]) -> None:
         """Find the weights of the flows, ``(4, K)``, and where in what `_pool` returns the neighbours are."""
-        up, right = around.conductances.up, around.conductances.right
+        up, right = around.conductances.along
         sides = up[1:, 1:-1], up[:-1, 1:-1], right[1:-1, :-1], right[1:-1, 1:]
         self._weights = np.stack([side.ravel()[self._nodes] for side in sides])
         width = shape[1] + 2

@@ -47,23 +47,26 @@ def glued(
     """
     if periods == (None, None):
         return natural(part)
-    rows, columns = (p.stop - p.start for p in part)
-    reaction, all_volumes = np.zeros((2, rows, columns))
-    up, down = np.zeros((2, rows - 1, columns))
-    right, left = np.zeros((2, rows, columns - 1))
+    shape = [p.stop - p.start for p in part]
+    reaction, all_volumes = np.zeros((2, *shape))
+    along, against = (
+        tuple(
+            np.zeros([n - (i == axis) for i, n in enumerate(shape)]) for axis in range(len(shape))
+        )
+        for _ in range(2)
+    )
     symmetric = True
-    for y, x in _rounds(part, periods):
-        one, volumes = natural((y.source, x.source))
-        symmetric &= one.symmetric
-        reaction[y.nodes, x.nodes] += one.reaction
-        all_volumes[y.nodes, x.nodes] += volumes
-        up[y.edges, x.nodes] += one.up
-        down[y.edges, x.nodes] += one.down
-        right[y.nodes, x.edges] += one.right
-        left[y.nodes, x.edges] += one.left
-    if symmetric:
-        return Conductances(up, right, reaction), all_volumes
-    return Conductances(up, right, reaction, down, left), all_volumes
+    for rounds in _rounds(part, periods):
+        between, volumes = natural(tuple(r.source for r in rounds))
+        symmetric &= between.symmetric
+        nodes = tuple(r.nodes for r in rounds)
+        reaction[nodes] += between.reaction
+        all_volumes[nodes] += volumes
+        for total, edges in ((along, between.along), (against, between.against)):
+            for axis, values in enumerate(edges):
+                place = (r.edges if i == axis else r.nodes for i, r in enumerate(rounds))
+                total[axis][*place] += values
+    return Conductances(along, reaction, () if symmetric else against), all_volumes
 
 
 def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarray]) -> np.ndarray:

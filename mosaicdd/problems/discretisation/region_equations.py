@@ -70,7 +70,7 @@ class _Whole:
         self._active, self._reported = np.ones((2, *size), bool)
         # Conductances and volumes are kept of squares near anything: far outside, inside, and theirs.
         self._plain = [
-            np.array([1.0 if number == 2 else 0.0, values[1, 1]])
+            np.array([1.0 if number == common.axes else 0.0, values[1, 1]])
             for number, values in enumerate(common.arrays())
         ]
         self._plain.append(np.array([0.0, 1.0]))
@@ -230,24 +230,28 @@ class _Whole:
 
     def equations(self) -> Equations:
         """Return all."""
-        rows, columns = self._shape
-        ends = ((-1, 0), (0, -1), (0, 0), (-1, 0), (0, -1))  # of up, right, reaction, down, left
+        axes, nodes = len(self._shape), tuple(slice(0, n) for n in self._shape)
+        edges = [
+            tuple(slice(0, n - (i == axis)) for i, n in enumerate(self._shape))
+            for axis in range(axes)
+        ]
+        places = [*edges, nodes, *edges][: len(self._plain) - 1]  # as `Conductances.arrays`
         *arrays, volumes = [
-            ArrayInSquares(self._kinds, plain, np.concatenate([*values, _alone(plain)]))[
-                : rows + end[0], : columns + end[1]
-            ]
-            for plain, values, end in zip(
-                self._plain, self._values, (*ends[: len(self._plain) - 1], (0, 0)), strict=True
+            ArrayInSquares(self._kinds, plain, np.concatenate([*values, _alone(plain)]))[place]
+            for plain, values, place in zip(
+                self._plain, self._values, (*places, nodes), strict=True
             )
         ]
-        active, reported = (nodes[:rows, :columns] for nodes in (self._active, self._reported))
+        active, reported = self._active[nodes], self._reported[nodes]
         ties = Ties(*(np.concatenate(one) for one in zip(*self._ties, strict=True)))
         outlines = None
         if self._discretisation.outline is not None:
             crossings = {name: Crossings.joined(every) for name, every in self._crossings.items()}
             natural = NaturalPieces.joined(self._natural)
             outlines = OnOutlines(**crossings, reported=reported, natural=natural)
-        return Equations(Conductances(*arrays), active, volumes, ties, outlines)
+        along, against = tuple(arrays[:axes]), tuple(arrays[axes + 1 :])
+        conductances = Conductances(along, arrays[axes], against)
+        return Equations(conductances, active, volumes, ties, outlines)
 
 
 def _by_squares(values: np.ndarray) -> np.ndarray:

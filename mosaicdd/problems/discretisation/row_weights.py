@@ -7,6 +7,7 @@ whatever they are. So it counts ``sum k / d``: as much as the equation of a node
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,8 +73,8 @@ def _candidates(conductances: Conductances) -> np.ndarray:
     """Return the flat nodes where alone what is on the diagonal may be more than what is beside it."""
     reaction = conductances.reaction
     if isinstance(reaction, ArrayInSquares):
-        plain = [float(one.plain[-1]) for one in (conductances.up, conductances.right, reaction)]
-        if plain[2] <= 2 * plain[0] + 2 * plain[1]:
+        beside: list[Any] = list(conductances.along)
+        if reaction.plain[-1] <= sum(2 * float(k.plain[-1]) for k in beside):
             return np.flatnonzero(reaction.differs())
     elif not reaction.any():
         return np.empty(0, int)

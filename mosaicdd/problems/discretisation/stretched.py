@@ -5,11 +5,13 @@ A lattice's *period* ``P`` along a periodic axis may be larger than the grid's, 
 sum, and nothing else, so without them the equation is that of the grid.
 """
 
+import functools
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from mosaicdd.lattice.axes import crossed, ends
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -121,25 +123,39 @@ class Stretch:
             given = np.moveaxis(values, -1, axis)
         return given
 
-    def conductances(self, one: Conductances) -> Conductances:
+    def conductances(self, between: Conductances) -> Conductances:
         """Return those of the lattice from those between the nodes of `part`; without reaction between."""
-        y, x = self._axes
-        rows, columns = (y.edges[:, None], x.nodes), (y.nodes[:, None], x.edges)
-        up = y.factors[:, None] * x.there * one.up[rows]
-        right = x.factors * y.there[:, None] * one.right[columns]
-        reaction = self.values(one.reaction)
-        if one.symmetric:
-            return Conductances(up, right, reaction)
-        down = y.factors[:, None] * x.there * one.down[rows]
-        left = x.factors * y.there[:, None] * one.left[columns]
+
+        def stretched(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            return tuple(self._of_edges(axis, values) for axis, values in enumerate(edges))
+
+        along, reaction = stretched(between.along), self.values(between.reaction)
+        if between.symmetric:
+            return Conductances(along, reaction)
+        against = stretched(between.against)
         # Between nodes of the grid there is no velocity: any conductance is right there, if it is the same
         # all along; in a fast flow the lesser one is zero.
-        rise, run = np.maximum(up, down), np.maximum(right, left)
-        between_y, between_x = ~y.there[:, None], ~x.there
-        up, down = np.where(between_y[:-1], rise, up), np.where(between_y[1:], rise, down)
-        right = np.where(between_x[:-1], run, right)
-        left = np.where(between_x[1:], run, left)
-        return Conductances(up, right, reaction, down, left)
+        both = []
+        for forth, back, axis, there in zip(
+            along, against, range(len(along)), self._open, strict=True
+        ):
+            low, high = ends(axis, len(along))
+            most = np.maximum(forth, back)
+            both.append((np.where(there[low], forth, most), np.where(there[high], back, most)))
+        along, against = zip(*both, strict=True)
+        return Conductances(along, reaction, against)
+
+    @property
+    def _open(self) -> tuple[np.ndarray, ...]:
+        """Which nodes of each axis are nodes of the grid, shaped to be compared with all nodes."""
+        return crossed(*self.there)
+
+    def _of_edges(self, axis: int, values: np.ndarray) -> np.ndarray:
+        """Return conductances along an axis: of parts of an edge in series more, of edges between nodes none."""
+        places = (a.edges if axis == other else a.nodes for other, a in enumerate(self._axes))
+        shares = (a.factors if axis == other else a.there for other, a in enumerate(self._axes))
+        weights = functools.reduce(np.multiply, crossed(*shares))
+        return weights * values[np.ix_(*places)]
 
 
 def stretch_of(part: Part, cells: Periods, periods: Periods) -> Stretch | None:

@@ -59,10 +59,10 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
             total += values
     reaction = np.pad(total, 1)
     if not symmetric:
-        (up, down), (right, left) = between
-        return Conductances(up, right, reaction, down, left)
+        along, against = zip(*between, strict=True)
+        return Conductances(along, reaction, against)
     up, right, *across = ((one + other) / 2 for one, other in between)
-    return Conductances(up, right, reaction, across=np.stack(across) if across else None)
+    return Conductances((up, right), reaction, across=np.stack(across) if across else None)
 
 
 def _couplings(one: np.ndarray, other: np.ndarray, offset: Offset) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
+from mosaicdd.lattice.axes import at, ends, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, overlap, require_finite
 from mosaicdd.problems.operators.conductances import Conductances
@@ -49,15 +50,13 @@ class Resampled:
     grid: Grid
     place: Part
 
-    def part(self, rows: slice, columns: slice) -> Conductances:
-        """Return those between some of the nodes."""
-        return self.medium.conductances(
-            self.grid,
-            tuple(
-                slice(first.start + one.start, first.start + one.stop)
-                for first, one in zip(self.place, (rows, columns), strict=True)
-            ),
+    def part(self, *place: slice) -> Conductances:
+        """Return those between some of the nodes, by a slice per axis."""
+        moved = tuple(
+            slice(whole.start + p.start, whole.start + p.stop)
+            for whole, p in zip(self.place, place, strict=True)
         )
+        return self.medium.conductances(self.grid, moved)
 
 
 class Medium:
@@ -133,16 +132,19 @@ class Medium:
         same = self._c.number is not None
         at = tuple(slice(p.start, p.start + 1) for p in part) if same else part
         c = require_sign(self._c.sample(grid, at)[0], self._c, grid, at, positive=False)
-        up, right = self._diffusion(grid, part)
+        along = self._diffusion(grid, part)
         reaction = grid.spacing**2 * c
         if same:  # of one value, which takes no memory
             reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
-            return Conductances(up, right, reaction)
-        by, bx = (grid.spacing * b.sample(grid, part)[0] for b in self._velocity)
-        up, down = _fitted(up, (by[1:] + by[:-1]) / 2)
-        right, left = _fitted(right, (bx[:, 1:] + bx[:, :-1]) / 2)
-        return Conductances(up, right, reaction, down, left)
+            return Conductances(along, reaction)
+        fitted = []
+        for axis, (k, b) in enumerate(zip(along, self._velocity, strict=True)):
+            low, high = ends(axis, len(part))
+            velocity = grid.spacing * b.sample(grid, part)[0]
+            fitted.append(_fitted(k, (velocity[high] + velocity[low]) / 2))
+        along, against = zip(*fitted, strict=True)
+        return Conductances(along, reaction, against)
 
     def within(self, grid: Grid, part: Part, cover: Cover) -> Conductances:
         """Return the conductances of what a domain has of the faces between the nodes of a part.
@@ -166,67 +168,65 @@ class Medium:
             if a.number is not None:
                 between.append(cover.of_edges(axis) / (2 * resistance))
                 continue
-            low, high = (
-                (resistance[1:], resistance[:-1])
-                if axis == 0
-                else (
-                    resistance[:, 1:],
-                    resistance[:, :-1],
-                )
-            )
-            between.append(cover.of_edges(axis) / (low + high))
+            low, high = ends(axis, len(part))
+            between.append(cover.of_edges(axis) / (resistance[high] + resistance[low]))
         reaction = grid.spacing**2 * require_sign(c, self._c, grid, part, positive=False)
         reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
-            return Conductances(between[0], between[1], reaction)
+            return Conductances(tuple(between), reaction)
         fitted = []
         for axis, (k, b) in enumerate(zip(between, self._velocity, strict=True)):
             near = sample_near(b, grid, part, cover.inside, fill=0.0, counts=cover.counts)
             values = grid.spacing * near[0]
-            low, high = (values[:-1], values[1:]) if axis == 0 else (values[:, :-1], values[:, 1:])
-            velocity = cover.of_edges(axis) * (low + high) / 2
-            fitted += [
-                np.where(k > 0, one, 0.0) for one in _fitted(np.where(k > 0, k, 1.0), velocity)
-            ]
-        up, down, right, left = fitted
-        return Conductances(up, right, reaction, down, left)
+            low, high = ends(axis, len(part))
+            velocity = cover.of_edges(axis) * (values[low] + values[high]) / 2
+            both = _fitted(np.where(k > 0, k, 1.0), velocity)
+            fitted.append([np.where(k > 0, way, 0.0) for way in both])
+        along, against = zip(*fitted, strict=True)
+        return Conductances(along, reaction, against)
 
-    def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``up`` and ``right`` without a velocity."""
-        ayy, axx = self._along
-        up, right = _conductances(ayy, grid, part)
-        if axx is not ayy:
-            _, right = _conductances(axx, grid, part)
-        return up, right
-
-
-def _conductances(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """Return the conductances along both axes that a coefficient gives."""
-    if a.per_cell(grid):
-        return _from_cells(a, grid, part)
-    resistance = 0.5 / require_sign(a.sample(grid, part)[0], a, grid, part, positive=True)
-    up = 1.0 / (resistance[1:] + resistance[:-1])
-    right = 1.0 / (resistance[:, 1:] + resistance[:, :-1])
-    return up, right
+    def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, ...]:
+        """Return the conductances along each axis, without a velocity."""
+        # Once of a coefficient, which mostly is the same along all axes.
+        kept = {a: _shares(a, grid, part) for a in dict.fromkeys(self._along)}
+        return tuple(
+            _sum_around(kept[a], axis) if a.per_cell(grid) else _in_series(kept[a], axis)
+            for axis, a in enumerate(self._along)
+        )
 
 
-def _from_cells(a: Field, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same of values per cell; on the outline of the domain there is half of one only."""
-    rows, columns = (
-        slice(max(p.start - 1, 0), min(p.stop, cells))
-        for p, cells in zip(part, grid.shape, strict=True)
+def _shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
+    """Return what conductances are made of: half resistances at nodes, or what cells have in each of their edges.
+
+    Of cells also those around the outermost nodes, with zeros beyond the outline of the domain.
+    """
+    if not a.per_cell(grid):
+        return 0.5 / require_sign(a.sample(grid, part)[0], a, grid, part, positive=True)
+    cells = tuple(
+        slice(max(p.start - 1, 0), min(p.stop, count))
+        for p, count in zip(part, grid.shape, strict=True)
     )
-    values = require_finite(a.sample_cells((rows, columns)), f"the field {a.name}")
-    require_sign(values, a, grid, (rows, columns), positive=True)
-    ends = [
+    values = require_finite(a.sample_cells(cells), f"the field {a.name}")
+    require_sign(values, a, grid, cells, positive=True)
+    beyond = [
         (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
     ]
-    return _halves(np.pad(0.5 * values, ends))  # half cells, with none beyond the outline
+    return np.pad(0.5 ** (len(part) - 1) * values, beyond)
 
 
-def _halves(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums over the cells beside grid edges up and to the right of nodes within cells."""
-    return cells[1:-1, :-1] + cells[1:-1, 1:], cells[:-1, 1:-1] + cells[1:, 1:-1]
+def _in_series(resistance: np.ndarray, axis: int) -> np.ndarray:
+    """Return the conductances along an axis of two half resistances in series."""
+    low, high = ends(axis, resistance.ndim)
+    return 1.0 / (resistance[high] + resistance[low])
+
+
+def _sum_around(cells: np.ndarray, axis: int) -> np.ndarray:
+    """Return the sums over the cells around the grid edges along an axis, of nodes within cells."""
+    total = cells[at(axis, cells.ndim, slice(1, -1))]
+    for across in others(axis, cells.ndim):
+        low, high = ends(across, cells.ndim)
+        total = total[low] + total[high]
+    return total
 
 
 def _cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -> np.ndarray:

@@ -206,7 +206,7 @@ class CondensedSystem:
                 largest = self._require_range()
                 self.stars = Stars(block, self.elements, largest)
         except torch.linalg.LinAlgError as error:
-            every = wide.up, wide.right
+            every = wide.along
             raise NotEllipticError(
                 "the coefficients are not positive definite to rounding; their contrast must stay "
                 f"below some 1e12, here conductances are {min(map(np.min, every)):g} to "
@@ -277,11 +277,12 @@ def _along_lines(conductances: Conductances, s: int) -> list[np.ndarray]:
     between scaled values, which is symmetric. Beside conductances across cells one along an edge may be
     negative; the coarse space takes small ones there.
     """
-    along = [conductances.right[::s], conductances.up[:, ::s].T]
+    along, against = (
+        (right[::s], up[:, ::s].T) for up, right in (conductances.along, conductances.against)
+    )
     if not conductances.symmetric:
-        against = conductances.left[::s], conductances.down[:, ::s].T
         with np.errstate(over="ignore"):  # of numbers that `require_range` refuses
-            along = [np.sqrt(k * other) for k, other in zip(along, against, strict=True)]
+            along = tuple(np.sqrt(k * other) for k, other in zip(along, against, strict=True))
     edges = [np.ascontiguousarray(k).reshape(len(k), -1, s) for k in along]
     if conductances.across is not None:
         edges = [np.maximum(k, _LEAST * abs(k).max(axis=-1, keepdims=True)) for k in edges]

@@ -100,8 +100,8 @@ class Measure:
                     place = [slice(0, nodes) for nodes in shape]
                     place[axis] = slice(0, 2) if end == 0 else slice(shape[axis] - 2, shape[axis])
                     part = conductances.part(*place)
-                    low, high = (part.down, part.left.T), (part.up, part.right.T)
-                    k = np.asarray((low, high)[end][axis][0])[along]
+                    edges = (part.against, part.along)[end][axis]
+                    k = np.asarray(edges if axis == 0 else edges.T)[0, along]
                     beside.append((axis, end, (flat if axis == 0 else flat.T)[row, along], k))
         # Corners are beside two edges.
         self._ring = np.unique(np.concatenate([np.empty(0, int), *(one[2] for one in beside)]))

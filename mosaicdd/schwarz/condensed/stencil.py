@@ -7,6 +7,7 @@ are one pass here, and nothing is allocated by the way.
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.problems.operators.conductances import Conductances
 
 _LOW, _HIGH, _INNER, _ALL = slice(-1), slice(1, None), slice(1, -1), slice(None)
@@ -31,7 +32,11 @@ class Stencil:
 
     def __init__(self, conductances: Conductances):
         c = conductances
-        flows = [(c.down[:, _INNER], c.up[:, _INNER]), (c.left[_INNER], c.right[_INNER])]
+        flows = [
+            (against[inner], along[inner])
+            for axis, (along, against) in enumerate(zip(c.along, c.against, strict=True))
+            for inner in [at(axis, c.axes, _ALL, _INNER)]
+        ]
         if c.across is not None:
             flows += [(one, one) for one in c.across]
         self._terms = []

@@ -49,8 +49,8 @@ class Band:
     def fill(self, coarse: torch.Tensor) -> "Filled":
         """Return the values at the fine nodes from those at coarse ones ``(n, rows, columns)``."""
         up, right, reaction = (
-            torch.from_numpy(np.ascontiguousarray(one)).to(coarse)
-            for one in (self.conductances.up, self.conductances.right, self.conductances.reaction)
+            torch.from_numpy(np.ascontiguousarray(values)).to(coarse)
+            for values in (*self.conductances.along, self.conductances.reaction)
         )
         u = Planes(coarse)
         u.interpolate(*self.heights)
@@ -79,7 +79,7 @@ class Band:
             given += self.source.to(given)
         for (rows, columns), values in self.edges:
             # The first grid edges, or the last, and the nodes that they join to the outermost.
-            along = self.conductances.up if isinstance(rows, int) else self.conductances.right
+            along = self.conductances.along[0 if isinstance(rows, int) else 1]
             beside = [1 if at == 0 else -2 if at == -1 else at for at in (rows, columns)]
             given[:, *beside] += values.to(given) * torch.from_numpy(along[rows, columns])
         return given
@@ -90,7 +90,8 @@ class Band:
 
         For each of these nodes of a coarse cell, ``(rows, coarse cells)`` and ``(coarse cells, columns)``.
         """
-        right, up = self.conductances.right[::RATIO], self.conductances.up[:, ::RATIO]
+        up, right = self.conductances.along
+        right, up = right[::RATIO], up[:, ::RATIO]
         along = [right[:, i::RATIO] for i in range(RATIO)], [up[i::RATIO] for i in range(RATIO)]
         return tuple(_heights(parts) for parts in along)
 
