@@ -9,7 +9,7 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.elements import shared_strips
 from mosaicdd.local_solvers.elements.condensed import CondensedElements, NodeSource
-from mosaicdd.local_solvers.elements.element_windows import Windows
+from mosaicdd.local_solvers.elements.element_windows import ElementWindows
 from mosaicdd.local_solvers.elements.kinds import Kinds, alike, combined
 from mosaicdd.local_solvers.elements.shared_elements import SharedElements, condensed
 from mosaicdd.problems.fields.fields import Field
@@ -88,7 +88,7 @@ def test_loads_and_fill_are_those_of_each_element(case, where, keep, monkeypatch
     monkeypatch.setitem(shared_strips._STRIP, "cpu", 3 * PROBLEMS * SHAPE[1])
     s, conductances, _, own = case
     kinds = Kinds(alike(conductances.windows(s).arrays(), axes=2))
-    shared = SharedElements(Windows(conductances, s), s, kinds, keep=keep, **TENSORS)
+    shared = SharedElements(ElementWindows(conductances, s), s, kinds, keep=keep, **TENSORS)
     rng = np.random.default_rng(2)
     nodes = (PROBLEMS, SHAPE[0] * s + 1, SHAPE[1] * s + 1)
     f, u = rng.standard_normal((2, *nodes))

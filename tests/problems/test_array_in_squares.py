@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.local_solvers.elements.element_windows import Windows
+from mosaicdd.local_solvers.elements.element_windows import ElementWindows
 from mosaicdd.local_solvers.elements.kinds import Kinds
 from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
 from mosaicdd.problems.operators.conductances import Conductances
@@ -60,7 +60,7 @@ def test_elements_that_are_known_to_be_alike_are_so_and_keys_are_those_of_the_ar
 
     def windows(values):
         along = values[part][:-1], values[part][:, :-1]
-        return Windows(Conductances(along, values[part]), spacing)
+        return ElementWindows(Conductances(along, values[part]), spacing)
 
     found, expected = windows(one), windows(whole)
     pairs = [Kinds(some.keys()).operator for some in (found, expected)]

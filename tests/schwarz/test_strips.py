@@ -96,7 +96,7 @@ def test_pieces_have_each_member_once_with_its_operator(keys, monkeypatch):
     places = torch.arange(60, dtype=torch.int32)[:, None]
     seen = []
     for numbers in (slice(0, 24), slice(24, 60)):
-        strip = strips.Strip(kinds, numbers, places)
+        strip = strips.MemberStrip(kinds, numbers, places)
         for piece in strip.pieces:
             members = strip.order[piece.members].reshape(len(piece), -1)
             operators = np.arange(piece.operators.start, piece.operators.stop)
@@ -112,8 +112,8 @@ def test_idle_members_are_left_out():
     kinds = Kinds(np.array([0] * 30 + [1] * 30))
     kinds.leave_out(lambda member: member < 30)
     places = torch.arange(60, dtype=torch.int32)[:, None]
-    assert strips.Strip(kinds, slice(0, 20), places).pieces == []
-    assert strips.Strip(kinds, slice(20, 60), places).order.tolist() == list(range(30, 60))
+    assert strips.MemberStrip(kinds, slice(0, 20), places).pieces == []
+    assert strips.MemberStrip(kinds, slice(20, 60), places).order.tolist() == list(range(30, 60))
 
 
 def test_sums_are_zero_where_nothing_is_added():

@@ -201,7 +201,9 @@ class CondensedElements:
 
     def _nodes(self, strip: slice, part: slice) -> tuple[slice, ...]:
         """Return the nodes of a piece."""
-        return tuple(slice(one.start * self._s, one.stop * self._s + 1) for one in (strip, part))
+        return tuple(
+            slice(along.start * self._s, along.stop * self._s + 1) for along in (strip, part)
+        )
 
     def _numbers(self, strip: slice, part: slice) -> slice:
         """Return the numbers of a piece's elements: whole rows, or a part of one."""

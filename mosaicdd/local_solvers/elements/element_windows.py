@@ -9,7 +9,7 @@ from mosaicdd.problems.discretisation.array_in_squares import ArrayInSquares
 from mosaicdd.problems.operators.conductances import Conductances
 
 
-class Windows:
+class ElementWindows:
     """The conductances of the elements of a rectangle of lattice cells.
 
     Where arrays are the same number in most places, they are looked at elsewhere only.
@@ -52,14 +52,14 @@ class Windows:
         kinds, every = kinds.ravel(), np.arange(s + 1)
 
         def places_of(elements: np.ndarray) -> np.ndarray:
-            y, x = (one[:, None, None] * s for one in np.divmod(elements, self.shape[1]))
+            y, x = (indices[:, None, None] * s for indices in np.divmod(elements, self.shape[1]))
             return np.asarray(reaction.places(y + every[:, None], x + every))
 
         different = np.flatnonzero(kinds == 0)
         places = places_of(different)
         # Many are only near something.
         arrays: list[Any] = conductances.arrays()
-        others = np.logical_or.reduce([one.values != one.plain[-1] for one in arrays])
+        others = np.logical_or.reduce([array.values != array.plain[-1] for array in arrays])
         there = others.take(places).any(axis=(1, 2))
         kinds[different[~there]] = -1
         different, places = different[there], places[there]

@@ -65,7 +65,7 @@ def eliminate(
             left = left.merged(side << level)
     crosses = []
     for level, factors in enumerate(left.crosses, start=1):
-        each = [_by_rows(one, rows, columns, halvings - level) for one in factors]
+        each = [_by_rows(matrices, rows, columns, halvings - level) for matrices in factors]
         crosses.append(Cross.triangular(*each) if left.symmetric else Cross(tuple(each)))
     leaves = _by_rows(left.leaves, rows, columns, halvings)
     return left.schur.view(-1, 4 * spacing, 4 * spacing), Roots(leaves, crosses)
@@ -104,8 +104,8 @@ class _Eliminated:
     def chosen(self, which: torch.Tensor) -> "_Eliminated":
         """Return some of them, several times."""
 
-        def of(one: torch.Tensor) -> torch.Tensor:
-            return one.unflatten(0, (len(self.schur), -1)).index_select(0, which).flatten(0, 1)
+        def of(matrices: torch.Tensor) -> torch.Tensor:
+            return matrices.unflatten(0, (len(self.schur), -1)).index_select(0, which).flatten(0, 1)
 
         crosses = [tuple(of(one) for one in factors) for factors in self.crosses]
         return replace(self, schur=of(self.schur), leaves=of(self.leaves), crosses=crosses)
@@ -127,9 +127,11 @@ def _distinct(
     if not halvings:
         return _Eliminated.smallest(conductances, side, 0, **tensors)
     size = side << halvings - 1
-    quarters = conductances.windows(size).each(lambda one: one.reshape(-1, *one.shape[-2:]))
+    quarters = conductances.windows(size).each(
+        lambda values: values.reshape(-1, *values.shape[-2:])
+    )
     _, first, which = np.unique(alike(quarters.arrays()), return_index=True, return_inverse=True)
-    few = _distinct(quarters.each(lambda one: one[first]), side, halvings - 1, **tensors)
+    few = _distinct(quarters.each(lambda values: values[first]), side, halvings - 1, **tensors)
     return few.chosen(torch.from_numpy(which).to(tensors["device"])).merged(size)
 
 
@@ -149,6 +151,6 @@ def _by_rows(squares: torch.Tensor, rows: int, columns: int, halvings: int) -> t
     """
     split = squares.unflatten(0, (rows, columns, *[2] * (2 * halvings)))
     down = [0, *range(2, 2 + 2 * halvings, 2)]
-    across = [one + 1 for one in down]
+    across = [axis + 1 for axis in down]
     order = *down, *across, split.dim() - 2, split.dim() - 1
     return split.permute(order).flatten(len(down), -3).flatten(0, len(down) - 1)

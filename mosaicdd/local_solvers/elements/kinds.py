@@ -108,7 +108,7 @@ class Kinds:
 
         The operators of a piece have as many members each. Without those that are idle.
         """
-        found, numbers = [], np.arange(self.operators)
+        pieces, numbers = [], np.arange(self.operators)
         counts = np.bincount(self.operator)
         starts = _ends(counts).tolist()
         many, idle = numbers < len(self.shared), np.isin(numbers, [*self.idle])
@@ -122,10 +122,10 @@ class Kinds:
             for part in even(len(run), max(1, most // int(counts[first]))):
                 operators = slice(first + part.start, first + part.stop)
                 start, stop = starts[operators.start], starts[operators.stop]
-                for some in even(stop - start, most):
-                    here = slice(start + some.start, start + some.stop)
-                    found.append(Piece(here, operators, shared=bool(many[first])))
-        return found
+                for portion in even(stop - start, most):
+                    here = slice(start + portion.start, start + portion.stop)
+                    pieces.append(Piece(here, operators, shared=bool(many[first])))
+        return pieces
 
     def made(self, size: int) -> list[tuple[np.ndarray, slice]]:
         """Say how all operators are made, so many at a time: members that have them, and their numbers."""
@@ -171,14 +171,14 @@ def alike(arrays: Sequence[np.ndarray], axes: int = 1) -> np.ndarray:
     # Equal sums are next to always of equal numbers; those of others are told apart here.
     keys, different = keys.ravel(), [np.empty(0, int)]
     several, example = (counts[keys] > 1).reshape(shape), first[keys].reshape(shape)
-    for some in even(shape[0], max(1, _COMPARED // math.prod(shape[1:]))):
-        if several[some].any():
-            differs = np.zeros(several[some].shape, bool)
+    for rows in even(shape[0], max(1, _COMPARED // math.prod(shape[1:]))):
+        if several[rows].any():
+            differs = np.zeros(several[rows].shape, bool)
             for values in arrays:
-                others = values[some] != values[np.unravel_index(example[some], shape)]
+                others = values[rows] != values[np.unravel_index(example[rows], shape)]
                 if others.any():
                     differs |= others.any(axis=tuple(range(axes, others.ndim)))
-            different.append(some.start * math.prod(shape[1:]) + np.flatnonzero(differs))
+            different.append(rows.start * math.prod(shape[1:]) + np.flatnonzero(differs))
     others = np.concatenate(different)
     keys[others] = len(counts) + np.arange(len(others))
     return keys
@@ -187,14 +187,14 @@ def alike(arrays: Sequence[np.ndarray], axes: int = 1) -> np.ndarray:
 def combined(*keys: np.ndarray) -> np.ndarray:
     """Return a key that is the same where all of several are; none is negative."""
     total, most = keys[0], int(keys[0].max(initial=0))
-    for one in keys[1:]:
-        values = int(one.max(initial=0)) + 1
+    for key in keys[1:]:
+        values = int(key.max(initial=0)) + 1
         if (most + 1) * values > _LARGEST:
-            total, one = (_numbered(keys) for keys in (total, one))
+            total, key = (_numbered(keys) for keys in (total, key))
             most, values = (
-                int(keys.max(initial=0)) + more for keys, more in ((total, 0), (one, 1))
+                int(keys.max(initial=0)) + more for keys, more in ((total, 0), (key, 1))
             )
-        total, most = total * values + one, (most + 1) * values - 1
+        total, most = total * values + key, (most + 1) * values - 1
     return total
 
 

@@ -67,7 +67,7 @@ class MergedSquares:
             Of the small squares, as before.
         """
         across, small = self._plan.perimeter, self._plan.maps.shape[1]
-        v, w = (one[..., :across] for one in (self._left, self._right))
+        v, w = (pair[..., :across] for pair in (self._left, self._right))
         total = w.new_empty(len(w), across, across)
         products(v.neg().mT, w, out=total)
         self._plan.add_outer(schur.view(-1, 4, small, small), total)
@@ -103,11 +103,11 @@ class _Merging:
         number = {(int(y), int(x)): i for i, (y, x) in enumerate(self.nodes)}
         corners = ((0, 0), (0, side), (side, 0), (side, side))
         own = [square_perimeter(side) + np.array(corner) for corner in corners]
-        self.maps = np.array([[number[int(y), int(x)] for y, x in one] for one in own])
+        self.maps = np.array([[number[int(y), int(x)] for y, x in nodes] for nodes in own])
         small = self.maps.shape[1]
         self._own = np.full((4, len(self.nodes)), -1)  # where a node is on a square's perimeter
-        for square, one in enumerate(self.maps):
-            self._own[square, one] = np.arange(small)
+        for square, places in enumerate(self.maps):
+            self._own[square, places] = np.arange(small)
         # The nodes of the merged perimeter from the middle of a side to that of the next.
         ring = np.arange(self.perimeter)
         firsts = (7 * side, side, 5 * side, 3 * side)
@@ -148,8 +148,8 @@ class _Merging:
             # Both perimeters go on beyond their ends from their begins.
             ends = np.flatnonzero((np.diff(at) != 1) | (np.diff(own) != 1)) + 1
             runs = [
-                (slice(one[0], one[-1] + 1), slice(other[0], other[-1] + 1))
-                for one, other in zip(np.split(at, ends), np.split(own, ends), strict=True)
+                (slice(run[0], run[-1] + 1), slice(own_run[0], own_run[-1] + 1))
+                for run, own_run in zip(np.split(at, ends), np.split(own, ends), strict=True)
             ]
             for rows, own_rows in runs:
                 for columns, own_columns in runs:

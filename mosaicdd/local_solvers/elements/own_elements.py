@@ -13,7 +13,7 @@ import torch
 from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.condensed import NodeSource
-from mosaicdd.local_solvers.elements.element_windows import Windows
+from mosaicdd.local_solvers.elements.element_windows import ElementWindows
 from mosaicdd.local_solvers.elements.elimination import eliminate, halved
 from mosaicdd.local_solvers.elements.inner_nodes import InnerNodes, Roots
 from mosaicdd.local_solvers.elements.kinds import Kinds
@@ -51,7 +51,7 @@ class OwnElements:
 
     def __init__(
         self,
-        windows: Windows,
+        windows: ElementWindows,
         spacing: int,
         kinds: Kinds,
         schur: Complements,
@@ -95,7 +95,7 @@ class OwnElements:
                     continue
                 at = self._places(those)
                 beside = inner.solve(self._sources(source, at, inner.side), everywhere=False)
-                driving = torch.stack([one.flatten(2) for one in beside.beside()], dim=2)
+                driving = torch.stack([values.flatten(2) for values in beside.beside()], dim=2)
                 add_on_sides(lines, at, rim.driving(driving).flatten(2))
 
     def inside(
@@ -185,7 +185,7 @@ class OwnElements:
 
     def _sides(self, lines: Sequence[torch.Tensor], at: Places) -> torch.Tensor:
         """Return the values on the sides of elements, ``(n, .., 4, s + 1)``."""
-        rows, columns = (one.unfold(2, self._s + 1, self._s) for one in lines)
+        rows, columns = (values.unfold(2, self._s + 1, self._s) for values in lines)
         y, x = at
         return torch.stack(
             [rows[:, y, x], rows[:, y + 1, x], columns[:, x, y], columns[:, x + 1, y]], dim=2
@@ -194,7 +194,7 @@ class OwnElements:
 
 def places_of(numbers: np.ndarray, columns: int, device: torch.device) -> Places:
     """Return the rows and columns of elements by their numbers."""
-    return tuple(torch.from_numpy(one).to(device) for one in np.divmod(numbers, columns))
+    return tuple(torch.from_numpy(indices).to(device) for indices in np.divmod(numbers, columns))
 
 
 def add_on_sides(lines: Sequence[torch.Tensor], at: Places, values: torch.Tensor) -> None:

@@ -107,14 +107,14 @@ class Planes:
             ``q`` and ``s``, cells along a smallest square and an element.
         """
         places = _places(values, at, side, spacing)
-        given, every = _flat(values), places.flatten()
+        flat, every = _flat(values), places.flatten()
         if on_one_core(values):  # a quarter of torch's time; all places are there: no check
-            found = given.new_empty(len(given), len(every))
-            for one, some in zip(given, found, strict=True):
-                np.take(one.numpy(), every.numpy(), out=some.numpy(), mode="clip")
+            out = flat.new_empty(len(flat), len(every))
+            for row, room in zip(flat, out, strict=True):
+                np.take(row.numpy(), every.numpy(), out=room.numpy(), mode="clip")
         else:
-            found = given.gather(1, every.expand(len(given), -1))
-        return cls(found.unflatten(1, places.shape).permute(1, 2, 0, 3, 4))
+            out = flat.gather(1, every.expand(len(flat), -1))
+        return cls(out.unflatten(1, places.shape).permute(1, 2, 0, 3, 4))
 
     @classmethod
     def zeros(cls, like: torch.Tensor, elements: int, side: int, spacing: int) -> "Planes":
@@ -145,8 +145,8 @@ class Planes:
         along = each[1, :, :, 0], each[last, :, :, end]
         up = each[:, 1, ..., 0], each[:, last, ..., end]
         return [
-            *(one.permute(1, 2, 3, 0) for one in along),
-            *(one.permute(1, 3, 2, 0) for one in up),
+            *(values.permute(1, 2, 3, 0) for values in along),
+            *(values.permute(1, 3, 2, 0) for values in up),
         ]
 
     def put(self, values: torch.Tensor) -> None:
@@ -194,8 +194,8 @@ def _places(
 def _cut(values: torch.Tensor, side: int, shape: tuple[int, ...]) -> torch.Tensor:
     """Return values ``(n, ..)`` by smallest squares, ``(n, rows, q, columns, q)``."""
     rows, columns = shape
-    some = values[:, : side * rows, : side * columns]
-    return some.unflatten(2, (columns, side)).unflatten(1, (rows, side))
+    whole = values[:, : side * rows, : side * columns]
+    return whole.unflatten(2, (columns, side)).unflatten(1, (rows, side))
 
 
 @lru_cache
@@ -205,11 +205,11 @@ def in_leaf(
     """Return the nodes inside a smallest square that are `coloured`, beside others, and the others."""
     own = {(int(y), int(x)) for y, x in coloured(side, crossed=len(steps) > 4)}
     others = {(y, x) for y in range(1, side) for x in range(1, side)} - own
-    one, other = (
+    own_rows, other_rows = (
         [(NodeRow(node), NodeRow(node).beside(among, steps)) for node in sorted(nodes)]
         for nodes, among in ((own, others), (others, own))
     )
-    return one, other
+    return own_rows, other_rows
 
 
 @lru_cache

@@ -42,7 +42,7 @@ def rows_times(values: torch.Tensor, matrix: torch.Tensor, out: torch.Tensor) ->
         return
     size = len(values) // -(-len(values) // most)
     whole = len(values) // size * size
-    several, into = (one[:whole].unflatten(0, (-1, size)) for one in (values, out))
+    several, into = (rows[:whole].unflatten(0, (-1, size)) for rows in (values, out))
     products(several, matrix, out=into)
     if whole < len(values):
         products(values[whole:], matrix, out=out[whole:])
@@ -56,5 +56,5 @@ def rows_at(
         return torch.index_select(values, 0, numbers, out=out)
     # Two thirds of torch's time, and a quarter of it where rows are single numbers.
     room = None if out is None else out.numpy()
-    found = np.take(values.numpy(), numbers.numpy(), axis=0, out=room, mode="clip")
-    return torch.from_numpy(found)
+    rows = np.take(values.numpy(), numbers.numpy(), axis=0, out=room, mode="clip")
+    return torch.from_numpy(rows)

@@ -21,7 +21,7 @@ from mosaicdd.local_solvers.elements.condensed import (
     put_lines,
     strip_room,
 )
-from mosaicdd.local_solvers.elements.element_windows import Windows
+from mosaicdd.local_solvers.elements.element_windows import ElementWindows
 from mosaicdd.local_solvers.elements.kinds import Kinds
 from mosaicdd.local_solvers.elements.own_elements import (
     OwnElements,
@@ -32,7 +32,7 @@ from mosaicdd.local_solvers.elements.own_elements import (
 )
 from mosaicdd.local_solvers.elements.products import rows_times
 from mosaicdd.local_solvers.elements.shared_interior import SharedInterior
-from mosaicdd.local_solvers.elements.shared_strips import GROUP, Strip, cut
+from mosaicdd.local_solvers.elements.shared_strips import GROUP, ElementStrip, cut
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.tensors import Tensors
@@ -47,7 +47,7 @@ def condensed(
     **tensors: Unpack[Tensors],
 ) -> "CondensedElements | SharedElements":
     """Return the elements of a rectangle of lattice cells; parameters as `CondensedElements`."""
-    kinds, windows = None, Windows(conductances, spacing)
+    kinds, windows = None, ElementWindows(conductances, spacing)
     if spacing > 1:
         kinds = Kinds(windows.keys())
     if kinds is None or kinds.all_own:
@@ -82,7 +82,7 @@ class SharedElements:
 
     def __init__(
         self,
-        windows: Windows,
+        windows: ElementWindows,
         spacing: int,
         kinds: Kinds,
         *,
@@ -103,7 +103,7 @@ class SharedElements:
         for number, places in enumerate(kinds.shared):
             shared[kinds.order[places]] = -2 if number in kinds.idle else number
         self._shared = shared.reshape(self.shape)
-        self._problems, self._strips = 0, list[Strip]()
+        self._problems, self._strips = 0, list[ElementStrip]()
 
     def add_loads(self, lines: Sequence[torch.Tensor], source: NodeSource) -> None:
         """Add what sources inside the elements add on the lattice lines, as `CondensedElements.add_loads`."""
@@ -145,7 +145,7 @@ class SharedElements:
                 put_lines(nodes, lines, elements, s)  # where there are zeros now
             yield elements, room
 
-    def _cut(self, problems: int) -> list[Strip]:
+    def _cut(self, problems: int) -> list[ElementStrip]:
         """Cut the elements into rows that are handled at once for so many problems."""
         if problems != self._problems:
             self._problems = problems
@@ -160,12 +160,14 @@ class SharedElements:
         for number, places in enumerate(self.kinds.shared):
             members = self.kinds.order[places]
             members = members[driven.ravel()[members]]
-            for some in even(len(members), GROUP[self.device.type]):
-                at = places_of(members[some], self.shape[1], self.device)
+            for part in even(len(members), GROUP[self.device.type]):
+                at = places_of(members[part], self.shape[1], self.device)
                 added = f[:, at[0], at[1]].flatten(2) @ self._interior.loads[number]
                 add_on_sides(lines, at, added.mul_(source.scale))
 
-    def _add_shared(self, lines: Sequence[torch.Tensor], strip: Strip, source: NodeSource) -> None:
+    def _add_shared(
+        self, lines: Sequence[torch.Tensor], strip: ElementStrip, source: NodeSource
+    ) -> None:
         """Add what sources inside elements that share operators add on the lattice lines.
 
         Parameters
@@ -192,7 +194,7 @@ class SharedElements:
                 here[..., :-1].unflatten(2, (-1, s)).add_(side[..., :s])
                 here[..., s::s] += side[..., s]
 
-    def _fill_shared(self, nodes: torch.Tensor, strip: Strip, *, driven: bool) -> None:
+    def _fill_shared(self, nodes: torch.Tensor, strip: ElementStrip, *, driven: bool) -> None:
         """Write the inner values of elements that share operators; of the idle, zeros.
 
         Those of others are anything.
@@ -209,12 +211,12 @@ class SharedElements:
             in_squares(nodes, s)[..., 1:-1, 1:-1] = 0.0
             return
         for group in strip.groups:
-            given, solve = group.squares(nodes, s + 1), self._interior.solve
+            known, solve = group.squares(nodes, s + 1), self._interior.solve
             if not driven:
-                given, solve = on_sides(given.unflatten(1, (s + 1, -1))), self._interior.solve_sides
-            solved = given.new_empty(len(given), (s - 1) ** 2)
+                known, solve = on_sides(known.unflatten(1, (s + 1, -1))), self._interior.solve_sides
+            solved = known.new_empty(len(known), (s - 1) ** 2)
             for number, part in group.kinds:
-                solve(number, given[part], solved[part])
+                solve(number, known[part], solved[part])
             group.put_squares(inside, s - 1, solved)
         if strip.idle is not None:
             strip.idle.put_squares(inside, s - 1, solved.new_zeros(len(strip.idle), (s - 1) ** 2))

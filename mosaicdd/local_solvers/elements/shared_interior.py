@@ -53,8 +53,8 @@ class SharedInterior:
         kinds, self._count, _ = each.reaction.shape
         made = []
         for part in even(kinds, _MADE):
-            some = each.each(itemgetter(part))
-            made.append([one.to(**tensors) for one in _operators(some)])
+            portion = each.each(itemgetter(part))
+            made.append([operator.to(**tensors) for operator in _operators(portion)])
         self.loads, self._by_sides, *rest = (torch.cat(parts) for parts in zip(*made, strict=True))
         self._by_known = rest
 
@@ -69,7 +69,7 @@ class SharedInterior:
         if len(self._by_known) == 1:
             rows_times(known, self._by_known[0][number], out)
             return
-        to_middle, in_halves = (one[number] for one in self._by_known)
+        to_middle, in_halves = (operators[number] for operators in self._by_known)
         inner, half = self._count - 2, in_halves.shape[1]
         made = known.new_empty(len(known), to_middle.shape[1])
         rows_times(known, to_middle, made)
@@ -95,27 +95,27 @@ def _operators(each: Conductances) -> list[torch.Tensor]:
     count = each.reaction.shape[-1]
     every = np.arange(count**2).reshape(count, count)
     unknowns = every[1:-1, 1:-1].ravel()
-    given, taken = _equations(each)
-    sides, outwards = on_sides(given), on_sides(taken)
+    equations, taken = _equations(each)
+    sides, outwards = on_sides(equations), on_sides(taken)
     sides[..., 2 * count :: count] = sides[..., 3 * count - 1 :: count] = 0.0  # corners, again
-    given = given.flatten(2)
-    inverses = _inverses(given[..., unknowns], each.symmetric)
+    equations = equations.flatten(2)
+    inverses = _inverses(equations[..., unknowns], each.symmetric)
     made = [inverses @ outwards, -sides.mT @ inverses]
     # What values on the sides and sources inside give in the equations of the inner nodes.
-    driving = -given
-    driving[..., unknowns] = torch.eye(len(unknowns), dtype=given.dtype)
+    driving = -equations
+    driving[..., unknowns] = torch.eye(len(unknowns), dtype=equations.dtype)
     if (count - 1) % 2 or count - 1 < _DISSECTED:
         return [*made, driving.mT @ inverses]
     inner, middle = count - 2, count // 2
     row = slice(inner * (middle - 1), inner * middle)  # its inner nodes
-    to_middle = given.new_zeros(len(given), count**2, -(-inner // _WIDTH) * _WIDTH)
+    to_middle = equations.new_zeros(len(equations), count**2, -(-inner // _WIDTH) * _WIDTH)
     to_middle[..., :inner] = driving.mT @ inverses[..., row]
     in_halves = []
     for rows, those in (
         (slice(0, middle + 1), slice(0, row.start)),
         (slice(middle, count), slice(row.stop, None)),
     ):
-        here, driven = given[:, those], driving[:, those]
+        here, driven = equations[:, those], driving[:, those]
         driven[..., unknowns[row]] = -here[..., unknowns[row]]
         inverse = _inverses(here[..., unknowns[those]], each.symmetric)
         in_halves.append(driven[..., every[rows].ravel()].mT @ inverse)
@@ -127,15 +127,15 @@ def _equations(each: Conductances) -> tuple[torch.Tensor, torch.Tensor]:
     elements, count, _ = each.reaction.shape
     y, x = np.indices((count - 2, count - 2)).reshape(2, -1) + 1
     inner = np.arange(len(y))
-    given, taken = np.zeros((2, elements, len(inner), count, count))
-    given[:, inner, y, x] = each.reaction[:, y, x]
+    equations, taken = np.zeros((2, elements, len(inner), count, count))
+    equations[:, inner, y, x] = each.reaction[:, y, x]
     ties = ties_of(each)
     for (dy, dx), (conductances, (oy, ox)) in ties.items():
         between = y + oy, x + ox
-        given[:, inner, y, x] += conductances[:, *between]
-        given[:, inner, y + dy, x + dx] = -conductances[:, *between]
+        equations[:, inner, y, x] += conductances[:, *between]
+        equations[:, inner, y + dy, x + dx] = -conductances[:, *between]
         taken[:, inner, y + dy, x + dx] = ties[-dy, -dx][0][:, *between]
-    return torch.from_numpy(given), torch.from_numpy(taken)
+    return torch.from_numpy(equations), torch.from_numpy(taken)
 
 
 def _inverses(matrices: torch.Tensor, symmetric: bool) -> torch.Tensor:

@@ -44,7 +44,7 @@ class Group:
         problem, y, x = np.unravel_index(numbers, shape)
         places = np.stack([problem, spacing * y, spacing * x], axis=1)
         self._numbers, self._places = (
-            torch.from_numpy(one).to(device) for one in (numbers, places)
+            torch.from_numpy(array).to(device) for array in (numbers, places)
         )
         self._begin: tuple[tuple[int, ...], torch.Tensor] | None = None  # of nodes that lie alike
 
@@ -61,18 +61,18 @@ class Group:
         """
         return _squares(nodes, side).index_select(0, self._starts(nodes)).flatten(1)
 
-    def put_squares(self, nodes: torch.Tensor, side: int, given: torch.Tensor) -> None:
+    def put_squares(self, nodes: torch.Tensor, side: int, inner: torch.Tensor) -> None:
         """Write those values."""
-        given = given.unflatten(1, (side, side))
-        _squares(nodes, side).index_copy_(0, self._starts(nodes), given)
+        inner = inner.unflatten(1, (side, side))
+        _squares(nodes, side).index_copy_(0, self._starts(nodes), inner)
 
     def of(self, values: torch.Tensor) -> torch.Tensor:
         """Return their part of ``(E, ..)``."""
         return rows_at(values, self._numbers)
 
-    def put(self, values: torch.Tensor, given: torch.Tensor) -> None:
+    def put(self, values: torch.Tensor, own: torch.Tensor) -> None:
         """Write their part of ``(E, ..)``."""
-        values.index_copy_(0, self._numbers, given)
+        values.index_copy_(0, self._numbers, own)
 
     def _starts(self, nodes: torch.Tensor) -> torch.Tensor:
         """Return where in memory their lower left nodes are, ``(M,)``, from the strip's on."""
@@ -83,7 +83,7 @@ class Group:
         return self._begin[1]
 
 
-class Strip:
+class ElementStrip:
     """Some rows of elements, and which of them have which shared operator.
 
     Parameters
@@ -110,35 +110,37 @@ class Strip:
         self.nodes = slice(elements.start * spacing, elements.stop * spacing + 1)
         shape, kinds = kinds.shape, kinds.ravel()
 
-        def group(numbers: np.ndarray, found: list[tuple[int, slice]]) -> Group:
-            return Group(numbers, found, shape, spacing, device)
+        def group(numbers: np.ndarray, parts: list[tuple[int, slice]]) -> Group:
+            return Group(numbers, parts, shape, spacing, device)
 
         idle = np.flatnonzero(kinds == -2)
         self.idle = group(idle, []) if len(idle) else None
         order = np.argsort(kinds, kind="stable")[np.count_nonzero(kinds < 0) :]
         numbers, starts, counts = np.unique(kinds[order], return_index=True, return_counts=True)
         self.groups: list[Group] = []
-        found: list[tuple[int, slice]] = []
+        parts: list[tuple[int, slice]] = []
         first, most = 0, GROUP[device.type]
         for number, start, count in zip(
-            *(one.tolist() for one in (numbers, starts, counts)), strict=True
+            *(array.tolist() for array in (numbers, starts, counts)), strict=True
         ):
             for part in even(count, most):
                 here, stop = start + part.start, start + part.stop
-                if found and stop - first > most:
-                    self.groups.append(group(order[first:here], found))
-                    first, found = here, []
-                found.append((number, slice(here - first, stop - first)))
-        if found:
-            self.groups.append(group(order[first:], found))
+                if parts and stop - first > most:
+                    self.groups.append(group(order[first:here], parts))
+                    first, parts = here, []
+                parts.append((number, slice(here - first, stop - first)))
+        if parts:
+            self.groups.append(group(order[first:], parts))
 
 
-def cut(kinds: np.ndarray, spacing: int, problems: int, device: torch.device) -> list[Strip]:
-    """Cut elements ``(rows, columns)`` into strips for so many problems; kinds as in `Strip`."""
+def cut(kinds: np.ndarray, spacing: int, problems: int, device: torch.device) -> list[ElementStrip]:
+    """Cut elements ``(rows, columns)`` into strips for so many problems; kinds as in `ElementStrip`."""
     most = _EACH * len(np.unique(kinds[kinds >= 0]))
     most = max(_STRIP[device.type], min(_MOST, most)) // (kinds.shape[1] * problems)
     parts = even(len(kinds), max(1, most))
-    return [Strip(part, np.stack([kinds[part]] * problems), spacing, device) for part in parts]
+    return [
+        ElementStrip(part, np.stack([kinds[part]] * problems), spacing, device) for part in parts
+    ]
 
 
 def _squares(nodes: torch.Tensor, side: int) -> torch.Tensor:

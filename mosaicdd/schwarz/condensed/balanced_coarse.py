@@ -137,14 +137,14 @@ class BalancedCoarse:
         if basis.few:
             bits = 1 << np.arange(most)
             far = on_all_edges(
-                ranks, blocks, [one @ bits for one in far_modes(products, operators)]
+                ranks, blocks, [modes @ bits for modes in far_modes(products, operators)]
             )
-            most = max(1, *(int(one.max()).bit_length() for one in far))
-            modes = [one[..., None] & bits[:most] > 0 for one in far]
+            most = max(1, *(int(codes.max()).bit_length() for codes in far))
+            modes = [codes[..., None] & bits[:most] > 0 for codes in far]
             products = with_modes(products, most)
             swept = None if swept is None else rows_with_modes(swept, most)
         numbering = Numbering(block.lattice, modes[0], modes[1], hats)
-        self._places = [numbering.owned(one) for one in blocks]
+        self._places = [numbering.owned(region) for region in blocks]
         own = numbering.placed(block, self._places[ranks.rank])
         self._own = torch.from_numpy(own).to(schur.device)
         parts = numbering.between(block.first, block.last)

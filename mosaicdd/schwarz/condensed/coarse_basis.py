@@ -73,7 +73,7 @@ class CoarseBasis:
     ) -> Self:
         """Make it from what the equation has along the lines, see `BalancedCoarse`."""
         edges, indices = zip(
-            *(distinct_edges(*one) for one in zip(conductances, diagonals, cut, strict=True)),
+            *(distinct_edges(*data) for data in zip(conductances, diagonals, cut, strict=True)),
             strict=True,
         )
         counts = [small_eigenvalues(*edge, flow=flow) for edge in edges]
@@ -82,11 +82,11 @@ class CoarseBasis:
         few, most = _most(everywhere, conductances[0].shape[2], flow=flow)
         if few:
             cuts = (edge[2] for edge in edges)
-            counts = [tried_modes(*one, most) for one in zip(counts, cuts, strict=True)]
+            counts = [tried_modes(*data, most) for data in zip(counts, cuts, strict=True)]
         bases, keys = zip(
             *(
-                _alike(edge_basis(k, edge_modes(k, d, one, count, most), one), at)
-                for (k, d, one), count, at in zip(edges, counts, indices, strict=True)
+                _alike(edge_basis(k, edge_modes(k, d, outline, count, most), outline), at)
+                for (k, d, outline), count, at in zip(edges, counts, indices, strict=True)
             ),
             strict=True,
         )
@@ -95,7 +95,7 @@ class CoarseBasis:
     def of_elements(self) -> list[np.ndarray]:
         """Return which bases elements have on their sides, counter-clockwise from the bottom, ``(E,)`` each."""
         along, across = self.keys[0], self.keys[1].T
-        return [one.ravel() for one in (along[:-1], across[:, 1:], along[1:], across[:, :-1])]
+        return [side.ravel() for side in (along[:-1], across[:, 1:], along[1:], across[:, :-1])]
 
     def with_modes(
         self, modes: Sequence[np.ndarray]
@@ -107,8 +107,8 @@ class CoarseBasis:
         modes
             Per axis ``(lines, cells, M)``, or of less modes than there are.
         """
-        given = zip(self.bases, self.keys, modes, strict=True)
-        bases, keys = zip(*(_chosen(*one) for one in given), strict=True)
+        axes = zip(self.bases, self.keys, modes, strict=True)
+        bases, keys = zip(*(_chosen(*axis) for axis in axes), strict=True)
         return list(bases), list(keys)
 
 
@@ -131,9 +131,9 @@ def on_all_edges(
             lines, cells = owned_parts(block)[1 + axis]
             parts.append((slice(lines.start - first[axis], lines.stop - first[axis]), cells))
         lines = slice(*(end[axis] - own.first[axis] for end in (own.start, own.stop)))
-        some = mine[lines, own.owned_cells(1 - axis)].reshape(1, -1)
+        owned = mine[lines, own.owned_cells(1 - axis)].reshape(1, -1)
         gather = gather_of_parts(ranks, shape, parts)
-        values, _ = gather(torch.from_numpy(some.astype(float)), np.empty(0))
+        values, _ = gather(torch.from_numpy(owned.astype(float)), np.empty(0))
         everywhere.append(values.long().numpy().reshape(shape))
     return everywhere
 
@@ -162,6 +162,6 @@ def _chosen(
     count = modes.shape[2]
     codes = modes @ (1 << np.arange(count))
     _, first, index = np.unique(combined(keys, codes), return_index=True, return_inverse=True)
-    some = basis[torch.from_numpy(keys.ravel()[first]).to(basis.device), :, : 2 + count]
-    some[..., 2:] *= torch.from_numpy(modes.reshape(keys.size, 1, count)[first]).to(some)
-    return some, index.reshape(keys.shape)
+    chosen = basis[torch.from_numpy(keys.ravel()[first]).to(basis.device), :, : 2 + count]
+    chosen[..., 2:] *= torch.from_numpy(modes.reshape(keys.size, 1, count)[first]).to(chosen)
+    return chosen, index.reshape(keys.shape)

@@ -58,39 +58,39 @@ class CoarseElements:
         coarse = self._new(count, size, size)
         if first is not None:
             swept = self._new(count, 4 + 4 * first, self._perimeter)
-        for some in even(count, _ELEMENTS[coarse.device.type]):
-            basis, whole = self._of(some)
+        for portion in even(count, _ELEMENTS[coarse.device.type]):
+            basis, whole = self._of(portion)
             hats, modes = _restricted(basis, whole)
             if swept is not None:
-                swept[some, :4] = hats
-                swept[some, 4:].unflatten(1, (4, -1)).copy_(modes[:, :, :first])
+                swept[portion, :4] = hats
+                swept[portion, 4:].unflatten(1, (4, -1)).copy_(modes[:, :, :first])
             rows = torch.cat([hats, modes.flatten(1, 2)], dim=1)
             hats, modes = _restricted(basis, rows.mT)
-            coarse[some] = torch.cat([hats, modes.flatten(1, 2)], dim=1).mT
+            coarse[portion] = torch.cat([hats, modes.flatten(1, 2)], dim=1).mT
         return coarse, swept
 
     def rows(self, operators: np.ndarray, sides: np.ndarray, modes: np.ndarray) -> torch.Tensor:
         """Return the rows of ``P^T S`` of single modes, on one side of an operator each, ``(.., P)``."""
-        found = self._new(len(operators), self._perimeter)
+        rows = self._new(len(operators), self._perimeter)
         order, counts = np.argsort(operators, kind="stable"), np.bincount(operators)
         each = np.flatnonzero(counts)
         ends = np.append(0, np.cumsum(counts[each]))
-        for part in even(len(each), _ELEMENTS[found.device.type]):
+        for part in even(len(each), _ELEMENTS[rows.device.type]):
             _, every = _restricted(*self._of(each[part]))
             here = order[ends[part.start] : ends[part.stop]]
             which = here, np.searchsorted(each[part], operators[here]), sides[here], modes[here]
-            to, *at = (torch.from_numpy(one).to(found.device) for one in which)
-            found[to] = every[tuple(at)]
-        return found
+            to, *at = (torch.from_numpy(numbers).to(rows.device) for numbers in which)
+            rows[to] = every[tuple(at)]
+        return rows
 
     def _of(self, operators: slice | np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the basis on the sides ``(n, 4, s, 2 + M)`` and ``S`` of operators, ``(n, P, P)``."""
         members, device = self._kinds.examples[operators], self._schur.device
-        basis = [one[torch.from_numpy(edge[members]).to(device)] for one, edge in self._sides]
-        some: slice | torch.Tensor = torch.from_numpy(members).to(device)
+        basis = [bases[torch.from_numpy(edge[members]).to(device)] for bases, edge in self._sides]
+        wanted: slice | torch.Tensor = torch.from_numpy(members).to(device)
         if self._kinds.all_own and isinstance(operators, slice):
-            some = operators  # the elements' own numbers, of which no copies are made
-        return torch.stack(basis, dim=1), self._schur.of(some)
+            wanted = operators  # the elements' own numbers, of which no copies are made
+        return torch.stack(basis, dim=1), self._schur.of(wanted)
 
     def _new(self, *shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=self._schur.dtype, device=self._schur.device)
@@ -102,8 +102,8 @@ def with_modes(coarse: torch.Tensor, count: int) -> torch.Tensor:
     modes = numbers[4:].view(4, -1)
     if count == modes.shape[1]:
         return coarse
-    some = torch.cat([numbers[:4], modes[:, :count].flatten()])
-    return coarse[:, some[:, None], some]
+    kept = torch.cat([numbers[:4], modes[:, :count].flatten()])
+    return coarse[:, kept[:, None], kept]
 
 
 def rows_with_modes(swept: torch.Tensor, count: int) -> torch.Tensor:

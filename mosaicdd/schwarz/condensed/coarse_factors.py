@@ -21,7 +21,7 @@ import torch
 
 from mosaicdd.lattice.axes import even
 from mosaicdd.local_solvers.elements.products import products
-from mosaicdd.schwarz.condensed.coarse_fronts import Batch, Fronts
+from mosaicdd.schwarz.condensed.coarse_fronts import FrontBatch, Fronts
 from mosaicdd.schwarz.condensed.parts import add_to, taken
 
 # Fronts at once, and entries of their matrices: few, for the cache, for memory, and to fill up little.
@@ -33,7 +33,7 @@ _Added = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Elimination:
     """The elimination of some fronts.
 
     Parameters
@@ -85,29 +85,29 @@ class CoarseFactors:
         self._steps = []
         for number, batch in enumerate(every.batches):
             front = self._assembled(every, number, matrices)
-            for one in added.pop(number, []):
-                _add(front, *one)
+            for block in added.pop(number, []):
+                _add(front, *block)
             step, left = self._eliminated(batch, front)
             del front
             self._steps.append(step)
             for other, *where in every.above(number):
-                which, slots, places = (torch.from_numpy(one).to(device) for one in where)
-                some = left if len(which) == len(left) else left[which]
-                added[other].append((slots, places, some))
+                which, slots, places = (torch.from_numpy(array).to(device) for array in where)
+                rest = left if len(which) == len(left) else left[which]
+                added[other].append((slots, places, rest))
             del left
 
-    def __call__(self, given: torch.Tensor) -> torch.Tensor:
+    def __call__(self, b: torch.Tensor) -> torch.Tensor:
         """Return the solutions for right-hand sides ``(n, N)``, those of all problems side by side."""
-        n, given = len(given), given.to(self._device)
-        x = given.new_zeros(self._size + 1, n).T  # and one for what only fills up
-        x[:, :-1] = given
-        for one in self._steps:
-            found = _times(one.down, taken(x, one.own))
-            own = one.up.shape[1]
-            x.T.index_copy_(0, one.own, found[:, :own].flatten(0, 1))
-            add_to(x, one.boundary, found[:, own:].flatten(0, 1).T)
-        for one in reversed(self._steps):
-            add_to(x, one.own, _times(one.up, taken(x, one.boundary)).flatten(0, 1).T)
+        n, b = len(b), b.to(self._device)
+        x = b.new_zeros(self._size + 1, n).T  # and one for what only fills up
+        x[:, :-1] = b
+        for step in self._steps:
+            reduced = _times(step.down, taken(x, step.own))
+            own = step.up.shape[1]
+            x.T.index_copy_(0, step.own, reduced[:, :own].flatten(0, 1))
+            add_to(x, step.boundary, reduced[:, own:].flatten(0, 1).T)
+        for step in reversed(self._steps):
+            add_to(x, step.own, _times(step.up, taken(x, step.boundary)).flatten(0, 1).T)
         return x[:, :-1]
 
     def _assembled(
@@ -127,7 +127,9 @@ class CoarseFactors:
             front[:, :own, own:] = front[:, own:, :own].swapaxes(1, 2)
         return torch.from_numpy(front).to(self._device)
 
-    def _eliminated(self, batch: Batch, front: torch.Tensor) -> tuple[_Step, torch.Tensor]:
+    def _eliminated(
+        self, batch: FrontBatch, front: torch.Tensor
+    ) -> tuple[_Elimination, torch.Tensor]:
         """Return how the own unknowns of some fronts are eliminated, and what is left on the boundary."""
         own = batch.own.shape[1]
         a, b, c = front[:, :own, :own], front[:, own:, :own], front[:, :own, own:]
@@ -145,8 +147,8 @@ class CoarseFactors:
             down[:, own:] = products(b, down[:, :own]).neg_()
             up, left = products(down[:, :own], c).neg_(), left + products(down[:, own:], c)
         at = (batch.own, batch.boundary)
-        own_places, beside = (torch.from_numpy(one.ravel()).to(a.device) for one in at)
-        return _Step(own_places, beside, down, up), left
+        own_places, beside = (torch.from_numpy(numbers.ravel()).to(a.device) for numbers in at)
+        return _Elimination(own_places, beside, down, up), left
 
 
 def _cholesky(matrices: torch.Tensor) -> torch.Tensor | None:

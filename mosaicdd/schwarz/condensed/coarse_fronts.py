@@ -20,7 +20,7 @@ _COLUMNS = 2**13  # of the matrix that are looked at at once, for memory
 
 
 @dataclass(frozen=True)
-class Batch:
+class FrontBatch:
     """Fronts of a level that are handled at once.
 
     Parameters
@@ -68,7 +68,7 @@ class Fronts:
         self._keys, self._parents = _boundaries(matrix, fronts, levels)
         self._starts = np.searchsorted(self._keys, np.arange(len(levels) + 1) * self._size)
         count, beside = np.diff(self._first), np.diff(self._starts)
-        self.batches: list[Batch] = []
+        self.batches: list[FrontBatch] = []
         self._batch, self._slot = np.zeros((2, len(levels)), int)
         for level in np.unique(levels)[::-1]:
             those = np.flatnonzero(levels == level)
@@ -76,12 +76,13 @@ class Fronts:
             entries = int(np.square(count[those] + beside[those]).sum())
             parts = max(-(-len(those) // most[0]), -(-entries // most[1]))
             for part in even(len(those), -(-len(those) // parts)):
-                some = np.sort(those[part])
-                self._batch[some], self._slot[some] = len(self.batches), np.arange(len(some))
-                own = _filled(self._first[some], count[some], self._size)
-                at = _filled(self._starts[some], beside[some], len(self._keys))
+                members = np.sort(those[part])
+                self._batch[members] = len(self.batches)
+                self._slot[members] = np.arange(len(members))
+                own = _filled(self._first[members], count[members], self._size)
+                at = _filled(self._starts[members], beside[members], len(self._keys))
                 boundary = np.append(self._keys % self._size, self._size)[at]
-                self.batches.append(Batch(some, own, boundary))
+                self.batches.append(FrontBatch(members, own, boundary))
 
     def entries(
         self, number: int, matrix: scipy.sparse.csc_array
@@ -101,7 +102,7 @@ class Fronts:
         rows = matrix.indices[at]
         columns = np.repeat(_ranges(first, last), np.diff(matrix.indptr)[_ranges(first, last)])
         later = rows >= first[slot]
-        slot, at, rows, columns = (one[later] for one in (slot, at, rows, columns))
+        slot, at, rows, columns = (array[later] for array in (slot, at, rows, columns))
         places = self._places(batch.fronts[slot], rows, batch.own.shape[1])
         return slot, places, columns - first[slot], matrix.data[at]
 
@@ -114,7 +115,7 @@ class Fronts:
             Of batches: their number; which of the fronts have their parents there, which of it these
             are, and their places in it ``(.., b)``, 0 where there is none.
         """
-        batch, found = self.batches[number], []
+        batch, later = self.batches[number], []
         parents = self._parents[batch.fronts]
         there = batch.boundary < self._size
         for other in np.unique(self._batch[parents[parents >= 0]]).tolist():
@@ -124,8 +125,8 @@ class Fronts:
             owners = np.broadcast_to(parent[:, None], here.shape)[here]
             rows = batch.boundary[those][here]
             places[here] = self._places(owners, rows, self.batches[other].own.shape[1])
-            found.append((other, those, self._slot[parent], places))
-        return found
+            later.append((other, those, self._slot[parent], places))
+        return later
 
     def _places(self, fronts: np.ndarray, rows: np.ndarray, own: int) -> np.ndarray:
         """Return the places of unknowns in fronts that have them."""
@@ -145,34 +146,34 @@ def _boundaries(
     A boundary is given by a number ``front N + unknown`` for each of its unknowns; all are ascending.
     """
     size = len(fronts)
-    found: dict[int, list[np.ndarray]] = defaultdict(list)
+    by_level: dict[int, list[np.ndarray]] = defaultdict(list)
     for part in even(size, _COLUMNS):
         columns = np.repeat(fronts[part], np.diff(matrix.indptr[part.start : part.stop + 1]))
         rows = matrix.indices[matrix.indptr[part.start] : matrix.indptr[part.stop]]
         beyond = fronts[rows] > columns
-        _distribute(_different(columns[beyond] * size + rows[beyond]), levels, size, found)
+        _distribute(_different(columns[beyond] * size + rows[beyond]), levels, size, by_level)
     parents, every = np.full(len(levels), -1), [np.empty(0, int)]
     for level in range(int(levels.max(initial=0)), -1, -1):
-        if level not in found:
+        if level not in by_level:
             continue
-        keys = _different(np.concatenate(found.pop(level)))
+        keys = _different(np.concatenate(by_level.pop(level)))
         every.append(keys)
         here, rows = np.divmod(keys, size)
         first = np.flatnonzero(np.diff(here, prepend=-1))
         parents[here[first]] = fronts[rows[first]]
         parent = parents[here]
         others = fronts[rows] != parent
-        _distribute(parent[others] * size + rows[others], levels, size, found)
+        _distribute(parent[others] * size + rows[others], levels, size, by_level)
     return np.sort(np.concatenate(every)), parents
 
 
 def _distribute(
-    keys: np.ndarray, levels: np.ndarray, size: int, found: dict[int, list[np.ndarray]]
+    keys: np.ndarray, levels: np.ndarray, size: int, by_level: dict[int, list[np.ndarray]]
 ) -> None:
     """Enter parts of boundaries where their fronts' levels are."""
     of = levels[keys // size]
     for level in np.unique(of).tolist():
-        found[level].append(keys[of == level])
+        by_level[level].append(keys[of == level])
 
 
 def _different(numbers: np.ndarray) -> np.ndarray:

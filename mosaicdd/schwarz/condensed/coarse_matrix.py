@@ -57,7 +57,7 @@ def assembled(
             wanted &= fronts <= fronts[:, row, None]
         which, columns = np.nonzero(wanted)
         triples.append((values.numpy()[columns, which], order[which, row], order[which, columns]))
-    entries, *places_of = (np.concatenate(one) for one in zip(*triples, strict=True))
+    entries, *places_of = (np.concatenate(column) for column in zip(*triples, strict=True))
     del triples
     triplets = entries, tuple(places_of)
     return scipy.sparse.coo_array(triplets, shape=(len(numbering.unknowns),) * 2).tocsc()

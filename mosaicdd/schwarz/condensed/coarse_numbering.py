@@ -63,7 +63,9 @@ class Numbering:
         for part, lines, modes in zip(self.parts[1:], inside, chosen, strict=True):
             inner.append(part[lines][modes])
         unknowns = np.concatenate(inner)
-        order, self.fronts, self.levels = _dissected(*(one[unknowns] for one in self._halves()))
+        order, self.fronts, self.levels = _dissected(
+            *(halves[unknowns] for halves in self._halves())
+        )
         self.unknowns = unknowns[order]
         self.order = np.full(self.size, -1)
         self.order[self.unknowns] = np.arange(len(self.unknowns))
@@ -160,7 +162,7 @@ def of_elements(parts: Sequence[np.ndarray]) -> np.ndarray:
     corners = (nodes[:-1, :-1], nodes[:-1, 1:], nodes[1:, 1:], nodes[1:, :-1])
     columns = columns.swapaxes(0, 1)
     edges = (rows[:-1], columns[:, 1:], rows[1:], columns[:, :-1])
-    values = np.concatenate([*(one[..., None] for one in corners), *edges], axis=-1)
+    values = np.concatenate([*(corner[..., None] for corner in corners), *edges], axis=-1)
     return values.reshape(-1, values.shape[-1])
 
 

@@ -106,7 +106,9 @@ class _Transfer:
                 every = _rows(basis.cpu().numpy()[alike], columns, hats)
                 along.append((*every, first + np.arange(len(every[-1]))))
             first += lines * (cells * (inner + 1) + 1)
-        values, columns, counts, rows = (np.concatenate(one) for one in zip(*along, strict=True))
+        values, columns, counts, rows = (
+            np.concatenate(pieces) for pieces in zip(*along, strict=True)
+        )
         del along
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         up = scipy.sparse.csr_array(
@@ -126,11 +128,11 @@ class _Transfer:
 
     def restrict(self, residual: torch.Tensor) -> torch.Tensor:
         """Return ``P^T r`` at all places of the region, ``(n, columns)``, right where they are owned."""
-        given = (residual if self._nodes is None else taken(residual, self._nodes)).T
+        r = (residual if self._nodes is None else taken(residual, self._nodes)).T
         if self._both is None:
-            total = self._down @ given
+            total = self._down @ r
         else:
-            everywhere = torch.from_numpy(self._both.T @ given.numpy())
+            everywhere = torch.from_numpy(self._both.T @ r.numpy())
             total = taken(everywhere.T, self._numbers).T
         for edges in self.common:
             edges.add_restricted(residual[0], total[:, 0])
@@ -191,6 +193,6 @@ def _inner_nodes(edges: np.ndarray, inner: int) -> np.ndarray:
 def _tensor(matrix: scipy.sparse.csr_array, device: torch.device) -> torch.Tensor:
     """Return a sparse matrix as a tensor."""
     starts, columns, values = (
-        torch.from_numpy(one).to(device) for one in (matrix.indptr, matrix.indices, matrix.data)
+        torch.from_numpy(array).to(device) for array in (matrix.indptr, matrix.indices, matrix.data)
     )
     return sparse_rows(starts, columns, values, matrix.shape[1])

@@ -46,12 +46,12 @@ class CommonEdges:
         self._shape, self._s, device = (lines, cells), inner + 1, basis.device
         nodes = lines * (cells * self._s + 1)
         self._part = slice(first, first + nodes)
-        some = basis.any(0)
+        used = basis.any(0)
         # From a lattice node on, which has none of it, (s, F)
-        self._basis = torch.nn.functional.pad(basis[:, some], (0, 0, 1, 0))
+        self._basis = torch.nn.functional.pad(basis[:, used], (0, 0, 1, 0))
         each = np.repeat(there[..., None], self._basis.shape[1], axis=2)
         self._there = torch.from_numpy(each).to(basis)
-        self._columns = torch.from_numpy(columns).to(device)[..., some]
+        self._columns = torch.from_numpy(columns).to(device)[..., used]
         self._hats = None if hats is None else torch.from_numpy(hats.ravel()).to(device)
         self._parts = even(lines, max(1, _VALUES[device.type] // (cells * self._s)))
 

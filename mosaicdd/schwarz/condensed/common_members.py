@@ -56,7 +56,7 @@ class CommonMembers:
         for strip in even(rows, most):
             here = there[strip].ravel()
             members, others = (
-                torch.from_numpy(np.flatnonzero(one)).to(places.device) for one in (here, ~here)
+                torch.from_numpy(np.flatnonzero(those)).to(places.device) for those in (here, ~here)
             )
             if len(members):
                 where = position[numbers[strip].ravel()[here]]
@@ -80,15 +80,15 @@ class CommonMembers:
         """
         if min(shape) < 2 * step:
             return []
-        numbers, found = np.arange(len(kinds)).reshape(shape), []
+        numbers, common = np.arange(len(kinds)).reshape(shape), []
         for operator, part in enumerate(kinds.shared):
             if operator in kinds.idle or part.stop - part.start <= _LEAST / step * len(kinds):
                 continue
             for first in np.ndindex(step, step):
-                some = numbers[first[0] :: step, first[1] :: step]
-                if (kinds.operator[some] == operator).any():
-                    found.append(cls(kinds, operator, places, some))
-        return found
+                portion = numbers[first[0] :: step, first[1] :: step]
+                if (kinds.operator[portion] == operator).any():
+                    common.append(cls(kinds, operator, places, portion))
+        return common
 
     def add(self, total: torch.Tensor, v: torch.Tensor, operator: Sequence[torch.Tensor]) -> None:
         """Add to ``(L,)`` the products of an operator with the values of another at each member's places.
@@ -150,7 +150,7 @@ def _runs(
     """
     right, up = beside - first, above - first
     order = np.lexsort((first, right, up))
-    first, right, up = (one[order] for one in (first, right, up))
+    first, right, up = (array[order] for array in (first, right, up))
     begins = np.flatnonzero(
         (np.diff(first, prepend=-2) != 1)
         | (np.diff(right, prepend=0) != 0)
@@ -158,7 +158,7 @@ def _runs(
     )
     runs, parts = [], []
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(order)], strict=True):
-        at, rise, step = (int(one[begin]) for one in (first, up, right))
+        at, rise, step = (int(array[begin]) for array in (first, up, right))
         runs.append((begin, at, rise, step, end - begin))
         most = min(rise, step)
         for low in range(begin, end, most):

@@ -139,7 +139,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         if not self._system.used:  # what the set-up has freed
             give_back_memory()
             self._system.used = True
-        reached = [one.residual[-1] for one in histories]
+        reached = [history.residual[-1] for history in histories]
         residuals = reached
         if self._wanted:
             strips = self._strips(v, source, field_residual, data)
@@ -234,8 +234,8 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
 
     def outline_points(self) -> Points | None:
         """Return where conditions on outlines act on this rank's nodes; see `BaseEngine`."""
-        equations, one = self._system.equations, self._solver.discretisation
-        outline = one.outline if isinstance(one, Discretisation) else None
+        equations, discretisation = self._system.equations, self._solver.discretisation
+        outline = discretisation.outline if isinstance(discretisation, Discretisation) else None
         around = any(self.block.lattice.periodic)  # then some nodes are copies
         if equations is None or equations.outlines is None or outline is None or around:
             return None

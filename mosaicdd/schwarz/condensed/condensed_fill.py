@@ -105,9 +105,9 @@ class FieldResidual:
         if self._common is None:
             beyond = (slice(part.start - 1, part.stop + 1) for part in here)
             conductances = self._conductances.part(*beyond).each(np.asarray)
-        for some in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
-            place = slice(here[0].start + some.start, here[0].start + some.stop), here[1]
-            around = slice(some.start, some.stop + 2), slice(0, values.shape[2])
+        for rows in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
+            place = slice(here[0].start + rows.start, here[0].start + rows.stop), here[1]
+            around = slice(rows.start, rows.stop + 2), slice(0, values.shape[2])
             equations = self._common or Stencil(conductances.part(*around))
             for i, u in enumerate(values[:, around[0]].double().cpu()):
                 residual = self._residual(i, u, place, equations)

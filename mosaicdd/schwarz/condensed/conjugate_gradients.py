@@ -59,7 +59,7 @@ class ConjugateGradients(InterfaceKrylov):
 
     def _iterate(self, x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> None:
         n = len(x)
-        p, swept, more = (one.zero_() for one in self._work)  # the result is x + more
+        p, swept, more = (vectors.zero_() for vectors in self._work)  # the result is x + more
         before, alpha = np.ones(n), np.zeros(n)
         steps: list[list[tuple[float, float]]] = [[] for _ in range(n)]  # alpha, beta
         near, ended = self._near_rounding(x, r), False
@@ -72,7 +72,7 @@ class ConjugateGradients(InterfaceKrylov):
             energy = delta - beta * gamma / np.where(begins, 1.0, alpha)  # p S p
             alpha = np.where(running, gamma / np.where(energy == 0, 1.0, energy), 0.0)
             before = gamma
-            back, far = (torch.from_numpy(one).to(x)[:, None] for one in (beta, alpha))
+            back, far = (torch.from_numpy(factors).to(x)[:, None] for factors in (beta, alpha))
             products = x.new_zeros(2, n)
             for number, part in enumerate(self._inner.parts):
                 along, image = p[:, part], swept[:, part]

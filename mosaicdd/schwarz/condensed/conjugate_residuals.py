@@ -97,6 +97,6 @@ class ConjugateResiduals(InterfaceKrylov):
         factors = torch.from_numpy(total.T.copy()).to(r)[:, None]
         direction = self._directions[:, k]
         direction -= (factors @ self._directions[:, :k])[:, 0]
-        for one in (direction, image):
-            one /= torch.from_numpy(norms).to(r)[:, None]
+        for vectors in (direction, image):
+            vectors /= torch.from_numpy(norms).to(r)[:, None]
         return product / norms

@@ -56,16 +56,16 @@ def distinct_edges(
     arrays = [conductances, diagonal]
     if cut is not None:
         arrays += [cut.more, cut.active.to(cut.more)]
-    keys = alike([one.cpu().numpy() for one in arrays], axes=2)
+    keys = alike([array.cpu().numpy() for array in arrays], axes=2)
     _, first = np.unique(keys, return_index=True)
     at = torch.from_numpy(first).to(conductances.device)
 
-    def some(one: torch.Tensor) -> torch.Tensor:
-        return one.flatten(0, 1)[at][None]
+    def distinct(values: torch.Tensor) -> torch.Tensor:
+        return values.flatten(0, 1)[at][None]
 
     if cut is not None:
-        cut = CutLines(some(cut.active), some(cut.edges), some(cut.more))
-    edges = some(conductances), some(diagonal), cut
+        cut = CutLines(distinct(cut.active), distinct(cut.edges), distinct(cut.more))
+    edges = distinct(conductances), distinct(diagonal), cut
     return edges, keys.reshape(conductances.shape[:2])
 
 
@@ -83,14 +83,14 @@ def small_eigenvalues(
         Whether there is a velocity.
     """
     bound = _SMALL_IN_FLOW if flow else _SMALL
-    k, d = (one.flatten(0, 1).t() for one in (conductances, diagonal))
+    k, d = (values.flatten(0, 1).t() for values in (conductances, diagonal))
     more = torch.zeros_like(d) if cut is None else cut.more.flatten(0, 1).t()
     counts = torch.zeros(k.shape[1], dtype=torch.long, device=k.device)
     uniform = (k == k[0]).all(0) & ((d - 4 * k[0]).abs() <= _EQUAL * d).all(0)
-    some = torch.nonzero(~uniform)[:, 0]
+    varied = torch.nonzero(~uniform)[:, 0]
     if len(d):
-        below = _eigenvalues_below(bound, k[:, some], d[:, some], more[:, some])
-        counts[some] = below.clamp(min=1)
+        below = _eigenvalues_below(bound, k[:, varied], d[:, varied], more[:, varied])
+        counts[varied] = below.clamp(min=1)
     counts = counts.unflatten(0, conductances.shape[:2])
     return counts if cut is None else counts.minimum(cut.active.sum(-1))
 
@@ -110,8 +110,8 @@ def edge_basis(
     hats = torch.stack([1.0 - high, high], dim=-1)
     if cut is not None:
         hats[cut.edges] = 0.0
-        some = cut.edges & cut.active.any(-1)
-        hats[some] = _cut_hats(conductances[some], cut.more[some])
+        crossed = cut.edges & cut.active.any(-1)
+        hats[crossed] = _cut_hats(conductances[crossed], cut.more[crossed])
     return torch.cat([hats, modes], dim=-1)
 
 
@@ -144,12 +144,12 @@ def edge_modes(
 ) -> torch.Tensor:
     """Return nearly the lowest modes of lattice edges, ``(lines, cells, s - 1, most)``, as far as they count."""
     modes = diagonal.new_zeros(*diagonal.shape, most)
-    some = counts > 0
+    wanted = counts > 0
     more = torch.zeros_like(diagonal) if cut is None else cut.more
-    k, d, more = (one[some].t().contiguous() for one in (conductances, diagonal, more))
+    k, d, more = (values[wanted].t().contiguous() for values in (conductances, diagonal, more))
     if k.numel() and most:
-        there = torch.ones_like(d) if cut is None else cut.active[some].t().to(d)
-        modes[some] = _lowest(k, d, more, there, most).permute(2, 1, 0)
+        there = torch.ones_like(d) if cut is None else cut.active[wanted].t().to(d)
+        modes[wanted] = _lowest(k, d, more, there, most).permute(2, 1, 0)
     modes *= (torch.arange(most, device=modes.device) < counts[..., None])[..., None, :]
     return modes if cut is None else modes * cut.active[..., None]
 
@@ -206,8 +206,8 @@ def _make_orthogonal(modes: torch.Tensor, start: torch.Tensor, d: torch.Tensor) 
     for i, (mode, first) in enumerate(zip(modes, start, strict=True)):
         size = _sums(d * mode * mode)
         for again in (False, True):
-            for before, one in zip(modes[:i], weighted, strict=True):
-                mode -= _sums(one * mode) * before
+            for before, dual in zip(modes[:i], weighted, strict=True):
+                mode -= _sums(dual * mode) * before
             if not again:
                 lost = _sums(d * mode * mode) <= _LOST * size
                 mode.copy_(torch.where(lost, first, mode))
@@ -223,6 +223,6 @@ def _sums(values: torch.Tensor) -> torch.Tensor:
     As ranks must agree on the modes of an edge in the regions of several.
     """
     total = values[0].clone()
-    for one in values[1:]:
-        total += one
+    for row in values[1:]:
+        total += row
     return total

@@ -115,12 +115,12 @@ class InterfaceKrylov(abc.ABC):
         coarse, x = self._system.coarse, self._vectors.of(v)
         r, begun = self._vectors.new(), None
         for self._patience in _PATIENCE:
-            given = r
+            rest = r
             if begun is None and not x.any():  # as most solves begin
-                given = b
+                rest = b
             else:
                 self._residual(b, x, out=r)
-            coarse.prolong(coarse.solve(given), out=x)
+            coarse.prolong(coarse.solve(rest), out=x)
             self._residual(b, x, out=r)
             self._iterate(x, b, r)
             left = self.residuals

@@ -54,7 +54,7 @@ class InterfaceOperator:
         """Return ``S v``; ``v`` must be complete in the region."""
         total = torch.empty_like(v) if out is None else out
         schur = self._schur
-        self._parts.add(total, v, schur, schur.columns, lambda one: [schur.shared(one).mT])
+        self._parts.add(total, v, schur, schur.columns, lambda k: [schur.shared(k).mT])
         total.T.index_fill_(0, self._edge, 0.0)
         return total
 

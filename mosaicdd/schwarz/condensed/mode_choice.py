@@ -37,17 +37,17 @@ def far_modes(products: torch.Tensor, operators: np.ndarray) -> list[np.ndarray]
     parts = even(len(products), _AT_ONCE)
     energies = torch.cat([_energies(products[part]) for part in parts]).cpu().numpy()
     bottom, right, top, left = np.moveaxis(energies[operators], 2, 0)
-    found = []
+    modes = []
     for low, high in ((bottom, top), (left.swapaxes(0, 1), right.swapaxes(0, 1))):
         rows, *rest = low.shape
         alone, free = np.moveaxis(np.zeros((rows + 1, *rest)), 2, 0)
-        for lines, one in ((slice(None, -1), low), (slice(1, None), high)):
-            alone[lines] += one[:, :, 0]
-            free[lines] += one[:, :, 1]
+        for lines, side in ((slice(None, -1), low), (slice(1, None), high)):
+            alone[lines] += side[:, :, 0]
+            free[lines] += side[:, :, 1]
         far = free < _LEFT * alone
         far[..., 0] = alone[..., 0] > 0
-        found.append(far)
-    return found
+        modes.append(far)
+    return modes
 
 
 def _energies(products: torch.Tensor) -> torch.Tensor:

@@ -67,7 +67,7 @@ class Parts:
 
     def others(self) -> Iterator[tuple[Piece, torch.Tensor]]:
         """Yield what is not of the common kinds, and where, ``(K, m, P)``."""
-        common = {one.operator for one in self.common}
+        common = {members.operator for members in self.common}
         for piece in self._pieces:
             if not (piece.shared and piece.operators.start in common):
                 yield piece, self._at(piece)
@@ -116,13 +116,13 @@ class Parts:
         if len(total) > 1:
             strips = self.strips(v, self._places.shape[1])
             if self._sums is None:
-                self._sums = StripSums([one.places for one in strips], self._lines, total.dtype)
+                self._sums = StripSums([strip.places for strip in strips], self._lines, total.dtype)
             self._sums(total.T, strips.products(v.T, columns))
             return total
         self.give_back()
         total.zero_()
-        for one in self.common:
-            one.add(total[0], v[0], shared(one.operator))
+        for members in self.common:
+            members.add(total[0], v[0], shared(members.operator))
         for piece, at in self.others():
             add_at(total, at, rows(piece, values_at(v, at)))
         return total
@@ -135,8 +135,8 @@ def values_at(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def taken(v: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """Return the values of ``(n, L)`` at places ``(K,)``, ``(n, K)``; of several problems side by side."""
-    found = rows_at(v[0] if len(v) == 1 else v.T, places)
-    return found[None] if len(v) == 1 else found.T
+    rows = rows_at(v[0] if len(v) == 1 else v.T, places)
+    return rows[None] if len(v) == 1 else rows.T
 
 
 def add_to(total: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:

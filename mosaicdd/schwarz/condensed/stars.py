@@ -110,28 +110,28 @@ class Stars:
             What residuals are smaller than, but not by more than some 15 digits, ``(n,)``.
         """
         scales = _scales(norms)
-        given, sums = (
+        scaled, sums = (
             half.view(r.shape[::-1]).T for half in room.T.reshape(-1).view(_PRECISION).view(2, -1)
         )
-        given = _over(given, r, scales)
-        z = self._parts.add(sums, given, self._rows, self._columns, self._shared)
-        self._loose.add(z, given)
+        scaled = _over(scaled, r, scales)
+        z = self._parts.add(sums, scaled, self._rows, self._columns, self._shared)
+        self._loose.add(z, scaled)
         return _over(out, z, self._scale / scales)
 
     def _shared(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self._factors[0][number].mT, self._factors[-1][number]
 
-    def _rows(self, piece: Piece, given: torch.Tensor) -> torch.Tensor:
+    def _rows(self, piece: Piece, values: torch.Tensor) -> torch.Tensor:
         """Return the products of a piece of the operators with vectors of one problem, ``(K, m, nodes)``."""
         down, up = (factor[piece.operators] for factor in (self._factors[0], self._factors[-1]))
-        return products(products(given, down.mT), up)
+        return products(products(values, down.mT), up)
 
-    def _columns(self, piece: Piece, given: torch.Tensor, out: torch.Tensor) -> None:
+    def _columns(self, piece: Piece, values: torch.Tensor, out: torch.Tensor) -> None:
         """Write those with vectors of several problems, ``(K, m, nodes, n)``."""
         down, up = (
             factor[piece.operators, None] for factor in (self._factors[0], self._factors[-1])
         )
-        products(up.mT, products(down, given), out=out)
+        products(up.mT, products(down, values), out=out)
 
 
 class _LooseEdges:
@@ -174,28 +174,28 @@ class _LooseEdges:
                 continue
             self._places[those] = places[stars[those]][:, among[edge]]
             parts = star_parts(arm + 1, turned=bool(way))
-            found = torch.zeros(len(those), arm, arm, dtype=schur.dtype, device=device)
+            loose = torch.zeros(len(those), arm, arm, dtype=schur.dtype, device=device)
             for q in beside[edge]:
                 each, which = np.unique(
                     schur.kinds.operator[quarters[stars[those], q]], return_inverse=True
                 )
                 operators, at, nodes = (
-                    torch.from_numpy(one).to(device)
-                    for one in (each, which, parts[q][within[edge]])
+                    torch.from_numpy(numbers).to(device)
+                    for numbers in (each, which, parts[q][within[edge]])
                 )
-                found += blocks(operators, nodes, schur.dtype)[at]
-            roots = _roots(found, symmetric=schur.symmetric)
-            signs = torch.from_numpy(times[those]).to(found)[:, None, None]
+                loose += blocks(operators, nodes, schur.dtype)[at]
+            roots = _roots(loose, symmetric=schur.symmetric)
+            signs = torch.from_numpy(times[those]).to(loose)[:, None, None]
             self._down[those] = (roots[0] * signs).to(_PRECISION)
             self._up[those] = roots[-1].to(_PRECISION)
 
-    def add(self, total: torch.Tensor, given: torch.Tensor) -> None:
+    def add(self, total: torch.Tensor, r: torch.Tensor) -> None:
         """Add their corrections to ``(n, L)``."""
         if len(self._places):
-            at, n = self._places, len(given)
-            values = taken(given, at.flatten()).T.reshape(*at.shape, n)
-            found = products(self._up.mT, products(self._down, values))
-            add_to(total, at.flatten(), found.reshape(-1, n).T)
+            at, n = self._places, len(r)
+            values = taken(r, at.flatten()).T.reshape(*at.shape, n)
+            corrections = products(self._up.mT, products(self._down, values))
+            add_to(total, at.flatten(), corrections.reshape(-1, n).T)
 
 
 class _Blocks:
@@ -214,9 +214,9 @@ class _Blocks:
         """Return the entries of some operators between nodes, see `Complements.among`."""
         if self._scale == 1.0:
             return self.schur.among(operators, nodes, dtype)
-        found = self.schur.among(operators, nodes, self.schur.dtype).div_(self._scale)
-        found.diagonal(dim1=-2, dim2=-1).clamp_(*_OWN)
-        return found.to(dtype)
+        entries = self.schur.among(operators, nodes, self.schur.dtype).div_(self._scale)
+        entries.diagonal(dim1=-2, dim2=-1).clamp_(*_OWN)
+        return entries.to(dtype)
 
 
 def _made(
@@ -233,8 +233,8 @@ def _made(
     for way in (False, True):
         nodes = torch.from_numpy(np.stack(star_parts(spacing, turned=way))).to(schur.device)
         operators = np.flatnonzero(turned[kinds.examples] == way)
-        for some in even(len(operators), _STARS[schur.device.type]) if len(operators) else ():
-            numbers = operators[some]
+        for portion in even(len(operators), _STARS[schur.device.type]) if len(operators) else ():
+            numbers = operators[portion]
             corners = functools.partial(_corners, blocks, quarters[kinds.examples[numbers]], nodes)
             if enough:
                 try:
@@ -266,7 +266,7 @@ def _corners(
     """
     schur = blocks.schur
     operators = torch.from_numpy(schur.kinds.operator[quarters]).to(schur.device)
-    return [blocks(one, at, dtype) for one, at in zip(operators.unbind(1), nodes, strict=True)]
+    return [blocks(each, at, dtype) for each, at in zip(operators.unbind(1), nodes, strict=True)]
 
 
 def _factorised(
@@ -292,12 +292,13 @@ def _factorised(
         beside[-1][:, 1 + dx, :, half] += part[:, :arm, arm:]
         if not symmetric:
             beside[0][:, 1 + dx, :, half] += part[:, arm:, :arm].mT
-    diagonals = [one.diagonal(dim1=-2, dim2=-1).flatten(1) for one in (x, y)]
+    diagonals = [matrix.diagonal(dim1=-2, dim2=-1).flatten(1) for matrix in (x, y)]
     first = _roots(x.flatten(0, 1), symmetric=symmetric)  # F and G^T with X^-1 = G F
     couplings = [  # (C G)^T, F B
-        products(arms, one.flatten(0, 1)) for arms, one in zip(reversed(first), beside, strict=True)
+        products(arms, arm_block.flatten(0, 1))
+        for arms, arm_block in zip(reversed(first), beside, strict=True)
     ]
-    both = [one.unflatten(0, (count, 2)).flatten(1, 2) for one in couplings]
+    both = [coupling.unflatten(0, (count, 2)).flatten(1, 2) for coupling in couplings]
     left = y - products(both[0].mT, both[-1])
     second = _roots(left, symmetric=symmetric)  # f, g^T
     factors = []

@@ -51,7 +51,7 @@ class StripSums:
         self._boxes: list[tuple[_Box, _Box]] = []
         self._matrices = []
         done = [0, 0]
-        for number, at in enumerate(one.cpu().numpy() for one in places):
+        for number, at in enumerate(tensor.cpu().numpy() for tensor in places):
             in_rows = at < self._split
             column, node = np.divmod(at - self._split, along)
             ends = (at[in_rows] // nodes, lines), (node[~in_rows], along)
@@ -72,26 +72,26 @@ class StripSums:
             entries = np.ones(len(at)), (inside, np.arange(len(at)))
             matrix = scipy.sparse.coo_array(entries, shape).tocsr()
             parts = (matrix.indptr, matrix.indices, matrix.data)
-            rows = (torch.from_numpy(one).to(device) for one in parts)
+            rows = (torch.from_numpy(part).to(device) for part in parts)
             starts, columns, ones = rows
             self._matrices.append(sparse_rows(starts, columns, ones.to(dtype), len(at)))
-        self._longest = max(len(one) for one in self._matrices)
+        self._longest = max(len(matrix) for matrix in self._matrices)
         self._room = torch.empty(0, 0, dtype=dtype, device=device)
 
     def __call__(self, total: torch.Tensor, added: Iterable[torch.Tensor]) -> torch.Tensor:
         """Write to ``(L, n)`` the sums of what each strip adds, ``(.., n)``; nothing has to be there."""
         n = total.shape[1]
         if len(self._matrices) == 1:
-            for one in added:
-                torch.addmm(total, self._matrices[0], one, beta=0.0, out=total)
+            for values in added:
+                torch.addmm(total, self._matrices[0], values, beta=0.0, out=total)
             return total
         if self._room.shape[1] != n:
             self._room = total.new_empty(self._longest, n)
         nodes, (others, along) = self._shapes[0][1], self._shapes[1]
         columns = total[self._split :].view(others, along, n)
-        for matrix, (below, beside), one in zip(self._matrices, self._boxes, added, strict=True):
+        for matrix, (below, beside), values in zip(self._matrices, self._boxes, added, strict=True):
             sums = self._room[: len(matrix)]
-            torch.addmm(sums, matrix, one, beta=0.0, out=sums)
+            torch.addmm(sums, matrix, values, beta=0.0, out=sums)
             rows, rest = sums.split([below.count * nodes, others * beside.count])
             _put(total[below.first * nodes : below.last * nodes], rows, below, nodes)
             _put(

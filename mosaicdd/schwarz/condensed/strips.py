@@ -29,7 +29,7 @@ Products = Callable[[Piece, torch.Tensor, torch.Tensor], object]
 """``products(piece, values, out)`` writes those of the piece's operators with values ``(K, m, P, n)``."""
 
 
-class Strip:
+class MemberStrip:
     """Some rows of members.
 
     Parameters
@@ -64,7 +64,7 @@ class Strip:
         return numbers[torch.from_numpy(self.order).to(numbers.device)].flatten()
 
 
-class _Step(NamedTuple):
+class _PieceRoom(NamedTuple):
     """A piece, its places, and room for the values there, flat and as its members', and for its results."""
 
     piece: Piece
@@ -100,21 +100,27 @@ class Strips:
         if kinds.few > _FEW * len(kinds):
             most = rows
         self._strips = [
-            Strip(kinds, slice(some.start * columns, some.stop * columns), places)
-            for some in even(rows, max(1, most))
+            MemberStrip(kinds, slice(portion.start * columns, portion.stop * columns), places)
+            for portion in even(rows, max(1, most))
         ]
         self._widths = each, results
-        members = max((_count(piece) for one in self._strips for piece in one.pieces), default=0)
+        members = max(
+            (_count(piece) for strip in self._strips for piece in strip.pieces), default=0
+        )
         self._values = v.new_empty(members * each, problems)
-        self._results = v.new_empty(max(len(one.order) for one in self._strips) * results, problems)
-        self._steps = [[self._step(one, piece) for piece in one.pieces] for one in self._strips]
+        self._results = v.new_empty(
+            max(len(strip.order) for strip in self._strips) * results, problems
+        )
+        self._steps = [
+            [self._step(strip, piece) for piece in strip.pieces] for strip in self._strips
+        ]
 
-    def _step(self, strip: Strip, piece: Piece) -> _Step:
+    def _step(self, strip: MemberStrip, piece: Piece) -> _PieceRoom:
         (each, results), here, problems = self._widths, piece.members, self._values.shape[1]
         flat = self._values[: _count(piece) * each]
         shape = len(piece), -1
         out = self._results[here.start * results : here.stop * results]
-        return _Step(
+        return _PieceRoom(
             piece,
             strip.places[here.start * each : here.stop * each],
             flat,
@@ -127,7 +133,7 @@ class Strips:
         values = self._values
         return (values.shape[1], values.dtype, self._widths[1]) == (len(v), v.dtype, results)
 
-    def __iter__(self) -> Iterator[Strip]:
+    def __iter__(self) -> Iterator[MemberStrip]:
         return iter(self._strips)
 
     def products(self, v: torch.Tensor, products: Products) -> Iterator[torch.Tensor]:
@@ -136,9 +142,9 @@ class Strips:
         It is room that the next is written to.
         """
         for strip, steps in zip(self._strips, self._steps, strict=True):
-            for one in steps:
-                rows_at(v, one.places, out=one.flat)
-                products(one.piece, one.values, one.results)
+            for step in steps:
+                rows_at(v, step.places, out=step.flat)
+                products(step.piece, step.values, step.results)
             yield self._results[: len(strip.order) * self._widths[1]]
 
 
@@ -148,18 +154,18 @@ def _count(piece: Piece) -> int:
 
 def _pieces(kinds: Kinds, operator: np.ndarray, most: int) -> list[Piece]:
     """Cut members into pieces, by the operators that they have, ascending: of each as many."""
-    found, first, counts = np.unique(operator, return_index=True, return_counts=True)
-    many = found < len(kinds.shared)
-    alike = np.stack([counts, many, found - np.arange(len(found))])
+    numbers, first, counts = np.unique(operator, return_index=True, return_counts=True)
+    many = numbers < len(kinds.shared)
+    alike = np.stack([counts, many, numbers - np.arange(len(numbers))])
     ends = np.flatnonzero((alike[:, 1:] != alike[:, :-1]).any(0)) + 1
     pieces = []
-    for run in np.split(np.arange(len(found)), ends) if len(found) else ():
+    for run in np.split(np.arange(len(numbers)), ends) if len(numbers) else ():
         count = int(counts[run[0]])
         for part in even(len(run), max(1, most // count)):
-            begin, number = int(first[run[part.start]]), int(found[run[part.start]])
+            begin, number = int(first[run[part.start]]), int(numbers[run[part.start]])
             size = part.stop - part.start
             operators, shared = slice(number, number + size), bool(many[run[0]])
-            for some in even(size * count, most):
-                members = slice(begin + some.start, begin + some.stop)
+            for portion in even(size * count, most):
+                members = slice(begin + portion.start, begin + portion.stop)
                 pieces.append(Piece(members, operators, shared))
     return pieces

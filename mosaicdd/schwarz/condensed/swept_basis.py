@@ -97,7 +97,7 @@ class SweptBasis:
             numbered = self._columns[
                 torch.from_numpy(np.argsort(self._parts.kinds.order)).to(z.device)
             ]
-            self._strips, self._targets = strips, [one.along(numbered) for one in strips]
+            self._strips, self._targets = strips, [strip.along(numbered) for strip in strips]
         common = self._common
 
         def of_piece(piece: Piece, values: torch.Tensor, out: torch.Tensor) -> None:
