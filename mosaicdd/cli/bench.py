@@ -45,7 +45,7 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
     from dataclasses import asdict
 
     from mosaicdd.lattice.subdomain import Subdomain
-    from mosaicdd.local_solvers.bound import BoundSolver
+    from mosaicdd.local_solvers.bound import SharedSolver
     from mosaicdd.local_solvers.exact import ExactSolver
     from mosaicdd.local_solvers.loading import find_network
     from mosaicdd.parallel.machine import device_of_rank
@@ -55,7 +55,7 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
     from mosaicdd.problems.equations import LAPLACE
     from mosaicdd.schwarz.settings import SolveSettings
 
-    def load() -> BoundSolver:
+    def load() -> SharedSolver:
         if local_solver == "exact":
             return ExactSolver(LAPLACE.at(), Subdomain())
         return find_network(local_solver).as_trained()

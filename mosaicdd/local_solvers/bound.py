@@ -1,28 +1,37 @@
 """What the Schwarz iteration asks of a local solver.
 
 A `LocalSolver` is chosen by name and knows no problem yet. *Bound* to one, it knows the operator and
-what the source adds (`BoundSolver`); planned for a block, it also knows which subdomain is which
-(`BlockPlan`), and the iteration, the fill and the coarse space see only that.
+what the source adds, and says what it can do and which method runs it (`BoundSolver`): the set-up and the
+engines ask it, and not what class it is of. One that is the same for all subdomains (`SharedSolver`) is planned for
+a block, and then knows which subdomain is which (`BlockPlan`): the iteration, the fill and the coarse space see only
+that.
+
+Another way to solve is a `BoundSolver` whose ``method`` is a name of its own, and a subclass of
+`schwarz.base_engine.BaseEngine` that `schwarz.engines.engine_of` returns for this name: it plans in ``_prepare``,
+and in ``_solve_many`` it makes each problem's outcome by ``_outcome``, from its own status and the evidence that it
+measured. Beside that it gives what differs from `BaseEngine`'s defaults: how many ``unknowns`` there are, what of the
+data to ``check`` before, and the interface that a checkpoint holds.
 
 Shape letters in this folder: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``n``
 problems solved at once.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.source import BlockSource, Source
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.tensors import Tensors
+from mosaicdd.unsupported import Unsupported
 
 Plan = Callable[[torch.Tensor, torch.Tensor], None]
 """A planned solve, ``plan(g, out)``: perimeters ``(B, P)`` to values at the points ``(B, Q)``."""
@@ -31,8 +40,24 @@ OutsideRange = Callable[[torch.Tensor], torch.Tensor]
 """Says which perimeters ``(B, P)`` are outside of the training range: ``(B,)`` booleans."""
 
 
-class BoundSolver(Protocol):
-    """Maps perimeter values to values inside the subdomains of a problem, ``N g + w``.
+class PointPlan(Protocol):
+    """A planned solve, where each perimeter has a query point of its own.
+
+    Attributes
+    ----------
+    chunk
+        Perimeters that one call should get at most.
+    """
+
+    chunk: int
+
+    def __call__(self, g: torch.Tensor, points: np.ndarray) -> torch.Tensor:
+        """Return the values ``(B,)`` for perimeters ``(B, P)`` at points ``(B, 2)`` in cells."""
+        ...
+
+
+class BoundSolver:
+    """A local solver that knows its problem: what it is, what it can do, and what it takes.
 
     Attributes
     ----------
@@ -41,16 +66,101 @@ class BoundSolver(Protocol):
     operator, subdomain
         The operator whose equation it solves, and the square on which it does.
     linear
-        Whether ``N`` is linear.
+        Whether what it makes of perimeter values is linear in them.
     source
-        What gives ``w``; None without a source.
+        Of the problem; None, if there is none and one that comes needs another solver.
+    method
+        The name of what runs it; see `schwarz.engines`.
+    exact
+        Whether it gives the solution of the discrete equation to rounding.
+    certifiable
+        Whether its answers can be made certain; else the exact local solver takes its place.
+    own_operators
+        Whether each subdomain has an operator of its own, which is read from memory for every problem.
+    between_nodes
+        Whether it has values between the nodes of the grid.
     """
 
     name: str
-    operator: EllipticOperator
+    operator: Any
     subdomain: Subdomain
-    linear: bool
     source: Source | None
+    linear = True
+    method = "shared"
+    exact = False
+    certifiable = True
+    own_operators = False
+    between_nodes = False
+
+    def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
+        """Place its subdomains on a grid.
+
+        Parameters
+        ----------
+        around
+            Which axes the domain closes around.
+
+        Raises
+        ------
+        ValueError
+            If they do not fit.
+        """
+        return Lattice(grid, self.subdomain)
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what a solve of several problems takes at least, beside their fields, for each node of the grid.
+
+        Parameters
+        ----------
+        itemsize
+            Bytes of a value of the iteration.
+        """
+        raise NotImplementedError
+
+    def in_precision(self, name: str) -> Self:
+        """Return the same with a network evaluated in another precision.
+
+        Raises
+        ------
+        Unsupported
+            If there is no network, or its precision is that of the iteration.
+        """
+        raise Unsupported(
+            f"network_dtype={name!r} is for a network that is not linear, {self.name} is none; leave it out"
+        )
+
+    def guarded(self) -> "BoundSolver":
+        """Return what solves exactly where this would have to extrapolate: itself, if it nowhere does."""
+        return self
+
+    def require_sound(self) -> None:
+        """Check what an answer that nothing certifies depends on.
+
+        Raises
+        ------
+        ValueError
+            If the answer would be wrong.
+        """
+
+    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
+        """Prepare the solve at points that are not fixed, one for each perimeter.
+
+        Raises
+        ------
+        Unsupported
+            If it has values at grid nodes only.
+        """
+        raise Unsupported(f"{self.name} has values at grid nodes only; interpolate the field")
+
+
+class SharedSolver(BoundSolver):
+    """Maps perimeter values to values inside, ``N g + w``, by the same ``N`` in all subdomains."""
+
+    operator: EllipticOperator
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return those of four interfaces of each problem; of the field a rank holds a strip only."""
+        return problems * 4 * itemsize * 2 / (self.subdomain.cells // 2)
 
     def plan(
         self,
@@ -69,11 +179,18 @@ class BoundSolver(Protocol):
         weights
             ``(Q,)`` factors for the values, as of a partition of unity.
         """
-        ...
+        raise NotImplementedError
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if there is one."""
-        ...
+        return None
+
+    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
+        """Refuse: only a network has values between nodes."""
+        raise Unsupported(
+            "an exact local solver has values at grid nodes only; points between them need a "
+            "network; leave out out_of_range='exact' and the certificate"
+        )
 
 
 class LocalSolver(Protocol):
@@ -92,10 +209,8 @@ class LocalSolver(Protocol):
     @property
     def spacing(self) -> float | None: ...  # noqa: D102 - said above
 
-    def bind(self, problem: Problem, grid: Grid) -> BoundSolver | CondensedSolver:
+    def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the local solver for a problem's operator, source and grid.
-
-        Where coefficients are fields each subdomain has an operator of its own: a `CondensedSolver`.
 
         Raises
         ------
@@ -125,7 +240,7 @@ class BlockPlan:
 
     def __init__(
         self,
-        solver: BoundSolver,
+        solver: SharedSolver,
         block: Block,
         points: np.ndarray,
         *,

@@ -3,7 +3,10 @@
 from typing import Any
 
 from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
@@ -11,8 +14,15 @@ from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearD
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Linearised, Nonlinear
 
+BYTES = 260
+"""For each node at least: elements, inverses of the stars, coarse space."""
+PER_PROBLEM = 40
+"""Bytes for each node of each of several problems: source, field, and what passes between."""
+DIRECTIONS = 60
+"""Vectors of each problem, with a velocity, that the iteration keeps: directions and images."""
 
-class CondensedSolver:
+
+class CondensedSolver(BoundSolver):
     """Subdomains of a medium, each of which has an operator of its own: four condensed elements.
 
     Attributes
@@ -28,6 +38,9 @@ class CondensedSolver:
     """
 
     name = "exact"
+    exact = True
+    own_operators = True
+    source: Source
 
     def __init__(
         self,
@@ -38,7 +51,20 @@ class CondensedSolver:
     ):
         self.operator = operator
         self.linear = not isinstance(operator, Nonlinear)
+        self.method = "condensed" if self.linear else "newton"
         self.subdomain = subdomain
         self.source = source
         self.discretisation = discretisation
         self.planned: dict[Block, Any] = {}
+
+    def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
+        """Place the subdomains so that they reach beyond the edge, if that is not the lattice's."""
+        if self.discretisation is None:
+            return super().lattice(grid, around)
+        return Lattice.around(grid, self.subdomain, around)
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what the condensed elements take, and what each of several problems does."""
+        kept = 0 if self.operator.self_adjoint else DIRECTIONS
+        each = PER_PROBLEM + 8 * kept * 2 / (self.subdomain.cells // 2)
+        return BYTES + (problems * each if problems > 1 else 0)

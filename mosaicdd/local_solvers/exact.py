@@ -8,7 +8,7 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import fits, period_of, spacing_between
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.bound import Plan
+from mosaicdd.local_solvers.bound import BoundSolver, Plan, SharedSolver
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
@@ -16,7 +16,7 @@ from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.medium import Medium, medium_of
+from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 
@@ -37,38 +37,48 @@ class Exact:
     def __init__(self, cells: int = 32):
         self.cells = cells
 
-    def bind(self, problem: Problem, grid: Grid) -> "ExactSolver | CondensedSolver":
+    def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the solver for a problem's operator and source on a grid."""
-        spacing = spacing_between(grid, self.cells // 2, problem.conditions.periodic)
-        subdomain = Subdomain(2 * spacing, 2 * spacing * grid.spacing)
+        subdomain, operator = self._subdomain(problem, grid), problem.operator
         if not (problem.plain and fits(grid, subdomain)):
-            given = Source(problem, grid, subdomain)
-            rounds = problem.conditions.periods(grid)
-            rows, columns = (n and period_of(n, spacing) for n in rounds)
-            if isinstance(problem.operator, Nonlinear):
-                flows = NonlinearDiscretisation(problem, grid, (rows, columns))
-                return CondensedSolver(problem.operator, subdomain, given, flows)
-            cells = f"the cells are no multiples of {spacing}"
-            medium = medium_of(problem.operator, problem.hindrance or cells)
-            one = Discretisation(problem, medium, grid, (rows, columns))
-            return CondensedSolver(medium, subdomain, given, one)
-        operator = problem.operator
-        if isinstance(operator, EllipticOperator) and _strongly_anisotropic(operator):
-            operator = medium_of(operator)
-        if isinstance(operator, (Medium, Nonlinear)):
-            return CondensedSolver(operator, subdomain, Source(problem, grid, subdomain))
+            return self.condensed(problem, grid)
+        if not isinstance(operator, EllipticOperator) or _strongly_anisotropic(operator):
+            return self.condensed(problem, grid)
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(operator, subdomain, source)
 
+    def condensed(self, problem: Problem, grid: Grid) -> CondensedSolver:
+        """Return the solver by condensed elements, which solve any problem."""
+        subdomain, operator = self._subdomain(problem, grid), problem.operator
+        source = Source(problem, grid, subdomain)
+        if problem.plain and fits(grid, subdomain):
+            medium = operator if isinstance(operator, Nonlinear) else medium_of(operator)
+            return CondensedSolver(medium, subdomain, source)
+        spacing = subdomain.cells // 2
+        rounds = problem.conditions.periods(grid)
+        periods = tuple(cells and period_of(cells, spacing) for cells in rounds)
+        if isinstance(operator, Nonlinear):
+            flows = NonlinearDiscretisation(problem, grid, periods)
+            return CondensedSolver(operator, subdomain, source, flows)
+        cells = f"the cells are no multiples of {spacing}"
+        medium = medium_of(operator, problem.hindrance or cells)
+        return CondensedSolver(
+            medium, subdomain, source, Discretisation(problem, medium, grid, periods)
+        )
 
-class ExactSolver:
+    def _subdomain(self, problem: Problem, grid: Grid) -> Subdomain:
+        spacing = spacing_between(grid, self.cells // 2, problem.conditions.periodic)
+        return Subdomain(2 * spacing, 2 * spacing * grid.spacing)
+
+
+class ExactSolver(SharedSolver):
     """Solve the discrete equation on a subdomain to rounding.
 
     The honest baseline: it makes the Schwarz iteration reproduce the global discrete solution.
     """
 
     name = "exact"
-    linear = True
+    exact = True
 
     def __init__(
         self, operator: EllipticOperator, subdomain: Subdomain, source: Source | None = None
@@ -105,10 +115,6 @@ class ExactSolver:
         return linear_plan(
             rows, points, self.subdomain, device=device, dtype=dtype, weights=weights
         )
-
-    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> None:
-        """Return None: there are no data for which it is not made."""
-        return
 
 
 def _strongly_anisotropic(operator: EllipticOperator) -> bool:

@@ -71,9 +71,7 @@ def model_path(name_or_path: str) -> Path:
     return path
 
 
-def find_local_solver(
-    name_or_path: str,
-) -> "LocalSolver | ConductanceModel | OperatorModel | CorrectionModel | Averaged":
+def find_local_solver(name_or_path: str) -> LocalSolver:
     """Return a local solver: ``"exact"``, or the network of a shipped model's name or a model file.
 
     Raises

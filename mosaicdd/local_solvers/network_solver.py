@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.bound import OutsideRange, Plan
+from mosaicdd.local_solvers.bound import OutsideRange, Plan, SharedSolver
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.plans import linear_plan
+from mosaicdd.local_solvers.self_test import require_self_test
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.local_solvers.training_range import SpectrumRange
+from mosaicdd.local_solvers.training_range import GuardedSolver, SpectrumRange
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.unsupported import Unsupported
@@ -26,7 +27,7 @@ from mosaicdd.unsupported import Unsupported
 _ACTIVATION_BYTES = {"cpu": 2**22, "cuda": 2**28}
 
 
-class NetworkSolver:
+class NetworkSolver(SharedSolver):
     """Solve on a subdomain by a trained network under the lifting.
 
     Parameters
@@ -65,12 +66,15 @@ class NetworkSolver:
         self.network = network
         self.card = card
         self.linear = network.linear
+        self.between_nodes = source is None  # its effect is known at nodes only
         self.training_range = SpectrumRange(**card.spectrum) if card.spectrum else None
         self._compiled: dict[bytes, np.ndarray] = {}
         self.precision: torch.dtype | None = None
 
     def in_precision(self, name: str) -> "NetworkSolver":
         """Return the solver with its network, which is not linear, evaluated in another precision."""
+        if self.linear:
+            return super().in_precision(name)
         changed = copy.copy(self)
         changed.precision = getattr(torch, name)
         return changed
@@ -103,6 +107,14 @@ class NetworkSolver:
             )
         return NetworkPlan(self, points, device=device, dtype=dtype, weights=weights)
 
+    def guarded(self) -> GuardedSolver:
+        """Return what solves exactly outside of the training range."""
+        return GuardedSolver(self)
+
+    def require_sound(self) -> None:
+        """Check that the network solves the equation at all; see `require_self_test`."""
+        require_self_test(self)
+
     def lifting(self, *, device: torch.device, dtype: torch.dtype) -> Lifting:
         """Return the lifting that the network was trained under."""
         degree = self.card.lifting_degree
@@ -110,6 +122,11 @@ class NetworkSolver:
 
     def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> "PointPlan":
         """Prepare the solve at points that are not fixed, one for each perimeter."""
+        if self.source is not None:
+            raise Unsupported(
+                "what a source adds is known at grid nodes only; points between them need an "
+                "equation without a source, or the field, interpolated"
+            )
         network = copy.deepcopy(self.network).to(device, dtype).eval()
         lifting = self.lifting(device=device, dtype=dtype)
         return PointPlan(network, lifting, dtype, _ACTIVATION_BYTES[torch.device(device).type])

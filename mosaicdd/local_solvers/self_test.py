@@ -7,7 +7,7 @@ noise it does not, and a network that has learned nothing is off by as much as t
 import numpy as np
 import torch
 
-from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.bound import SharedSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.tensors import Tensors
 
@@ -15,7 +15,7 @@ _PERIMETERS = 64
 _LARGEST = 0.5
 
 
-def self_test_error(local_solver: BoundSolver) -> float:
+def self_test_error(local_solver: SharedSolver) -> float:
     """Return the error on white-noise perimeters, relative to the exact discrete solution.
 
     Root mean squares over the centre lines of 64 perimeters, always the same.
@@ -33,7 +33,7 @@ def self_test_error(local_solver: BoundSolver) -> float:
     return float((predicted - exact).norm() / exact.norm())
 
 
-def require_self_test(local_solver: BoundSolver) -> None:
+def require_self_test(local_solver: SharedSolver) -> None:
     """Refuse a local solver that is not one, or not for this operator.
 
     Raises

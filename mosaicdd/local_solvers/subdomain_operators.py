@@ -25,6 +25,7 @@ from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.tensors import Tensors
 
 _ROWS = 4  # of subdomains whose operators are made at once
+_BYTES = 140  # for each node: matrices of subdomains, for data around and for sources
 _OUTER = RATIO * SEEN  # fine cells that are seen around subdomains
 
 
@@ -37,12 +38,19 @@ class OperatorSolver(UpscaledSolver):
         The network, and what the model file says of it.
     """
 
+    method = "operators"
+
     def __init__(
         self, name: str, problem: Problem, grid: Grid, network: OperatorNetwork, card: ModelCard
     ):
         super().__init__(name, problem, grid, averaged, (CELLS,))
         self.network = network
         self.card = card
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what the matrices take, besides."""
+        more = super().bytes_per_node(itemsize, problems, certified=certified)
+        return problems * _BYTES + more
 
 
 class SubdomainOperators:

@@ -17,7 +17,7 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Transfer, batch_shape, batches
-from mosaicdd.local_solvers.bound import OutsideRange, Plan
+from mosaicdd.local_solvers.bound import OutsideRange, Plan, SharedSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.tensors import Tensors
@@ -103,7 +103,7 @@ def _shares(remainder: torch.Tensor, frequencies: tuple[int, ...]) -> torch.Tens
     return sums[:, 1:] / torch.where(total > 0, total, 1.0)
 
 
-class GuardedSolver:
+class GuardedSolver(SharedSolver):
     """Solve by a network where it was trained, exactly elsewhere.
 
     Which of the two depends on the perimeter values, so the map is not linear.

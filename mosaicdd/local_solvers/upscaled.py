@@ -12,7 +12,8 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.condensed_solver import BYTES, CondensedSolver
 from mosaicdd.local_solvers.networks.conductances import LearnedRule
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.upscaling import (
@@ -32,7 +33,7 @@ _MOST = 0.1  # of the patches of a medium that may lie outside of a network's ra
 _COARSE_CELLS = (32, 16, 8)  # per side of a subdomain of the coarse grid; the first that fits
 
 
-class UpscaledSolver:
+class UpscaledSolver(BoundSolver):
     """Subdomains of a medium on a coarser grid, bound to a problem.
 
     Parameters
@@ -54,7 +55,9 @@ class UpscaledSolver:
         The exact solver of that.
     """
 
-    linear = True
+    source: Source
+    method = "upscaled"
+    certifiable = False  # the exact operators solve alone: their own answer takes little longer
 
     def __init__(
         self,
@@ -96,6 +99,10 @@ class UpscaledSolver:
         """How many patches of the medium a network has been asked for, and those outside its range."""
         rule = self.medium.rule
         return (rule.asked, rule.outside) if isinstance(rule, LearnedRule) else (0, 0)
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what the condensed elements of the coarser grid take."""
+        return problems * BYTES / RATIO**2
 
     def require_range(self, asked: float, outside: float) -> None:
         """Check that a network knows the medium, by the patches on all ranks.

@@ -20,7 +20,7 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.bound import SharedSolver
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.self_test import self_test_error
 from mosaicdd.parallel.machine import peak_bytes
@@ -58,7 +58,7 @@ class Measurement:
         Of which device and precision count.
     """
 
-    def __init__(self, load: Callable[[], BoundSolver], settings: SolveSettings):
+    def __init__(self, load: Callable[[], SharedSolver], settings: SolveSettings):
         self._load = load
         self._settings = settings
         self._device, self._dtype = settings.tensors["device"], settings.tensors["dtype"]
@@ -124,7 +124,7 @@ class Measurement:
         subdomain = self._local_solver.subdomain
         return Lattice(Grid((size * subdomain.cells,) * 2, subdomain.spacing), subdomain)
 
-    def _engine(self, size: int, local_solver: BoundSolver) -> Engine:
+    def _engine(self, size: int, local_solver: SharedSolver) -> Engine:
         """Plan a solve on a square, on this rank alone."""
         settings = self._settings.with_changes(rtol=0.0, max_iterations=ITERATIONS)
         return Engine(Ranks.alone(), self._lattice(size), local_solver, settings)

@@ -5,7 +5,6 @@ import time
 import torch
 
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.machine import peak_bytes
 from mosaicdd.parallel.ranks import Ranks
@@ -55,9 +54,7 @@ def _solve(size: int) -> dict[str, float]:
     """Return the seconds of the steps of a solve on a square of ``size`` subdomains' sides."""
     problem = Problem(Domain((size * 32,) * 2), "diffusion", _MEDIUM)
     grid, clock, alone = problem.domain.grid(), Stopwatch(), Ranks.alone()
-    bound = Exact().bind(problem, grid)
-    if not isinstance(bound, CondensedSolver):
-        raise TypeError("the problem is no medium")
+    bound = Exact().condensed(problem, grid)
     lattice = Lattice(grid, bound.subdomain)
     start = time.perf_counter()
     engine = CondensedEngine(alone, lattice, bound, SolveSettings(rtol=1e-8), clock=clock)

@@ -14,9 +14,6 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
-from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
-from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.parallel.machine import one_thread_after_fork, prepare_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
@@ -32,12 +29,10 @@ from mosaicdd.schwarz.settings import CONVERGED, SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
-from mosaicdd.unsupported import Unsupported
 
 _VANISHING = 1e-146  # root mean square of values whose squares are near the least of float64
 
-LocalSolver = BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver
-S = TypeVar("S", bound=LocalSolver)
+S = TypeVar("S", bound=BoundSolver)
 
 Sink = Callable[[Iterator[Strip]], None]
 """Takes the strips of the field one after another, all of them, on every rank."""
@@ -93,7 +88,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     """
 
     acceleration: str
-    filling: LocalSolver
+    filling: BoundSolver
 
     def __init__(
         self,
@@ -151,11 +146,9 @@ class BaseEngine(abc.ABC, Generic[S]):
         Raises
         ------
         Unsupported
-            If the local solver that the field is filled by has values at grid nodes only.
+            If the local solver that the field is filled by has values at grid nodes only, or a source.
         """
-        raise Unsupported(
-            f"{self.filling.name} has values at grid nodes only; interpolate the field"
-        )
+        return PointValues(self._ranks, self.filling, self.movement, points, **self._tensors)
 
     def check_source(self, problem: Problem) -> Hashable:
         """Check that the source of the problems to be solved is finite at the nodes that this rank owns.

@@ -11,7 +11,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.bound import SharedSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.problems.sides.boundary import Boundary
@@ -23,7 +23,6 @@ from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
 from mosaicdd.schwarz.method import Method, WindowFill
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History, Monitor
@@ -33,7 +32,7 @@ from mosaicdd.unsupported import Unsupported
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
 
 
-class Engine(BaseEngine[BoundSolver]):
+class Engine(BaseEngine[SharedSolver]):
     """Solves by one operator for all subdomains, or by a network.
 
     Raises
@@ -45,7 +44,7 @@ class Engine(BaseEngine[BoundSolver]):
         solved by what takes one only.
     """
 
-    def _prepare(self, lattice: Lattice, local_solver: BoundSolver) -> None:
+    def _prepare(self, lattice: Lattice, local_solver: SharedSolver) -> None:
         settings, problems = self.settings, self.problems
         if settings.accelerate == "gmres" and not local_solver.linear:
             raise Unsupported(
@@ -84,12 +83,12 @@ class Engine(BaseEngine[BoundSolver]):
             **self._tensors,
         )
 
-    def _method(self, local_solver: BoundSolver, settings: SolveSettings) -> Method:
+    def _method(self, local_solver: SharedSolver, settings: SolveSettings) -> Method:
         points = self._scheme.points
         shared = (settings, points, self.problems, self.clock)
         return Method(self._ranks, self.block, local_solver, *shared)
 
-    def _default_acceleration(self, local_solver: BoundSolver) -> str:
+    def _default_acceleration(self, local_solver: SharedSolver) -> str:
         """Return what drives the iteration best, as far as the local solver allows it."""
         settings = self.settings
         krylov = self._scheme.acceleration == "gmres"
@@ -127,18 +126,13 @@ class Engine(BaseEngine[BoundSolver]):
         }
         return drivers[acceleration]
 
-    def _exact_method(self, local_solver: BoundSolver) -> Method:
+    def _exact_method(self, local_solver: SharedSolver) -> Method:
         """Plan the two-level method with the exact local solver, if it is not planned yet."""
         settings = dataclasses.replace(self.settings, levels=2, sweep="additive")
-        if type(local_solver) is ExactSolver and settings == self.settings:
+        if local_solver.exact and settings == self.settings:
             return self.method
         exact = ExactSolver(local_solver.operator, local_solver.subdomain, local_solver.source)
         return self._method(exact, settings)
-
-    def plan_points(self, points: np.ndarray) -> PointValues:
-        """Plan the evaluation of solutions at points; see `BaseEngine`."""
-        local_solver = self._filling.local_solver
-        return PointValues(self._ranks, local_solver, self.movement, points, **self._tensors)
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         self._require_number(boundaries)
@@ -230,7 +224,7 @@ class Engine(BaseEngine[BoundSolver]):
         largest = float(abs(self._discrete_residual.stencil).sum()) / norm
         everywhere = math.sqrt(math.prod(n - 1 for n in lattice.grid.shape))
         error, nodes = estimate.rms, everywhere
-        if type(self._solver) is ExactSolver:
+        if self._solver.exact:
             nodes = math.sqrt(lattice.unknowns)
             if rule.mae is None:
                 error = EARNED * max(rule.rtol * size, rule.atol)

@@ -26,8 +26,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.tiles import Tiles, owned_tiles
 from mosaicdd.lattice.transfer import Transfer
-from mosaicdd.local_solvers.bound import BoundSolver, Plan
-from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.bound import Plan, SharedSolver
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fixed_point import Iteration
@@ -70,15 +69,15 @@ class EdgeError:
         self,
         ranks: Ranks,
         block: Block,
-        local_solver: BoundSolver,
-        exact: BoundSolver,
+        local_solver: SharedSolver,
+        exact: SharedSolver,
         *,
         device: torch.device,
         dtype: torch.dtype,
     ):
         tensors: Tensors = {"device": device, "dtype": dtype}
         subdomain = local_solver.subdomain
-        solvers = () if type(local_solver) is ExactSolver else (local_solver, exact)
+        solvers = () if local_solver.exact else (local_solver, exact)
         self._plans = [solver.plan(subdomain.interior, **tensors) for solver in solvers]
         if solvers and local_solver.linear:
             self._plans = [self._difference(subdomain, **tensors)]

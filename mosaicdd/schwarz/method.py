@@ -8,7 +8,7 @@ import numpy as np
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import BlockPlan, BoundSolver
+from mosaicdd.local_solvers.bound import BlockPlan, SharedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip, in_window
@@ -36,7 +36,7 @@ class Method:
         self,
         ranks: Ranks,
         block: Block,
-        local_solver: BoundSolver,
+        local_solver: SharedSolver,
         settings: SolveSettings,
         coarse_points: int = 1,
         problems: int = 1,

@@ -2,33 +2,22 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from os import PathLike
 
 import numpy as np
 
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.loading import default_local_solver, find_local_solver
-from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
-from mosaicdd.local_solvers.self_test import require_self_test
-from mosaicdd.local_solvers.subdomain_operators import OperatorSolver
-from mosaicdd.local_solvers.training_range import GuardedSolver
-from mosaicdd.local_solvers.upscaled import UpscaledSolver
-from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.active_nodes import active_nodes
 from mosaicdd.schwarz.base_engine import BaseEngine
-from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.engines import engine_of
 from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
@@ -38,15 +27,6 @@ from mosaicdd.unsupported import Unsupported
 
 Extent = tuple[tuple[float, float], tuple[float, float]]
 """Low and high end per axis, (y, x), in units of domain length."""
-
-
-_CONDENSED = 260  # bytes per node at least: elements, inverses of the stars, coarse space
-_OPERATORS = 140  # bytes per node: matrices of subdomains, for data around and for sources
-_NONLINEAR = 40  # bytes per node at least: field, residual, responses
-_PER_PROBLEM = 40  # and for each of several problems: source, field, and what passes between
-DIRECTIONS = (
-    60  # vectors of each problem, with a velocity, that the iteration keeps: directions and images
-)
 
 
 class Setup:
@@ -135,41 +115,23 @@ class Setup:
         with argument("local_solver" if problem.domain.shape is None else "domain"):
             self.bound = self._bind(problem)
 
-    def _bind(
-        self, problem: Problem
-    ) -> BoundSolver | CondensedSolver | NonlinearSolver | UpscaledSolver:
-        """Bind the local solver; a network is tested, if nothing certifies it, and guarded."""
-        bound = self._world.agree(lambda: self._unbound.bind(problem, self.grid))
-        other = self.settings.network_dtype != self.settings.dtype
-        if other and (not isinstance(bound, NetworkSolver) or bound.linear):
-            raise Unsupported(
-                f"network_dtype={self.settings.network_dtype!r} is for a network that is not linear, "
-                f"{bound.name} is none; leave it out"
-            )
-        if isinstance(bound, UpscaledSolver) and self.settings.certify is not None:
-            # The exact operators solve alone: their own answer takes little longer.
-            return self._world.agree(lambda: Exact().bind(problem, self.grid))
-        if isinstance(bound, NonlinearSolver):
-            if self.settings.certify is None:
-                bound.require_sound()
-            return bound
-        if not isinstance(bound, NetworkSolver):
-            return bound
-        if other:
-            bound = bound.in_precision(self.settings.network_dtype)
-        if self.settings.certify is None:
-            self._world.on_root(lambda: require_self_test(bound))
-        return GuardedSolver(bound) if self.settings.out_of_range == "exact" else bound
+    def _bind(self, problem: Problem) -> BoundSolver:
+        """Bind the local solver; what nothing certifies is tested."""
+        settings, world = self.settings, self._world
+        bound = world.agree(lambda: self._unbound.bind(problem, self.grid))
+        if settings.network_dtype != settings.dtype:
+            bound = bound.in_precision(settings.network_dtype)
+        if settings.certify is None:
+            world.on_root(bound.require_sound)
+        elif not bound.certifiable:
+            return world.agree(lambda: Exact().bind(problem, self.grid))
+        return bound.guarded() if settings.out_of_range == "exact" else bound
 
     def _lay_out(self, problem: Problem, window: Extent | None) -> None:
         """Choose the lattice, and lay it over the ranks."""
         ny, nx = self.grid.shape
         with argument(f"cells={nx}x{ny}"):
-            subdomain = self.bound.subdomain
-            if getattr(self.bound, "discretisation", None) is not None:
-                self.lattice = Lattice.around(self.grid, subdomain, problem.conditions.periodic)
-            else:
-                self.lattice = Lattice(self.grid, subdomain)
+            self.lattice = self.bound.lattice(self.grid, problem.conditions.periodic)
         self.extent = None
         if window is not None:
             self.require_field("window")
@@ -183,7 +145,7 @@ class Setup:
                 cuts = ranks.balanced(active_nodes(shape, self.lattice, ranks))
         self.ranks = ranks.fitted(self.lattice.subdomains, cuts)
         with argument(f"cells={nx}x{ny}"):
-            require_memory(self._world, self._bytes_of_rank)
+            require_memory(self._world, self._bytes_of_rank())
 
     def require_room(self, problems: int) -> None:
         """Check that the fields of so many problems fit the memory besides, where no file takes their strips.
@@ -200,7 +162,7 @@ class Setup:
             instead = (
                 "keep='interface', an output, which takes the field strip by strip, or fewer cells"
             )
-            require_memory(self._world, self._bytes_of_rank + fields, instead)
+            require_memory(self._world, self._bytes_of_rank() + fields, instead)
 
     def require_field(self, name: str) -> None:
         """Check that nothing is asked for of a field that is left out.
@@ -215,30 +177,14 @@ class Setup:
                 f"{name}: the field is left out by keep='interface'; leave out one of them"
             )
 
-    @property
-    def _bytes_of_rank(self) -> int:
-        """What a rank needs at least: four interfaces; of the field it holds a strip only.
-
-        In a medium every node has its share of the condensed elements.
-        """
-        if isinstance(self.bound, CondensedSolver):
-            return _CONDENSED * math.prod(self.grid.nodes) // self.ranks.size
-        if isinstance(self.bound, NonlinearSolver):
-            each = _NONLINEAR if self.settings.certify is None else _CONDENSED
-            return each * math.prod(self.grid.nodes) // self.ranks.size
-        if isinstance(self.bound, OperatorSolver):
-            each = _OPERATORS + _CONDENSED // RATIO**2
-            return each * math.prod(self.grid.nodes) // self.ranks.size
-        if isinstance(self.bound, UpscaledSolver):
-            return _CONDENSED * math.prod(self.grid.nodes) // RATIO**2 // self.ranks.size
-        interface = 2 * math.prod(self.grid.nodes) // self.lattice.spacing
-        return 4 * interface * np.dtype(self.settings.dtype).itemsize // self.ranks.size
-
-    @property
-    def _directions(self) -> int:
-        bound = self.bound
-        flow = isinstance(bound, CondensedSolver) and not bound.operator.self_adjoint
-        return DIRECTIONS if flow else 0
+    def _bytes_of_rank(self, problems: int = 1) -> int:
+        """Return what a rank needs at least for problems that are solved at once."""
+        itemsize, certified = (
+            np.dtype(self.settings.dtype).itemsize,
+            self.settings.certify is not None,
+        )
+        each = self.bound.bytes_per_node(itemsize, problems, certified=certified)
+        return int(each * math.prod(self.grid.nodes)) // self.ranks.size
 
     def rounds(self, problems: int) -> Rounds:
         """Share problems out to the groups, in batches that fit the memory.
@@ -248,16 +194,11 @@ class Setup:
         ValueError
             If there are fewer problems than groups, or a batch does not fit.
         """
-        own = isinstance(self.bound, (CondensedSolver, NonlinearSolver))
+        own = self.bound.own_operators
         rounds = Rounds(self.groups, self.lattice, self.settings, problems, own_operators=own)
         if rounds.batch > 1:
             with argument(f"batch={rounds.batch}"):
-                needed = rounds.batch * self._bytes_of_rank
-                if own:
-                    nodes = math.prod(self.grid.nodes) // self.ranks.size
-                    each = _PER_PROBLEM + 8 * self._directions * 2 / self.lattice.spacing
-                    needed = self._bytes_of_rank + int(rounds.batch * each * nodes)
-                require_memory(self._world, needed, "a smaller batch")
+                require_memory(self._world, self._bytes_of_rank(rounds.batch), "a smaller batch")
         return rounds
 
     def take(self, problem: Problem) -> None:
@@ -272,7 +213,7 @@ class Setup:
         """Return what solves so many problems at once; the one for a whole batch stays besides it."""
         if problems not in self._engines:
             kept = {n: engine for n, engine in self._engines.items() if n == batch}
-            engine = self._kind(
+            engine = engine_of(self.bound.method)(
                 self.ranks,
                 self.lattice,
                 self.bound,
@@ -285,31 +226,6 @@ class Setup:
             )
             self._engines = kept | {problems: engine}
         return self._engines[problems]
-
-    @property
-    def _kind(self) -> Callable[..., BaseEngine]:
-        """Imported where it is chosen: most solves start sooner without the others."""
-        if isinstance(self.bound, OperatorSolver):
-            from mosaicdd.schwarz.upscaled.operator_engine import OperatorEngine
-
-            return OperatorEngine
-        if isinstance(self.bound, UpscaledSolver):
-            from mosaicdd.schwarz.upscaled.upscaled_engine import UpscaledEngine
-
-            return UpscaledEngine
-        if isinstance(self.bound, NonlinearSolver):
-            from mosaicdd.schwarz.nonlinear.nonlinear_engine import NonlinearEngine
-
-            return NonlinearEngine
-        if isinstance(self.bound, CondensedSolver):
-            if isinstance(self.bound.operator, Nonlinear):
-                from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
-
-                return NewtonEngine
-            from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
-
-            return CondensedEngine
-        return Engine
 
     def described(self) -> dict:
         """Return what a report says of it."""

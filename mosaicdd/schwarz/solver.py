@@ -18,7 +18,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.checkpoints import Checkpoints, Earlier
-from mosaicdd.schwarz.results.kept import Batch, Kept, network_of
+from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
@@ -356,7 +356,7 @@ class Solver:
             self._setup.lattice,
             self.cuts,
             self._setup.window,
-            network_of(engine.filling) if batches else None,
+            engine.filling if batches and engine.filling.between_nodes else None,
             engine.block.owned_nodes()[1],
             self._work.boundaries,
             self._work.told,

@@ -5,13 +5,14 @@ import pytest
 import torch
 
 from mosaicdd.lattice.block import Block
+from mosaicdd.local_solvers.bound import SharedSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import model_path
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.storage.model_file import read_model, write_model
 
 
-class Changed:
+class Changed(SharedSolver):
     """The exact local solver with something done to its values.
 
     Parameters
@@ -29,9 +30,6 @@ class Changed:
         self.linear = linear
         self._exact = ExactSolver(LAPLACE.at(), subdomain)
         self._change = change
-
-    def outside_range(self, *, device, dtype):
-        return None
 
     def plan(self, points, *, device, dtype, weights=None):
         exact = self._exact.plan(points, device=device, dtype=dtype)

@@ -10,7 +10,6 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.nonlinear.nested_start import _coarser_grids, nested_start
-from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 
@@ -30,7 +29,7 @@ def start(one, number=0):
     grid = one.domain.grid()
     lattice = Lattice(grid, Subdomain(32, 32 * grid.spacing))
     boundary = one.boundaries(grid)[number]
-    return nested_start(one, lattice, boundary, number, NewtonEngine, SolveSettings())
+    return nested_start(one, lattice, boundary, number, SolveSettings())
 
 
 @pytest.mark.parametrize("name", FIELDS)

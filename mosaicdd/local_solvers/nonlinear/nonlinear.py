@@ -18,6 +18,8 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
+from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.condensed_solver import BYTES, PER_PROBLEM
 from mosaicdd.local_solvers.nonlinear.square_newton import BATCH, Fields, SquareNewton, applied
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
@@ -61,8 +63,11 @@ class NonlinearPlan(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class NonlinearSolver:
+_BYTES = 40  # for each node at least: field, residual, responses
+
+
+@dataclass
+class NonlinearSolver(BoundSolver):
     """A local solver of a nonlinear problem.
 
     Parameters
@@ -89,6 +94,13 @@ class NonlinearSolver:
     refusal: str = ""
 
     linear = False
+    method = "nonlinear"
+    own_operators = True
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what the fields and responses take, or the condensed elements of a certificate."""
+        each = PER_PROBLEM if problems > 1 else 0
+        return (BYTES if certified else _BYTES) + problems * each
 
     def plan(self, block: Block, device: torch.device, ring: bool = False) -> NonlinearPlan:
         """Plan it for a block.

@@ -14,7 +14,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch, Transfer
-from mosaicdd.local_solvers.bound import BoundSolver, Plan
+from mosaicdd.local_solvers.bound import Plan, SharedSolver
 from mosaicdd.local_solvers.lifting import exact_solutions
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse.coarse_solve import coarse_solver
@@ -39,7 +39,7 @@ class CoarseSpace:
         self,
         ranks: Ranks,
         block: Block,
-        solver: BoundSolver,
+        solver: SharedSolver,
         plan: Plan,
         points: int,
         settings: SolveSettings,
@@ -104,7 +104,7 @@ class CoarseSpace:
 
 def hat_responses(
     block: Block,
-    solver: BoundSolver,
+    solver: SharedSolver,
     plan: Plan,
     points: int,
     *,

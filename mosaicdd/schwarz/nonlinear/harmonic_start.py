@@ -54,7 +54,5 @@ class HarmonicStart:
     def _bound(self) -> tuple[CondensedSolver, float]:
         problem, grid = self._solver.source.problem, self._steps.lattice.grid
         c = screening(problem, grid)
-        found = Exact(self._solver.subdomain.cells).bind(smooth_problem(problem, grid, c), grid)
-        if not isinstance(found, CondensedSolver):
-            raise TypeError("sides that are not all given need condensed elements")
-        return found, c
+        exact = Exact(self._solver.subdomain.cells)
+        return exact.condensed(smooth_problem(problem, grid, c), grid), c

@@ -6,7 +6,7 @@ each other.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -14,23 +14,19 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.coarser import coarser, refined
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.base_engine import BaseEngine
+from mosaicdd.schwarz.engines import engine_of
 from mosaicdd.schwarz.settings import SolveSettings
 
 _MOST = 2**18  # nodes of the coarser grid
 _LEAST = 32  # cells along its sides
 _SMALLEST = 8  # cells of a subdomain there
 _RTOL = 1e-6  # of its solution
-
-Make = Callable[[Ranks, Lattice, CondensedSolver, SolveSettings], BaseEngine]
-"""Makes what solves a coarser problem, alone."""
 
 
 class NestedStart:
@@ -46,14 +42,12 @@ class NestedStart:
         Of its subdomains.
     """
 
-    def __init__(self, one: Problem, apart: int, cells: int, make: Make, settings: SolveSettings):
+    def __init__(self, one: Problem, apart: int, cells: int, settings: SolveSettings):
         grid = one.domain.grid()
-        solver = Exact(cells).bind(one, grid)
-        if not isinstance(solver, CondensedSolver):
-            raise TypeError(f"{one.equation.name} is linear: there is nothing to begin with")
+        solver = Exact(cells).condensed(one, grid)
         loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
         lattice = Lattice(grid, solver.subdomain)
-        self._engine = make(Ranks.alone(), lattice, solver, loose)
+        self._engine = engine_of(solver.method)(Ranks.alone(), lattice, solver, loose)
         self._boundaries, self._apart = one.boundaries(grid), apart
 
     def check(self) -> None:
@@ -78,7 +72,6 @@ def nested_start(
     lattice: Lattice,
     boundary: Boundary,
     number: int,
-    make: Make,
     settings: SolveSettings,
 ) -> NestedStart | None:
     """Return it for one of several problems; None where there is no coarser grid for it."""
@@ -88,7 +81,7 @@ def nested_start(
         return None
     apart, cells = found
     one = coarser(problem, grid, boundary, number, apart)
-    return None if one is None else NestedStart(one, apart, cells, make, settings)
+    return None if one is None else NestedStart(one, apart, cells, settings)
 
 
 def _coarser_grids(grid: Grid, cells: int) -> Iterator[tuple[int, ...]]:

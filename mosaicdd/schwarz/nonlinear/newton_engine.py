@@ -142,9 +142,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             nested = None
             if isinstance(equations, RectangleEquations):
                 given = self._solver.source.problem, self.block.lattice, boundary, number
-                nested = self._ranks.agree(
-                    lambda: nested_start(*given, NewtonEngine, self.settings)
-                )
+                nested = self._ranks.agree(lambda: nested_start(*given, self.settings))
             self._known = _Beginning(data, u, smooth, nested)
         return self._known
 

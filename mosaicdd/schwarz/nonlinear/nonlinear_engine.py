@@ -148,7 +148,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         values = None
         if self._solver.learned is None:  # networks iterate faster than Newton's method begins
             given = self._solver.source.problem, self.block.lattice, boundary, number
-            nested = nested_start(*given, NewtonEngine, self.settings)
+            nested = nested_start(*given, self.settings)
             values = None if nested is None else nested(self.block.nodes)
         if values is None:
             write_linear_start(v, self._solver, boundary, number)

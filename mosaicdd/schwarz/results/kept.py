@@ -14,7 +14,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
@@ -85,7 +85,7 @@ class Kept:
     lattice: Lattice
     cuts: Cuts | None
     window: Window
-    network: NetworkSolver | None
+    network: BoundSolver | None
     own: Slices
     boundaries: Sequence[Boundary]
     told: Told
@@ -172,7 +172,7 @@ class Kept:
             parts.append((_stacked(known), (batch.problems, *around)))
         return parts
 
-    def at(self, network: NetworkSolver, cells: np.ndarray) -> np.ndarray:
+    def at(self, network: BoundSolver, cells: np.ndarray) -> np.ndarray:
         """Return the values ``(n, q)`` by a network at points ``(q, 2)``, (y, x) in cells."""
         settings = self.settings
         with Ranks.of(self.given_ranks) as ranks:
@@ -270,13 +270,6 @@ class Kept:
                 batch.members, batch.interface.flat.chunk(len(batch.members)), strict=True
             )
         }
-
-
-def network_of(solver: object) -> NetworkSolver | None:
-    """Return a local solver that can evaluate a solution between the nodes, too; of any other None."""
-    if isinstance(solver, NetworkSolver) and solver.source is None:
-        return solver
-    return None
 
 
 def _field_of(outcome: Outcome) -> torch.Tensor:

@@ -14,12 +14,10 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.points import PointCover, covers, owned_points
 from mosaicdd.local_solvers.bound import BoundSolver
-from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.layouts import InterfaceMovement
-from mosaicdd.unsupported import Unsupported
 
 
 class PointValues:
@@ -46,16 +44,6 @@ class PointValues:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        if not isinstance(local_solver, NetworkSolver):
-            raise Unsupported(
-                "an exact local solver has values at grid nodes only; points between them need a "
-                "network; leave out out_of_range='exact' and the certificate"
-            )
-        if local_solver.source is not None:
-            raise Unsupported(
-                "what a source adds is known at grid nodes only; points between them need an "
-                "equation without a source, or the field, interpolated"
-            )
         self._ranks = ranks
         self._movement = movement
         self._points = points
