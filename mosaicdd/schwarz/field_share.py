@@ -1,11 +1,10 @@
-"""What a rank has of a field: the nodes that it owns, with as many around them as a solve asks for.
+"""What a rank has of a field: the nodes that it owns, with as many around them as are asked for.
 
-A field that changes from solve to solve, as in time, stays on the ranks: each makes its part of the next
-source from its part of the last solution, and only the nodes around it come from other ranks.
+A field stays on the ranks: in time, each makes its part of the next source from its part of the last solution;
+in Newton's method, of a residual from its part of the values; and only the nodes around come from others.
 """
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Unpack
 
 import numpy as np
@@ -16,51 +15,84 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Shard
+from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fields.fields import LocalPart
-from mosaicdd.schwarz.fill import FILL_HALO
-from mosaicdd.schwarz.layouts import Overlapping, block_of, field_layout
+from mosaicdd.problems.discretisation.stretched import stretch_of
+from mosaicdd.problems.fields.fields import LocalPart, overlap, overlaps
+from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.layouts import block_of, blocks_along
 from mosaicdd.tensors import Tensors
 
 
 class FieldShare:
-    """A rank's share of the fields of a lattice.
+    """A rank's share of the fields on the nodes of a lattice's grid.
+
+    Parameters
+    ----------
+    width
+        Nodes of others that are held on each side of those of this rank.
+    beyond
+        Whether what is held goes on beyond the grid along a periodic axis. Else the ranks at its ends hold all
+        along it, with values of both sides, which differ where a source jumps.
 
     Attributes
     ----------
     own, wide
-        Nodes of the grid: those that this rank owns, and those whose values it holds.
+        Nodes of the grid: those that this rank owns, and those whose values it holds. Where these go on
+        beyond the grid, the last node, a copy of the first, has that one's value.
     block
         Of this rank.
     ranks
         All of them.
     """
 
-    def __init__(self, ranks: Ranks, lattice: Lattice):
-        self.ranks = ranks
-        self.grid = lattice.grid
-        self.block = block_of(ranks, lattice, ranks.rank)
-        self.own: Slices = self.block.owned_nodes()[1]
-        layout = field_layout(ranks, lattice)
-        shards = [one for one in layout.placements if isinstance(one, Shard)]
-        held = [_held(lattice, one) for one in shards]
-        self.wide: Slices = tuple(
-            slice(*one.held[c]) for one, c in zip(held, ranks.coords, strict=True)
-        )
-        wide = Layout(layout.shape, layout.mesh, tuple(held))
-        self._move = Redistribution(layout, wide, ranks, np.float64)
+    def __init__(self, ranks: Ranks, lattice: Lattice, width: int, *, beyond: bool = True):
+        self.ranks, self.grid, self._beyond = ranks, lattice.grid, beyond
+        self.block = block = block_of(ranks, lattice, ranks.rank)
+        self.own: Slices = block.owned_nodes()[1]
+        around = tuple(wraps and beyond for wraps in lattice.periodic)
+        shape = tuple(n - wraps for n, wraps in zip(self.grid.nodes, around, strict=True))
+        owned: list[Shard] = []
+        held: list[Halo] = []
+        for axis, (count, wraps) in enumerate(zip(shape, around, strict=True)):
+            blocks = blocks_along(ranks, lattice, axis)
+            parts = [(b.owned_unknowns() if wraps else b.owned_nodes())[1][axis] for b in blocks]
+            sizes = tuple(part.stop - part.start for part in parts)
+            # What is around the ranks at the ends of a periodic axis is at the other end.
+            at_end = [p.start <= width or p.stop + width >= count for p in parts]
+            ends = [lattice.periodic[axis] and not beyond and end for end in at_end]
+            widths = tuple((count,) * 2 if end else (width + wraps,) * 2 for end in ends)
+            owned.append(Shard(axis, sizes))
+            held.append(Halo(axis, widths, sizes, lattice.rounds[axis] if wraps else None))
+        before, after = (Layout(shape, ranks.dims, tuple(parts)) for parts in (owned, held))
+        self.wide: Slices = after.place(ranks.rank)
+        self._unknowns = within(before.place(ranks.rank), self.own)
+        self._move = Redistribution(before, after, ranks, np.float64)
+        # What the region has of the nodes held, there and in itself; in margins it lies beyond the grid.
+        region = block.nodes
+        clipped = zip(overlap(region, self.grid.nodes)[0], region, lattice.periodic, strict=True)
+        there = tuple(p if around else inside for inside, p, around in clipped)
+        self._inside = within(there, region)
+        self._stretch = stretch_of(there, lattice.rounds, lattice.periods)
+        self._region = there if self._stretch is None else self._stretch.part
 
-    def widen(self, own: np.ndarray) -> np.ndarray:
-        """Return values at the nodes held, from those owned; all ranks together."""
-        if self.own == self.wide:
-            return own
-        return self._move(np.ascontiguousarray(own, np.float64))
+    def widened(self, own: np.ndarray) -> np.ndarray:
+        """Return values at the nodes held, from those owned; all ranks together.
+
+        Where a rank holds what it owns, as a single one does, they are the values that were given.
+        """
+        if self.own == self.wide and self.ranks.size == 1:
+            return np.asarray(own, np.float64)
+        return self._move(np.ascontiguousarray(own[self._unknowns], np.float64))
 
     def owned(self, wide: np.ndarray) -> np.ndarray:
         """Return the owned nodes of values at those held, a view."""
-        return wide[within(self.own, self.wide)]
+        return self.at(self.own, wide)
+
+    def at(self, part: Slices, wide: np.ndarray) -> np.ndarray:
+        """Return values at some of the nodes held, a view."""
+        return wide[within(part, self.wide)]
 
     def as_field(self, wide: np.ndarray) -> LocalPart:
         """Return values at the nodes held as a field for a `Problem`."""
@@ -75,6 +107,48 @@ class FieldShare:
         flat = own.reshape(-1) if own.flags.c_contiguous else own.ravel()
         total, count = self.ranks.sum(np.array([np.dot(flat, flat), own.size]))
         return float(total / count)
+
+    def lines(self, fields: Sequence[np.ndarray], **tensors: Unpack[Tensors]) -> Interface:
+        """Return values of fields at the nodes held, on the lattice lines of the region."""
+        v = Interface(self.block, problems=len(fields), **tensors)
+        values = np.zeros((len(fields), *(n + 1 for n in self.block.cells)))
+        for inside, wide in zip(values[:, *self._inside], fields, strict=True):
+            held = self._around(self._region, wide)
+            inside[...] = held if self._stretch is None else self._stretch.interpolated(held)
+        v.take(torch.from_numpy(values))
+        return v
+
+    def _around(self, part: Slices, wide: np.ndarray) -> np.ndarray:
+        """Return values at nodes that may go on beyond the grid."""
+        if self._beyond:
+            return self.at(part, wide)
+        values = np.empty([p.stop - p.start for p in part])
+        for there, where in overlaps(part, self.grid.nodes, self.block.lattice.rounds):
+            values[where] = self.at(there, wide)
+        return values
+
+    def strips(self, fields: Sequence[np.ndarray], **tensors: Unpack[Tensors]) -> Iterator[Strip]:
+        """Yield the owned nodes of fields at the nodes held, as one strip."""
+        owned = np.stack([self.owned(wide) for wide in fields])
+        whole = tuple(slice(0, p.stop - p.start) for p in self.own)
+        yield Strip(torch.from_numpy(owned).to(**tensors), whole, self.own)
+
+    def between_lines(self, v: Interface) -> np.ndarray:
+        """Return smooth surfaces between the lattice lines, with their values on these (Coons, 1967)."""
+        s = self.block.lattice.spacing
+        rows, columns = (lines[0].double().cpu().numpy() for lines in v.lines)
+        t = np.arange(s) / s
+        along = _between(rows.T, t).T  # everywhere, from the lines constant in y
+        across = _between(columns.T, t)
+        corners = _between(_between(rows[:, ::s], t).T, t).T
+        values = (along + across - corners)[self._inside]
+        nodes = self._region
+        if self._stretch is not None:
+            rows, columns = self._stretch.there
+            nodes, values = self._stretch.nodes, values[rows][:, columns]
+        u = np.zeros([p.stop - p.start for p in self.wide])
+        self.at(nodes, u)[...] = values
+        return self.widened(self.owned(u))
 
 
 class FieldStart:
@@ -99,54 +173,14 @@ class FieldStart:
 
     def start(self, members: Sequence[int], **tensors: Unpack[Tensors]) -> Interface:
         """Return the values on the lattice lines of the rank's region."""
-        block = self._share.block
-        region, nodes = block.nodes, self._share.grid.nodes
-        if any(p.start < 0 or p.stop > n for p, n in zip(region, nodes, strict=True)):
-            values = np.zeros(
-                [p.stop - p.start for p in region]
-            )  # beyond the grid there is nothing
-            inside = tuple(
-                slice(max(p.start, 0), min(p.stop, n)) for p, n in zip(region, nodes, strict=True)
-            )
-            values[within(inside, region)] = self._wide[within(inside, self._share.wide)]
-            for axis, more in enumerate(block.lattice.periodic):
-                if more:
-                    self._come_round(np.moveaxis(values, axis, 0), region[axis].start, axis)
-        else:
-            values = self._wide[within(region, self._share.wide)]
-        v = Interface(block, problems=1, **tensors)
-        v.take(torch.from_numpy(values[None]))
-        return v
-
-    def _come_round(self, values: np.ndarray, first: int, axis: int) -> None:
-        """Go on linearly from the last node but one of a periodic axis to the next round."""
-        lattice = self._share.block.lattice
-        cells, more = lattice.grid.shape[axis], lattice.margins[axis][1]
-        last = cells - 1 - first
-        if last + 1 >= len(values):
-            return
-        low, high = values[last].copy(), values[last + 1].copy()
-        for k in range(1, more + 2):
-            values[last + k] = low + (high - low) * k / (more + 1)
+        return self._share.lines([self._wide], **tensors)
 
     def start_fields(self, members: Sequence[int]) -> torch.Tensor:
         """Return the owned nodes, ``(1, rows, columns)``."""
         return torch.from_numpy(np.ascontiguousarray(self._share.owned(self._wide)))[None]
 
 
-def _held(lattice: Lattice, owned: Shard) -> Overlapping:
-    """Return what ranks along an axis hold: their nodes with those around.
-
-    Along a periodic axis those at its ends hold all, as what is around them is at the other end.
-    """
-    axis, halo = owned.axis, FILL_HALO * lattice.spacing
-    nodes = lattice.grid.nodes[axis]
-    ends = itertools.accumulate(owned.sizes or (), initial=0)
-    bounds = tuple(itertools.pairwise(ends))
-    held = [(max(a - halo, 0), min(b + halo, nodes)) for a, b in bounds]
-    if lattice.periodic[axis]:
-        held = [
-            (0, nodes) if a <= halo or b + halo >= nodes else part
-            for part, (a, b) in zip(held, bounds, strict=True)
-        ]
-    return Overlapping(axis, bounds, tuple(held))
+def _between(values: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Interpolate linearly between values along the last axis; ``t`` holds places between two."""
+    inside = values[..., :-1, None] * (1 - t) + values[..., 1:, None] * t
+    return np.concatenate([inside.reshape(*values.shape[:-1], -1), values[..., -1:]], axis=-1)

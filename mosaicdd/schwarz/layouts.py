@@ -1,51 +1,23 @@
 """How the interface and the field lie over the ranks, and how whole interfaces move between them."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, family
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Merge, Segment, Shard
+from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.layouts.root import rows_from_root, rows_to_root
 from mosaicdd.parallel.ranks import Ranks
 
-
-@dataclass(frozen=True)
-class Overlapping:
-    """Consecutive items of an axis for each coordinate, with copies of others' on both sides.
-
-    Parameters
-    ----------
-    owned, held
-        Start and stop of what each coordinate owns, and of what it holds. Along a periodic axis the last
-        item stands for the first, too, and what is held may begin before it.
-    """
-
-    axis: int
-    owned: tuple[tuple[int, int], ...]
-    held: tuple[tuple[int, int], ...]
-
-    merge: ClassVar[Merge] = Merge.OWNER
-
-    def split(self, length: int, parts: int) -> Sequence[Sequence[Segment]]:
-        """Return what each coordinate holds: copies, its own items, copies."""
-        return [
-            [
-                *([Segment(length - 1 + low, length - 1, owned=False)] if low < 0 else []),
-                Segment(max(low, 0), start, owned=False),
-                Segment(start, stop),
-                Segment(stop, high, owned=False),
-            ]
-            for (start, stop), (low, high) in zip(self.owned, self.held, strict=True)
-        ]
+Bounds = Sequence[tuple[int, int]]
+"""Per coordinate of an axis of the process grid, where a part begins and ends."""
 
 
 def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:
@@ -58,29 +30,32 @@ def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:
     return Block(lattice, first, last, halo)
 
 
+def blocks_along(ranks: Ranks, lattice: Lattice, axis: int, halo: int = 1) -> list[Block]:
+    """Return the blocks of the first ranks along an axis of the process grid."""
+    step = math.prod(ranks.dims[axis + 1 :])
+    return [block_of(ranks, lattice, c * step, halo) for c in range(ranks.dims[axis])]
+
+
 def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Layout:
     """Return the layout of the lines constant in an axis, ``(lines, nodes)``.
 
-    Each block holds those of its region. Values on the edge of the domain are the outermost blocks'.
+    Each block holds those of its region. Values on the edge of the domain are the outermost blocks'. Along a
+    periodic axis the last item stands for the first, too, and what is held may begin before it.
     """
-    s, cells = lattice.spacing, lattice.cells
     placements = []
-    for mesh_axis in (0, 1):
-        count = cells[mesh_axis]
-        owned, held = [], []
-        for block in _blocks_along(ranks, lattice, mesh_axis, halo):
-            start, stop = block.start[mesh_axis], block.stop[mesh_axis]
-            low, high = block.first[mesh_axis], block.last[mesh_axis]
-            first = lattice.first_centre[mesh_axis]
-            bounds = (0 if start == first else start, count + 1 if stop == count else stop)
-            if mesh_axis == axis:
-                owned.append(bounds)
-                held.append((low, high + 1))
-            else:
-                owned.append((bounds[0] * s, min(bounds[1] * s, count * s + 1)))
-                held.append((low * s, high * s + 1))
-        array_axis = 0 if mesh_axis == axis else 1
-        placements.append(Overlapping(array_axis, tuple(owned), tuple(held)))
+    order = family(axis, len(ranks.dims))
+    for along, (count, first) in enumerate(zip(lattice.cells, lattice.first_centre, strict=True)):
+        blocks = blocks_along(ranks, lattice, along, halo)
+        starts = [0 if b.start[along] == first else b.start[along] for b in blocks]
+        ends, period = [*starts[1:], count + 1], count
+        held = [(b.first[along], b.last[along] + 1) for b in blocks]
+        if along != axis:
+            s = lattice.spacing
+            starts, ends = [s * a for a in starts], [*(s * b for b in ends[:-1]), s * count + 1]
+            held, period = [(s * a, s * (b - 1) + 1) for a, b in held], s * count
+        owned = list(zip(starts, ends, strict=True))
+        around = period if lattice.periodic[along] else None
+        placements.append(_with_copies(order.index(along), owned, held, around))
     return Layout(lattice.line_shape(axis), ranks.dims, tuple(placements))
 
 
@@ -90,28 +65,28 @@ def nodes_layout(ranks: Ranks, lattice: Lattice, *, halo: int) -> Layout:
     Each block holds the nodes of its region.
     """
     placements = []
-    for axis in (0, 1):
-        blocks = _blocks_along(ranks, lattice, axis, halo)
+    for axis, count in enumerate(lattice.subdomains):
+        blocks = blocks_along(ranks, lattice, axis, halo)
         owned = [(b.start[axis] - 1, b.stop[axis] - 1) for b in blocks]
-        count = lattice.subdomains[axis]
         held = [(max(b.first[axis], 1) - 1, min(b.last[axis], count)) for b in blocks]
-        placements.append(Overlapping(axis, tuple(owned), tuple(held)))
+        placements.append(_with_copies(axis, owned, held))
     return Layout(lattice.subdomains, ranks.dims, tuple(placements))
 
 
 def field_layout(ranks: Ranks, lattice: Lattice) -> Layout:
     """Return the layout of the field, ``(ny + 1, nx + 1)``: every node has one owner."""
     placements = []
-    for axis in (0, 1):
-        places = [b.owned_nodes()[1][axis] for b in _blocks_along(ranks, lattice, axis, 1)]
+    for axis in range(len(ranks.dims)):
+        places = [b.owned_nodes()[1][axis] for b in blocks_along(ranks, lattice, axis)]
         placements.append(Shard(axis, tuple(part.stop - part.start for part in places)))
     return Layout(lattice.grid.nodes, ranks.dims, tuple(placements))
 
 
-def _blocks_along(ranks: Ranks, lattice: Lattice, axis: int, halo: int) -> list[Block]:
-    """Return the blocks of the first ranks along an axis of the process grid."""
-    step = 1 if axis == 1 else ranks.dims[1]
-    return [block_of(ranks, lattice, c * step, halo) for c in range(ranks.dims[axis])]
+def _with_copies(axis: int, owned: Bounds, held: Bounds, period: int | None = None) -> Halo:
+    """Return the placement of consecutive items, per coordinate those owned among those held."""
+    sizes = tuple(stop - start for start, stop in owned)
+    pairs = zip(owned, held, strict=True)
+    return Halo(axis, tuple((a - low, high - b) for (a, b), (low, high) in pairs), sizes, period)
 
 
 _PORTION = 2**20  # values that the root takes or gives at a time
@@ -130,6 +105,7 @@ class InterfaceMovement:
         self._ranks = ranks
         self._lattice = lattice
         self._halo = halo
+        self._plans: dict[tuple[int, int, np.dtype], Redistribution] = {}
 
     def _layout(self, axis: int) -> Layout:
         return lines_layout(self._ranks, self._lattice, axis, halo=self._halo)
@@ -172,13 +148,21 @@ class InterfaceMovement:
             return v
         block = block_of(self._ranks, self._lattice, self._ranks.rank, halo)
         wide = Interface(block, problems=v.problems, **v.tensors)
-        for axis in (0, 1):
-            target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
-            given = _host(v.lines[axis])
-            move = Redistribution(self._layout(axis), target, self._ranks, given.dtype)
-            for mine, lines in zip(given, wide.lines[axis], strict=True):
-                lines.copy_(torch.from_numpy(move(mine)))
+        for axis, (mine, lines) in enumerate(zip(v.lines, wide.lines, strict=True)):
+            values = _host(mine)
+            move = self._widening(axis, halo, values.dtype)
+            for own, held in zip(values, lines, strict=True):
+                held.copy_(torch.from_numpy(move(own)))
         return wide
+
+    def _widening(self, axis: int, halo: int, dtype: np.dtype) -> Redistribution:
+        """Return the way of lines to blocks with another halo, planned once."""
+        plan = self._plans.get((axis, halo, dtype))
+        if plan is None:
+            target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
+            plan = Redistribution(self._layout(axis), target, self._ranks, dtype)
+            self._plans[axis, halo, dtype] = plan
+        return plan
 
 
 def _host(lines: torch.Tensor) -> np.ndarray:

@@ -16,6 +16,7 @@ from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import argument
@@ -95,7 +96,7 @@ class Stepper:
         self.solver, _ = self._plan(time.dt)
         lattice = self.solver.lattice
         placed = Ranks.of(ranks, settings.dims).fitted(lattice.subdomains, self.solver.cuts)
-        self.share = FieldShare(placed, lattice)
+        self.share = FieldShare(placed, lattice, FILL_HALO * lattice.spacing, beyond=False)
         self._source = SourceInTime(problem, self.share.grid, time.dt)
         self._pieces = problem.pieces(self.share.grid)
         self._outside: np.ndarray | None = None
@@ -225,7 +226,7 @@ class Stepper:
             difference.reshape(-1)[self._fixed] = 0.0
         squares = [share.mean_square(values) for values in (new, difference)]
         return Taken(
-            share.widen(new),
+            share.widened(new),
             math.sqrt(squares[0]),
             math.sqrt(squares[1]),
             solution.error_estimate / step.share,

@@ -10,12 +10,12 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform, solve_directly
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.layouts import block_of, field_layout
+from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.schwarz.layouts import field_layout
 from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
 from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Steps
 from mosaicdd.schwarz.nonlinear.sine_step import SineStep
-from mosaicdd.schwarz.nonlinear.wide_field import WideField
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -35,8 +35,8 @@ class Case:
         grid = lattice.grid
         self.problem = Problem(Domain(grid.shape, grid.spacing), name, fields, SIDES)
         layout = field_layout(ranks, lattice)
-        place = WideField(ranks, block_of(ranks, lattice, ranks.rank), layout)
-        self.inner = InnerNodes(ranks, layout, place)
+        place = FieldShare(ranks, lattice, lattice.spacing + 2)
+        self.inner = InnerNodes(place, layout)
         steps = Steps(ranks, lattice, place, SolveSettings(), Stopwatch())
         (self.boundary,) = self.problem.boundaries(grid)
         y, x = np.meshgrid(*(np.arange(n) * grid.spacing for n in grid.nodes), indexing="ij")
@@ -61,11 +61,11 @@ class Case:
 def test_the_harmonic_surface_is_that_of_a_direct_solve(ranks, make_lattice, shape):
     lattice = make_lattice(shape)
     layout = field_layout(ranks, lattice)
-    place = WideField(ranks, block_of(ranks, lattice, ranks.rank), layout)
+    place = FieldShare(ranks, lattice, lattice.spacing + 2)
     boundary = Boundary.of_gaussian_process(lattice.grid, seed=1)
     one = Problem(Domain(lattice.grid.shape, lattice.grid.spacing), "laplace", {}, boundary)
     truth = solve_by_sine_transform(one)
-    found = InnerNodes(ranks, layout, place).harmonic(boundary)
+    found = InnerNodes(place, layout).harmonic(boundary)
     inner = np.zeros_like(truth)
     inner[1:-1, 1:-1] = truth[1:-1, 1:-1]
     np.testing.assert_allclose(found, inner[place.own], rtol=0, atol=1e-12)

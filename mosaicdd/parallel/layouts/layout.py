@@ -119,6 +119,21 @@ class Layout:
         """List the boxes of a rank's array that are not copies of another coordinate's."""
         return boxes([share.owned for share in self.shares[rank]])
 
+    def place(self, rank: int) -> Slices:
+        """Return where a rank's array of consecutive items lies in the whole; copies may go on beyond it.
+
+        Raises
+        ------
+        ValueError
+            If what the rank owns is not consecutive, or nothing.
+        """
+        places = []
+        for share in self.shares[rank]:
+            (run,) = share.owned
+            first = run.start - run.local
+            places.append(slice(first, first + share.length))
+        return tuple(places)
+
     def cut(self, whole: np.ndarray, rank: int) -> np.ndarray:
         """Copy a rank's array out of the whole one; a term of a sum is whole, too."""
         local = np.empty(self.local_shape(rank), whole.dtype)

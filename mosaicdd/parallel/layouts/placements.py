@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol, TypeGuard
 
+import numpy as np
+
 from mosaicdd.parallel.partition import share
 
 
@@ -128,7 +130,7 @@ class Halo:
     Parameters
     ----------
     width
-        Items copied on each side.
+        Items copied on each side; or per coordinate how many before and how many after its own.
     sizes
         Owned items per coordinate, as in `Shard`.
     period
@@ -136,28 +138,30 @@ class Halo:
     """
 
     axis: int
-    width: int
+    width: int | tuple[tuple[int, int], ...]
     sizes: tuple[int, ...] | None = None
     period: int | None = None
 
     merge: ClassVar[Merge] = Merge.OWNER
 
     def __post_init__(self) -> None:
-        if self.width < 0:
+        if np.min(self.width) < 0:
             raise ValueError(f"the width of a halo must be >= 0 items, got {self.width}")
         object.__setattr__(self, "sizes", _checked(self.sizes))
 
     def split(self, length: int, parts: int) -> list[list[Segment]]:
         """Return copies, owned items, copies per coordinate; empty segments are left out."""
+        bounds = itertools.pairwise(_bounds(self.sizes, length, parts))
+        widths = self.width if isinstance(self.width, tuple) else [(self.width,) * 2] * parts
         return [
             [
-                *self._copies(a - self.width, a, length),
+                *self._copies(a - before, a, length),
                 Segment(a, b),
-                *self._copies(b, b + self.width, length),
+                *self._copies(b, b + after, length),
             ]
             if a < b
             else []
-            for a, b in itertools.pairwise(_bounds(self.sizes, length, parts))
+            for (a, b), (before, after) in zip(bounds, widths, strict=True)
         ]
 
     def _copies(self, start: int, stop: int, length: int) -> Iterator[Segment]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import letters, times
+from mosaicdd.lattice.axes import Slices, letters, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.problems.fields.expressions import Expression
@@ -21,6 +21,14 @@ def on_side(side: Side) -> Place:
     """Return where a side lies in a field."""
     axis, end = side
     return (*[slice(None)] * axis, -end)
+
+
+def edges_of(part: Slices, nodes: tuple[int, ...]) -> Iterator[tuple[Side, Slices, Place]]:
+    """Yield the sides at which a part of a grid ends, the nodes of these, and where they are in the part."""
+    for axis, (along, count) in enumerate(zip(part, nodes, strict=True)):
+        for end, here in enumerate((along.start == 0, along.stop == count)):
+            if here:
+                yield (axis, end), (*part[:axis], *part[axis + 1 :]), on_side((axis, end))
 
 
 def corners(axes: int = 2) -> Iterator[tuple[Side, Place, Side, Place]]:
@@ -124,10 +132,11 @@ class Boundary:
         """Return the values at every so many nodes, which must divide the cells of the edges."""
         return self.each(lambda edge: edge[(slice(None, None, apart),) * edge.ndim])
 
-    def impose(self, field: np.ndarray) -> np.ndarray:
-        """Write the values to the edge of ``field``, ``(ny + 1, nx + 1)``, and return it."""
-        for side, edge in self.edges.items():
-            field[on_side(side)] = edge
+    def impose(self, field: np.ndarray, part: Slices | None = None) -> np.ndarray:
+        """Write the values to the edge of ``field``, ``(ny + 1, nx + 1)``, or of a part of it; return it."""
+        nodes = tuple(cells + 1 for cells in self.shape)
+        for side, along, there in edges_of(part or tuple(map(slice, [0, 0, 0], nodes)), nodes):
+            field[there] = self.edges[side][along]
         return field
 
     def spanned(self, rows: slice, columns: slice) -> np.ndarray:

@@ -3,7 +3,6 @@
 from functools import cached_property
 
 import numpy as np
-import torch
 
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.exact import Exact
@@ -23,17 +22,19 @@ class HarmonicStart:
 
     Parameters
     ----------
+    inner
+        Of a rectangle with values on all sides.
     solver
         Of the nonlinear problem.
     """
 
-    def __init__(self, steps: Steps, inner: InnerNodes, solver: CondensedSolver):
+    def __init__(self, steps: Steps, inner: InnerNodes | None, solver: CondensedSolver):
         self._steps, self._inner, self._solver = steps, inner, solver
 
-    def __call__(self, number: int, boundary: Boundary) -> np.ndarray | torch.Tensor:
+    def __call__(self, number: int, boundary: Boundary) -> np.ndarray:
         """Return the nodes that this rank owns, of one of the problems that are solved now."""
         steps = self._steps
-        if self._solver.discretisation is None:
+        if self._inner is not None:
             with steps.clock.part("start"):
                 return self._inner.harmonic(boundary)
         linear, c = self._on_outlines
@@ -44,7 +45,7 @@ class HarmonicStart:
         field = engine.solve(boundary).field
         if field is None:
             raise RuntimeError("the field of a harmonic surface is kept")
-        return field
+        return field.cpu().numpy()
 
     @cached_property
     def _on_outlines(self) -> tuple[CondensedSolver, float]:

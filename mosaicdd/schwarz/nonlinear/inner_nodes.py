@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from mosaicdd.lattice.axes import within
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.nonlinear.wide_field import WideField
+from mosaicdd.schwarz.field_share import FieldShare
 
 
 class InnerNodes:
@@ -17,10 +16,10 @@ class InnerNodes:
 
     Parameters
     ----------
+    place
+        What this rank holds of a field.
     layout
         Of the field.
-    place
-        What this rank holds of it.
 
     Attributes
     ----------
@@ -32,29 +31,24 @@ class InnerNodes:
         Where what is held lies in ``part``, and where what is owned lies in what is held.
     """
 
-    def __init__(self, ranks: Ranks, layout: Layout, place: WideField):
-        self._ranks, self._place = ranks, place
+    def __init__(self, place: FieldShare, layout: Layout):
+        self._place, self._ranks = place, place.ranks
         shape = tuple(n - 2 for n in layout.shape)
-        self.own = tuple(
-            slice(max(p.start, 1), min(p.stop, n + 1))
-            for p, n in zip(place.own, shape, strict=True)
+        shards = [shard for shard in layout.placements if isinstance(shard, Shard)]
+        inner = [(shard.axis, _without_ends(shard.sizes or ())) for shard in shards]
+        self.owned = Layout(shape, layout.mesh, tuple(Shard(*sizes) for sizes in inner))
+        self.held = Layout(shape, layout.mesh, tuple(Halo(axis, 1, n) for axis, n in inner))
+        self.own, held = (
+            tuple(slice(p.start + 1, p.stop + 1) for p in of.place(self._ranks.rank))
+            for of in (self.owned, self.held)
         )
-        self.part = tuple(slice(p.start - 1, p.stop + 1) for p in self.own)
-        shards = [one for one in layout.placements if isinstance(one, Shard)]
-        sizes = [(one.axis, _without_ends(one.sizes or (shape[one.axis] + 2,))) for one in shards]
-        self.owned, self.held = (
-            Layout(shape, layout.mesh, tuple(placements))
-            for placements in ([Shard(*one) for one in sizes], [Halo(a, 1, n) for a, n in sizes])
-        )
-        held = tuple(
-            slice(max(p.start, 1), min(p.stop, n + 1))
-            for p, n in zip(self.part, shape, strict=True)
-        )
+        self.part: Slices = tuple(slice(p.start - 1, p.stop + 1) for p in self.own)
         self.inside, self.mine = within(held, self.part), within(self.own, held)
+        self._widen = Redistribution(self.owned, self.held, self._ranks, np.float64)
 
     def of_wide(self, u: np.ndarray) -> np.ndarray:
         """Return a view of those that this rank owns of a wide array."""
-        return u[within(self.own, self._place.wide)]
+        return self._place.at(self.own, u)
 
     def embedded(self, values: np.ndarray) -> np.ndarray:
         """Return values of those owned with zeros on the edge of the domain: owned nodes of the field."""
@@ -64,8 +58,7 @@ class InnerNodes:
 
     def widened(self, values: np.ndarray) -> np.ndarray:
         """Return what is held of values of those owned."""
-        move = Redistribution(self.owned, self.held, self._ranks, np.float64)
-        return move(np.ascontiguousarray(values))
+        return self._widen(np.ascontiguousarray(values))
 
     def sine_solve(self, reaction: float) -> SineSolve:
         """Plan the inverse of Laplace's operator and a reaction, both times the squared spacing."""
@@ -81,8 +74,7 @@ class InnerNodes:
 
     def harmonic(self, boundary: Boundary) -> np.ndarray:
         """Return the harmonic surface over values on the edges, zero there: owned nodes of the field."""
-        rows, columns = within(self.part, self._place.wide)
-        u = self._place.zeros(boundary)[rows, columns]
+        u = boundary.impose(np.zeros([p.stop - p.start for p in self.part]), self.part)
         beside = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
         return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
 

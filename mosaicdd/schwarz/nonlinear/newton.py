@@ -291,7 +291,7 @@ class Newton:
         if self._watch.save is not None and (interrupted or due or ended):
             tensors = self._steps.settings.tensors
             lines, field = (
-                make([self.u], tensors) for make in (self._place.lines, self._place.strips)
+                make([self.u], **tensors) for make in (self._place.lines, self._place.strips)
             )
             self._watch.save(lines, self.history, field)
             self._watch.saved()

@@ -26,6 +26,7 @@ from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.condensed.measure import require_range
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.nonlinear.harmonic_start import HarmonicStart
 from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
@@ -39,7 +40,6 @@ from mosaicdd.schwarz.nonlinear.newton_equations import (
 )
 from mosaicdd.schwarz.nonlinear.newton_steps import CondensedStep, Step, Steps
 from mosaicdd.schwarz.nonlinear.sine_step import SineStep
-from mosaicdd.schwarz.nonlinear.wide_field import WideField
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence
@@ -67,13 +67,15 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         operator = local_solver.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
-        self._place = WideField(self._ranks, self.block, self.layout)
+        # A region, and what its conductances and its diagonal need.
+        self._place = FieldShare(self._ranks, lattice, lattice.spacing + 2)
         self._fields: torch.Tensor | None = None
         self._known: _Beginning | None = None
         with self.clock.part("sample"):
             self._operator = self._ranks.agree(lambda: self._sampled(operator))
         self._steps = Steps(self._ranks, lattice, self._place, self.settings, self.clock)
-        self._inner = InnerNodes(self._ranks, self.layout, self._place)
+        whole = local_solver.discretisation is None  # a rectangle, at whose edge the lattice ends
+        self._inner = InnerNodes(self._place, self.layout) if whole else None
         self._harmonic = HarmonicStart(self._steps, self._inner, local_solver)
 
     def _sampled(self, operator: Nonlinear) -> NonlinearPart | NonlinearEquations:
@@ -101,8 +103,9 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
     def _ways(self, equations: NewtonEquations) -> list[Callable[[np.ndarray], Step]]:
         """Return how steps may be found, the fastest way first."""
         ways: list[Callable[[np.ndarray], Step]] = []
-        if isinstance(equations, RectangleEquations) and equations.self_adjoint:
-            ways.append(lambda u: SineStep(self._steps, self._inner, equations, u))
+        inner = self._inner
+        if inner and isinstance(equations, RectangleEquations) and equations.self_adjoint:
+            ways.append(lambda u: SineStep(self._steps, inner, equations, u))
         ways.append(lambda u: CondensedStep(self._steps, equations, u))
         return ways
 
@@ -196,7 +199,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             seconds["estimate"] += time.perf_counter() - iterated
         self._fields = None
         begun = time.perf_counter()
-        v = self._place.lines([solve.u for solve, *_ in solves], self._tensors)
+        v = self._place.lines([solve.u for solve, *_ in solves], **self._tensors)
         kept = None
         if self._wanted and options.sink is None:
             kept = self._kept(self._strips(fields))
@@ -238,14 +241,14 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
     def _begun(self, i: int, start: Interface, equations: NewtonEquations) -> np.ndarray:
         """Return the values from which a problem's solve begins that has a start."""
         if self._fields is not None:
-            u = self._place.widened(self._fields[i])
+            u = self._place.widened(self._fields[i].cpu().numpy().copy())
         else:
             u = self._place.between_lines(_of_problem(start, i))
         return equations.begun(u)
 
     def _strips(self, fields: Sequence[np.ndarray]) -> Iterator[Strip]:
         """Yield this rank's part of the fields, or of the window, as one strip."""
-        strips = self._place.strips(fields, self._tensors)
+        strips = self._place.strips(fields, **self._tensors)
         return strips if self._window is None else in_window(strips, self._window)
 
 

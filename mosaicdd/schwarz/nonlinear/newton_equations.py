@@ -1,6 +1,6 @@
 """What Newton's method solves, on a rank's part of the grid: residuals, and linear problems for changes.
 
-Values lie in wide arrays (`WideField`). On a rectangle with given values on all sides, `RectangleEquations`;
+Values lie in wide arrays (`FieldShare`). On a rectangle with given values on all sides, `RectangleEquations`;
 everywhere else `OutlineEquations`, whose steps are linear problems with the same faces, volumes and active nodes.
 """
 
@@ -15,12 +15,12 @@ from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearData, NonlinearEquations
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields.fields import LocalPart, Part
+from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.nonlinear import Linearised, NonlinearPart
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.nonlinear.wide_field import WideField
+from mosaicdd.problems.sides.boundary import Boundary, edges_of
+from mosaicdd.schwarz.field_share import FieldShare
 
 _AROUND = [(i, j) for i in range(3) for j in range(3)]  # from the lower left
 
@@ -100,7 +100,7 @@ class RectangleEquations:
     def __init__(
         self,
         operator: NonlinearPart,
-        place: WideField,
+        place: FieldShare,
         subdomain: Subdomain,
         boundary: Boundary,
         f: np.ndarray | None,
@@ -111,31 +111,33 @@ class RectangleEquations:
         self.source: np.ndarray | float = 0.0
         if f is not None:
             self.source = operator.grid.spacing**2 * f
-            place.clear_edges(self.source)
+            self._clear_edges(self.source)
 
     def residual(self, u: np.ndarray) -> np.ndarray:
         """Return the residual times the squared spacing; zero on the edge."""
         found = np.zeros_like(u)
         found[1:-1, 1:-1] = self._operator.residual(u)
         found -= self.source
-        self._place.clear_edges(found)
+        self._clear_edges(found)
         return found
 
     def linear_form(self, u: np.ndarray) -> LinearForm:
         """Return the equation linearised at values."""
         right, constant, ones = np.zeros_like(u), np.zeros_like(u), np.ones_like(u)
-        self._place.clear_edges(ones)
-        right[1:-1, 1:-1] = self._operator.product(u, u - self._place.zeros(self._boundary))
+        self._clear_edges(ones)
+        right[1:-1, 1:-1] = self._operator.product(
+            u, u - self._boundary.impose(np.zeros_like(u), self._place.wide)
+        )
         right[1:-1, 1:-1] -= self._operator.residual(u)
         constant[1:-1, 1:-1] = self._operator.product(u, ones)
         for values in (right, constant):
-            self._place.clear_edges(values)
+            self._clear_edges(values)
         return LinearForm(right, constant, 1.0)
 
     def diagonal(self, u: np.ndarray) -> np.ndarray:
         """Return that of the derivative at values, zero on the edge."""
         diagonal = self.derivative(u, self._place.wide).diagonal()
-        self._place.clear_edges(diagonal)
+        self._clear_edges(diagonal)
         return diagonal
 
     def derivative(self, u: np.ndarray, part: Part) -> Conductances:
@@ -151,16 +153,21 @@ class RectangleEquations:
     def load(self, linear: CondensedSolver, force: np.ndarray) -> None:
         """Give such a solver a right-hand side, at all wide nodes."""
         grid = self._operator.grid
-        f = LocalPart(grid, force / grid.spacing**2, self._place.wide)
+        f = self._place.as_field(force / grid.spacing**2)
         linear.source.update(_without_source(grid).with_fields(f=f))
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         """Return values with those that are given, in place."""
-        return self._place.imposed(self._boundary, u)
+        return self._boundary.impose(u, self._place.wide)
 
     def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
         """Return values as a field has them."""
         return u
+
+    def _clear_edges(self, u: np.ndarray) -> None:
+        """Write zeros to the edge of the domain."""
+        for _, _, there in edges_of(self._place.wide, self._operator.grid.nodes):
+            u[there] = 0.0
 
 
 class OutlineEquations:
@@ -179,7 +186,7 @@ class OutlineEquations:
     def __init__(
         self,
         equations: NonlinearEquations,
-        place: WideField,
+        place: FieldShare,
         subdomain: Subdomain,
         problem: Problem,
         number: int,

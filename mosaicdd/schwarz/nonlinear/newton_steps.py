@@ -10,8 +10,8 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
-from mosaicdd.schwarz.nonlinear.wide_field import WideField
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -24,7 +24,7 @@ class Steps:
 
     ranks: Ranks
     lattice: Lattice
-    place: WideField
+    place: FieldShare
     settings: SolveSettings
     clock: Stopwatch
 
@@ -48,7 +48,7 @@ class Change:
     error: float
     status: str
 
-    def at_nodes(self, place: WideField) -> torch.Tensor:
+    def at_nodes(self, place: FieldShare) -> torch.Tensor:
         """Return its absolute values at the lattice nodes that this rank owns."""
         block = place.block
         some = tuple(

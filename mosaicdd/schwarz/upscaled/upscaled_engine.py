@@ -16,19 +16,17 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.local_solvers.upscaling import RATIO
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.redistribution import Redistribution
-from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary, edges_of
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.layouts import Overlapping, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
@@ -89,36 +87,15 @@ class UpscaledEngine(BaseEngine[U]):
         local_solver.require_range(asked, outside)
         self._boundaries: Sequence[Boundary] = ()
         self.movement = self._coarse.movement
-        owned = field_layout(ranks, self._lattice)
-        self._own = self._coarse.block.owned_nodes()[1]
-        self._near = tuple(
-            slice(max(p.start - REACH, 0), min(p.stop + REACH, nodes))
-            for p, nodes in zip(self._own, seen.nodes, strict=True)
+        self._near, self._around = (
+            FieldShare(ranks, self._lattice, width) for width in (REACH, self._lattice.spacing)
         )
-        block = self._coarse.block
-        self._region = tuple(
-            slice(a, a + n + 1) for a, n in zip(block.origin, block.cells, strict=True)
-        )
-        self._to_near = self._widening(owned, self._near)
-        self._to_region = self._widening(owned, self._region)
+        self._own = self._near.own
 
     @property
     def _condensed_settings(self) -> SolveSettings:
         """How the equation of averages is solved."""
         return self.settings
-
-    def _widening(self, owned: Layout, held: Slices) -> Redistribution:
-        """Plan the movement of coarse values from their owners to all that hold them."""
-        everywhere = self._ranks.allgather((self._own, held))
-        placements = []
-        for axis in (0, 1):
-            step = 1 if axis == 1 else self._ranks.dims[1]
-            along = [everywhere[c * step] for c in range(self._ranks.dims[axis])]
-            owns = tuple((own[axis].start, own[axis].stop) for own, _ in along)
-            holds = tuple((held[axis].start, held[axis].stop) for _, held in along)
-            placements.append(Overlapping(axis, owns, holds))
-        wide = Layout(self._lattice.grid.nodes, self._ranks.dims, tuple(placements))
-        return Redistribution(owned, wide, self._ranks, np.dtype(float))
 
     @property
     def unknowns(self) -> int:
@@ -135,9 +112,9 @@ class UpscaledEngine(BaseEngine[U]):
         self._boundaries = boundaries
         thinned = [one.every(RATIO) for one in boundaries]
         coarse = self._approximate(thinned, options)
-        values = self._moved(self._to_near, [one.field for one in coarse])
+        values = self._moved(self._near, [one.field for one in coarse])
         first = self._corrections(self._residuals(values))
-        values += self._moved(self._to_near, [one.field for one in first])
+        values += self._moved(self._near, [one.field for one in first])
         clock.append(time.perf_counter())
         left = _Left(self._coarse_zeros(), np.zeros((3, self.problems)))
         strips = self._strips(values, left)
@@ -187,9 +164,9 @@ class UpscaledEngine(BaseEngine[U]):
             for one in found
         ]
 
-    def _moved(self, move: Redistribution, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    def _moved(self, share: FieldShare, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Move owned coarse values of all problems to those that hold them."""
-        moved = [move(part.cpu().numpy()) for part in parts if part is not None]
+        moved = [share.widened(part.cpu().numpy()) for part in parts if part is not None]
         return torch.from_numpy(np.stack(moved)).to(**self._tensors)
 
     def _coarse_zeros(self) -> torch.Tensor:
@@ -208,17 +185,17 @@ class UpscaledEngine(BaseEngine[U]):
 
     def _share(self, filled: Filled, start: int, stop: int, shared: torch.Tensor) -> None:
         """Share the residual in a band out to the owned coarse nodes of its rows."""
-        skip, low = start - max(start - REACH, self._near[0].start), self._own[0].start
-        columns = slice(
-            self._own[1].start - self._near[1].start, self._own[1].stop - self._near[1].start
-        )
+        skip, low = start - max(start - REACH, self._near.wide[0].start), self._own[0].start
+        columns = within(self._own, self._near.wide)[1]
         rows = filled.restricted()[:, skip : skip + stop - start, columns]
         shared[:, start - low : stop - low] = rows
 
     def _corrections(self, shared: torch.Tensor) -> list[Outcome]:
         """Solve the coarse equation for residuals at the owned coarse nodes."""
         source = self._solver.coarse_source
-        source.values = self._moved(self._to_region, list(shared)) / self._lattice.grid.spacing**2
+        region = within(self._coarse.block.nodes, self._around.wide)
+        around = self._moved(self._around, list(shared))[:, *region]
+        source.values = around / self._lattice.grid.spacing**2
         zero = Boundary.zeros(self._lattice.grid)
         try:
             return self._correcting.solve_many([zero] * self.problems)
@@ -227,11 +204,11 @@ class UpscaledEngine(BaseEngine[U]):
 
     def _band(self, start: int, stop: int, values: torch.Tensor) -> tuple[Band, torch.Tensor]:
         """Return the fine medium around some rows of coarse nodes, and the values at these."""
-        near = self._near[0]
+        near = self._near.wide[0]
         low, high = max(start - REACH, near.start), min(stop + REACH, near.stop)
         part = tuple(
             slice(RATIO * a, RATIO * (b - 1) + 1)
-            for a, b in ((low, high), (self._near[1].start, self._near[1].stop))
+            for a, b in ((low, high), (self._near.wide[1].start, self._near.wide[1].stop))
         )
         with self.clock.part("sample"):
             conductances = self._solver.operator.conductances(self._grid, part)
@@ -245,13 +222,10 @@ class UpscaledEngine(BaseEngine[U]):
     def _edges_of(self, part: Slices) -> list[tuple[Slot, torch.Tensor]]:
         """Return the boundary data on the outermost nodes of a part that ends where the domain does."""
         edges = []
-        for axis, (p, nodes) in enumerate(zip(part, self._grid.nodes, strict=True)):
-            along = part[1 - axis]
-            for end, at in enumerate((p.start == 0, p.stop == nodes)):
-                if at:
-                    values = np.stack([data.edges[axis, end][along] for data in self._boundaries])
-                    slot: Slot = (-end, slice(None)) if axis == 0 else (slice(None), -end)
-                    edges.append((slot, torch.from_numpy(values).to(**self._tensors)))
+        for (axis, end), along, _ in edges_of(part, self._grid.nodes):
+            values = np.stack([data.edges[axis, end][along] for data in self._boundaries])
+            slot: Slot = (-end, slice(None)) if axis == 0 else (slice(None), -end)
+            edges.append((slot, torch.from_numpy(values).to(**self._tensors)))
         return edges
 
     def _estimates(
@@ -286,7 +260,7 @@ class UpscaledEngine(BaseEngine[U]):
     def _bands(self, values: torch.Tensor, left: "_Left") -> Iterator[Strip]:
         """Yield the bands of the field; note what they leave of the equation."""
         nodes, place = self._grid.nodes, self.block.owned_nodes()[1]
-        origin = RATIO * self._near[1].start
+        origin = RATIO * self._near.wide[1].start
         columns = slice(place[1].start - origin, place[1].stop - origin)
         for start in range(self._own[0].start, self._own[0].stop, _ROWS):
             stop = min(start + _ROWS, self._own[0].stop)
@@ -294,7 +268,7 @@ class UpscaledEngine(BaseEngine[U]):
             with self.clock.part("fill"):
                 filled = band.fill(coarse)
                 u = filled.values()
-            first = RATIO * max(start - REACH, self._near[0].start)
+            first = RATIO * max(start - REACH, self._near.wide[0].start)
             rows = slice(RATIO * start, min(RATIO * stop, place[0].stop))
             here = slice(rows.start - first, rows.stop - first)
             with self.clock.part("check"):
