@@ -18,6 +18,11 @@ def letters(axes: int) -> str:
     return "zyx"[-axes:]
 
 
+def coordinates(axes: int) -> str:
+    """Return the names of coordinates as people write them, that along x first: ``x, y`` of two."""
+    return ", ".join(letters(axes)[::-1])
+
+
 def times(sizes: Sequence[int]) -> str:
     """Return sizes as people write them, that along x first: ``3x2`` of two rows and three columns."""
     return "x".join(map(str, sizes[::-1]))

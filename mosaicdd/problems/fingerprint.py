@@ -77,7 +77,7 @@ def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
     if is_outline(part.name):
         return _told_of_outline(values, grid)
     y, x = (rectangle_outline(grid)[part.name].nodes * grid.spacing).T
-    return checksum_of_row(evaluate(values, y, x, f"the side {part}"))
+    return checksum_of_row(evaluate(values, (y, x), f"the side {part}"))
 
 
 def _told_of_outline(function: Any, grid: Grid) -> object:
@@ -86,7 +86,7 @@ def _told_of_outline(function: Any, grid: Grid) -> object:
     y, x = t * grid.size[0], t * math.sqrt(_PROBES) % 1.0 * grid.size[1]
     try:
         with np.errstate(all="ignore"):
-            return checksum_of_row(evaluate(function, y, x, "an outline"))
+            return checksum_of_row(evaluate(function, (y, x), "an outline"))
     except Exception as error:  # noqa: BLE001 - off its outline it need not be defined
         return str(error)
 

@@ -208,7 +208,9 @@ class _Mixed:
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return them at points."""
-        before, after = (evaluate(values, y, x, "a side") for values in (self._before, self._after))
+        before, after = (
+            evaluate(values, (y, x), "a side") for values in (self._before, self._after)
+        )
         return (1.0 - self._share) * before + self._share * after
 
 
@@ -251,7 +253,7 @@ def _raised(field: Field, number: float) -> Any:
     if getattr(field.values, "shape", None):
         return _RaisedArray(field.values, number)
     what = f"the field {field.name}"
-    return lambda x, y: evaluate(field.values, y, x, what) + number
+    return lambda x, y: evaluate(field.values, (y, x), what) + number
 
 
 class _RaisedArray:

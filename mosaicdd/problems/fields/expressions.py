@@ -136,23 +136,23 @@ class Expression:
         names = (node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name))
         return variable in names
 
-    def __call__(self, *, y: np.ndarray | float, x: np.ndarray | float) -> np.ndarray:
-        """Evaluate at coordinates that broadcast; overflow and the like give non-finite values.
+    def __call__(self, **at: np.ndarray | float) -> np.ndarray:
+        """Evaluate at coordinates by name that broadcast; overflow and the like give non-finite values.
 
         Raises
         ------
         ValueError
             If an operator does not fit its values, as ``~`` of a number.
         """
-        values = {"x": np.asarray(x, float), "y": np.asarray(y, float), "pi": np.float64(np.pi)}
-        values |= self._known
+        values: dict[str, Any] = {name: np.asarray(v, float) for name, v in at.items()}
+        values |= {"pi": np.float64(np.pi)} | self._known
         with np.errstate(all="ignore"):
             try:
                 result = _evaluated(self._tree, values, _FUNCTIONS, _OPERATORS)
             except (TypeError, ValueError, RecursionError) as error:
                 raise ValueError(f"cannot evaluate the expression {self.text!r}: {error}") from None
         return np.array(
-            np.broadcast_to(result, np.broadcast_shapes(np.shape(y), np.shape(x))), float
+            np.broadcast_to(result, np.broadcast_shapes(*map(np.shape, at.values()))), float
         )
 
     def of_tensors(self, **values: "torch.Tensor") -> "torch.Tensor":

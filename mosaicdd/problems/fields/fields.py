@@ -2,13 +2,14 @@
 
 import functools
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, even, within
+from mosaicdd.lattice.axes import Slices, coordinates, crossed, even, last, letters, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.checksum import STRIP, checksum_of, strips_of
 from mosaicdd.problems.fields.expressions import Expression
@@ -26,8 +27,13 @@ Periods = tuple[int | None, ...]
 """After how many nodes each axis comes round, (y, x); None where it does not."""
 
 
-def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: str) -> np.ndarray:
+def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np.ndarray:
     """Evaluate a number, a function ``f(x, y)`` or the text of an expression at coordinates.
+
+    Parameters
+    ----------
+    places
+        Coordinates along each axis, in the order of arrays: ``(y, x)``, which broadcast.
 
     Raises
     ------
@@ -36,17 +42,17 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
     TypeError
         If ``values`` is none of these, or a function takes other arguments.
     """
-    shape = np.broadcast_shapes(np.shape(y), np.shape(x))
+    shape = np.broadcast_shapes(*map(np.shape, places))
     if isinstance(values, str):
         try:
-            values = _expression(values.removeprefix("expr:"))
+            values = _expression(values.removeprefix("expr:"), len(places))
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
     if isinstance(values, Expression):
-        return values(y=y, x=x)
+        return values(**dict(zip(letters(len(places)), places, strict=True)))
     if callable(values):
-        _require_two_arguments(values, what)
-        returned = values(*np.broadcast_arrays(x, y))
+        _require_arguments(values, len(places), what)
+        returned = values(*np.broadcast_arrays(*reversed(places)))
         if returned is None:
             raise ValueError(f"{what} is a function that returns None; it must return values")
         returned = real_array(returned, what)
@@ -59,32 +65,32 @@ def evaluate(values: Any, y: np.ndarray | float, x: np.ndarray | float, what: st
     if np.ndim(values) == 0 and is_number(values):
         return np.full(shape, float(real_array(values, what)))
     raise TypeError(
-        f"{what} must be a number, a function of (x, y), an expression or an array, got "
-        f"{type(values).__name__}"
+        f"{what} must be a number, a function of ({coordinates(len(places))}), an expression or an "
+        f"array, got {type(values).__name__}"
     )
 
 
-def _require_two_arguments(function: Callable, what: str) -> None:
-    """Check that a function can be called with x and y."""
+def _require_arguments(function: Callable, axes: int, what: str) -> None:
+    """Check that a function can be called with a coordinate along each axis."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # a function of a library that does not say
         return
     try:
-        signature.bind(0.0, 0.0)
+        signature.bind(*[0.0] * axes)
     except TypeError:
         time = ""
         if "t" in signature.parameters:
             time = "; only f and values on sides may depend on the time t, where steps are taken (march)"
         raise TypeError(
-            f"{what} must be a function of (x, y), this one takes {signature}{time}"
+            f"{what} must be a function of ({coordinates(axes)}), this one takes {signature}{time}"
         ) from None
 
 
 @functools.lru_cache
-def _expression(text: str) -> Expression:
+def _expression(text: str, axes: int) -> Expression:
     """Return an expression, read once for all parts of a grid."""
-    return Expression(text)
+    return Expression(text, variables=(*reversed(letters(axes)), "pi"))
 
 
 def require_finite(
@@ -129,6 +135,8 @@ class Field:
         values (`Lognormal`); or node values ``(ny + 1, nx + 1)``, of several problems
         ``(n, ny + 1, nx + 1)``: an array, a tensor, or anything with a shape that gives an array when
         it is sliced, as a file that need not be read whole.
+    axes
+        Of the grid: in space functions are ``f(x, y, z)``, and node values ``(nz + 1, ny + 1, nx + 1)``.
 
     Raises
     ------
@@ -138,7 +146,7 @@ class Field:
         If they are none of these.
     """
 
-    def __init__(self, name: str, values: Any):
+    def __init__(self, name: str, values: Any, axes: int = 2):
         what = f"the field {name}"
         values = usable(values, what)
         if isinstance(values, (list, tuple)):
@@ -149,11 +157,12 @@ class Field:
                 raise ValueError(f"{what} must be finite, got {values}")
         elif not (callable(values) or isinstance(values, str) or getattr(values, "shape", None)):
             raise TypeError(
-                f"{what} must be a real number, a function of (x, y), an expression or an array, got "
-                f"{type(values).__name__}"
+                f"{what} must be a real number, a function of ({coordinates(axes)}), an expression or an "
+                f"array, got {type(values).__name__}"
             )
         self.name = name
         self.values = values
+        self.axes = axes
         self._random = None
         if isinstance(values, str) and values.startswith(PREFIX):
             self._random = Lognormal.of_text(values)
@@ -201,7 +210,7 @@ class Field:
     @property
     def problems(self) -> int:
         """Of how many problems there are values; 1 for values that serve all."""
-        return self._shape[0] if len(self._shape) == 3 else 1
+        return self._shape[0] if len(self._shape) == self.axes + 1 else 1
 
     def require_shape(self, grid: Grid) -> None:
         """Check that node values belong to a grid.
@@ -214,11 +223,12 @@ class Field:
         self.require_spacing(grid)
         if self._random is not None:
             self._random.require_grid(grid)
-        if self._shape and (len(self._shape) > 3 or self._shape[-2:] != grid.nodes):
-            rows, columns = grid.nodes
+        axes = self.axes
+        if self._shape and (len(self._shape) > axes + 1 or self._shape[-axes:] != grid.nodes):
+            sizes = ", ".join(f"n{letter} + 1" for letter in letters(axes))
             raise ValueError(
-                f"the field {self.name} has the shape {self._shape}, the grid has ({rows}, {columns}) "
-                "nodes (ny + 1, nx + 1)"
+                f"the field {self.name} has the shape {self._shape}, the grid has {grid.nodes} nodes "
+                f"({sizes})"
             )
 
     def require_spacing(self, grid: Grid) -> None:
@@ -229,7 +239,7 @@ class Field:
         ValueError
             If they are not, with both numbers.
         """
-        for name in ("y", "x"):
+        for name in letters(self.axes):
             step = step_along(self.values, name, f"the field {self.name}")
             if step is not None and not math.isclose(step, grid.spacing, rel_tol=1e-3):
                 raise ValueError(
@@ -245,8 +255,10 @@ class Field:
         """Return of how many values of an array something holds, and how many it has; zeros of others."""
         if not self._shape:
             return 0, 0
-        rows = (real_array(self.values[..., row, :], self.name) for row in range(self._shape[-2]))
-        return sum(int(wrong(row).sum()) for row in rows), math.prod(self._shape)
+        rows = range(self._shape[-self.axes])
+        every = (slice(None),) * (self.axes - 1)
+        values = (real_array(self.values[last((row, *every))], self.name) for row in rows)
+        return sum(int(wrong(row).sum()) for row in values), math.prod(self._shape)
 
     def sample_as_given(self, grid: Grid, part: Part, *, checked: bool = True) -> np.ndarray:
         """Return the values at nodes, or in the cells above and to the right of them.
@@ -254,17 +266,15 @@ class Field:
         ``(n, rows, columns)``; of cells, those there are. Unless ``checked``, they need not be finite.
         """
         if self.per_cell(grid):
-            rows, columns = (
-                slice(p.start, min(p.stop, n)) for p, n in zip(part, grid.shape, strict=True)
-            )
-            values = self.sample_cells((rows, columns))[None]
+            cells = (slice(p.start, min(p.stop, n)) for p, n in zip(part, grid.shape, strict=True))
+            values = self.sample_cells(tuple(cells))[None]
         else:
             values = self._values(grid, part)
         return require_finite(values, f"the field {self.name}") if checked else values
 
     def sample_cells(self, part: Part) -> np.ndarray:
         """Return values that are given per cell, in some cells, ``(rows, columns)``, finite or not."""
-        return real_array(self.values[part[0], part[1]], f"the field {self.name}")
+        return real_array(self.values[part], f"the field {self.name}")
 
     def sample(self, grid: Grid, part: Part, where: np.ndarray | None = None) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
@@ -281,7 +291,7 @@ class Field:
         """
         values = self._values(grid, part)
         checked = values if where is None else np.where(where, values, 0.0)
-        origin = (0, part[0].start, part[1].start)
+        origin = (0, *(p.start for p in part))
         require_finite(
             checked[0] if len(values) == 1 else checked, f"the field {self.name}", origin
         )
@@ -294,9 +304,9 @@ class Field:
 
     def strips(self, grid: Grid) -> Iterator[tuple[Part, np.ndarray]]:
         """Yield rows of the grid and the values of the first problem there, finite or not."""
-        rows, columns = grid.nodes
-        for strip in even(rows, max(1, _STRIP // columns)):
-            part = (strip, slice(0, columns))
+        count, *across = grid.nodes
+        for rows in even(count, max(1, _STRIP // math.prod(across))):
+            part = (rows, *(slice(0, nodes) for nodes in across))
             yield part, self._values(grid, part)[0]
 
     def _values(self, grid: Grid, part: Part) -> np.ndarray:
@@ -316,13 +326,13 @@ class Field:
                 ]
         if self._shape:
             self.require_shape(grid)
-            values = real_array(self.values[..., part[0], part[1]], what)
+            values = real_array(self.values[last(part)], what)
         elif self._random is not None:
             values = self._random.sample(grid, part)
         else:
-            y, x = (np.arange(p.start, p.stop) * grid.spacing for p in part)
-            values = evaluate(self.values, y[:, None], x, what)
-        return values.reshape(math.prod(values.shape[:-2]), *values.shape[-2:])
+            places = (np.arange(p.start, p.stop) * grid.spacing for p in part)
+            values = evaluate(self.values, crossed(*places), what)
+        return values.reshape(math.prod(values.shape[: -len(part)]), *values.shape[-len(part) :])
 
 
 def overlap(part: Part, counts: tuple[int, ...]) -> tuple[Part, Part]:
@@ -348,9 +358,9 @@ def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[
             high = max(min(p.stop, first + count), low)
             shared.append((slice(low - first, high - first), slice(low - p.start, high - p.start)))
         along.append(shared)
-    for y_there, y_here in along[0]:
-        for x_there, x_here in along[1]:
-            yield (y_there, x_there), (y_here, x_here)
+    for places in itertools.product(*along):
+        there, here = zip(*places, strict=True)
+        yield there, here
 
 
 class Some:
@@ -389,4 +399,4 @@ class LocalPart:
         IndexError
             If this rank does not hold all of them.
         """
-        return self._values[within(place[-2:], self._part)]
+        return self._values[within(place[-len(self._part) :], self._part)]

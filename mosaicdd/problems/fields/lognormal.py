@@ -5,11 +5,13 @@ Gaussian weights. It is drawn in tiles, each by a generator of its own: so each 
 all get the same values, and a finer grid sees the same medium.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
 
+from mosaicdd.lattice.axes import within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.settings_text import read_settings
 
@@ -64,15 +66,19 @@ class Lognormal:
             )
 
     def sample(self, grid: Grid, part: tuple[slice, ...]) -> np.ndarray:
-        """Return the values at the nodes of a part of a grid, ``(rows, columns)``."""
+        """Return the values at the nodes of a part of a grid, in an array of its axes."""
         if any(p.stop <= p.start for p in part):
             return np.empty([max(0, p.stop - p.start) for p in part])
         sigma = np.log(self.contrast) / _DEVIATIONS
         if self.length == 0.0:
-            return np.exp(sigma * self._noise(*part))
-        (across, rows), (along, columns) = (self._weights(p, grid.spacing) for p in part)
-        noise = self._noise(rows, columns)
-        return np.exp(sigma * (across @ (along @ noise.T).T))
+            return np.exp(sigma * self._noise(part))
+        weights, places = zip(*(self._weights(p, grid.spacing) for p in part), strict=True)
+        values = self._noise(places)
+        for axis in reversed(range(len(part))):
+            moved = np.moveaxis(values, axis, 0)
+            smooth = weights[axis] @ moved.reshape(len(moved), -1)
+            values = np.moveaxis(smooth.reshape(-1, *moved.shape[1:]), 0, axis)
+        return np.exp(sigma * values)
 
     def _weights(self, nodes: slice, spacing: float) -> tuple[scipy.sparse.csr_array, slice]:
         """Return the weights ``(nodes, points)`` of the noise along an axis, and at which points."""
@@ -88,16 +94,16 @@ class Lognormal:
         )
         return matrix, slice(low, high)
 
-    def _noise(self, rows: slice, columns: slice) -> np.ndarray:
+    def _noise(self, places: tuple[slice, ...]) -> np.ndarray:
         """Draw standard normal values at some points."""
-        down, across = (range(p.start // _TILE, -(-p.stop // _TILE)) for p in (rows, columns))
-        tiles = [[self._tile(i, j) for j in across] for i in down]
-        drawn = np.concatenate([np.concatenate(row, axis=1) for row in tiles])
-        origin = down.start * _TILE, across.start * _TILE
-        return drawn[
-            rows.start - origin[0] : rows.stop - origin[0],
-            columns.start - origin[1] : columns.stop - origin[1],
-        ]
-
-    def _tile(self, row: int, column: int) -> np.ndarray:
-        return np.random.default_rng((self.seed, row, column)).standard_normal((_TILE, _TILE))
+        tiles = [range(p.start // _TILE, -(-p.stop // _TILE)) for p in places]
+        drawn = np.empty([p.stop - p.start for p in places])
+        for tile in itertools.product(*tiles):
+            values = np.random.default_rng((self.seed, *tile)).standard_normal((_TILE,) * len(tile))
+            whole = tuple(slice(n * _TILE, (n + 1) * _TILE) for n in tile)
+            here = tuple(
+                slice(max(p.start, w.start), min(p.stop, w.stop))
+                for p, w in zip(places, whole, strict=True)
+            )
+            drawn[within(here, places)] = values[within(here, whole)]
+        return drawn

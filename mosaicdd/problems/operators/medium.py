@@ -21,10 +21,19 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from mosaicdd.lattice.axes import at, ends, others
+from mosaicdd.lattice.axes import ends, letters
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Field, Part, overlap, require_finite
+from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.edge_means import (
+    DIFFUSION,
+    cells_around,
+    fitted,
+    in_series,
+    require_sign,
+    shares,
+    sum_around,
+)
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
@@ -32,8 +41,6 @@ from mosaicdd.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Linearised
-
-_DIFFUSION = "a", "axx", "ayy"
 
 
 @dataclass(frozen=True)
@@ -70,17 +77,37 @@ class Medium:
         not given is zero.
     """
 
-    NAMES = (*_DIFFUSION, "bx", "by", "c")
+    NAMES = (*DIFFUSION, "bx", "by", "c")
     """Of all coefficients that may be fields."""
 
     reflective = False
 
     def __init__(self, fields: Mapping[str, Field]):
         self.fields = dict(fields)
-        zero = Field("", 0.0)
-        self._along = [fields[name if name in fields else "a"] for name in ("ayy", "axx")]
-        self._velocity = [fields.get(name, zero) for name in ("by", "bx")]
-        self._c = fields.get("c", zero)
+        self._zero = Field("", 0.0)
+        self._c = fields.get("c", self._zero)
+
+    def _along(self, axes: int) -> list[Field]:
+        """Return the diffusion along each axis.
+
+        Raises
+        ------
+        Unsupported
+            If it is not known of all.
+        """
+        names = [2 * letter for letter in letters(axes)]
+        along = [self.fields.get(f"a{name}", self.fields.get("a")) for name in names]
+        known = [a for a in along if a is not None]
+        if len(known) < axes:
+            given = sorted(name for name in self.fields if name.startswith("a"))
+            raise Unsupported(
+                f"the diffusion {' and '.join(given)} is not that of a grid of {axes} axes: "
+                f"give a, or {', '.join(f'a{name}' for name in reversed(names))}"
+            )
+        return known
+
+    def _velocity(self, axes: int) -> list[Field]:
+        return [self.fields.get(f"b{letter}", self._zero) for letter in letters(axes)]
 
     @property
     def pure(self) -> bool:
@@ -90,17 +117,17 @@ class Medium:
     def reacting(self, grid: Grid) -> np.ndarray | None:
         """Return the nodes where ``c`` is positive, ``(K, 2)``; None for all, and where no rank has all of it."""
         if self.pure:
-            return np.empty((0, 2), int)
+            return np.empty((0, len(grid.shape)), int)
         if self._c.number is not None or not self._c.everywhere:
             return None
-        return np.concatenate(
-            [np.argwhere(c > 0) + np.array((part[0].start, 0)) for part, c in self._c.strips(grid)]
-        )
+        strips = self._c.strips(grid)
+        return np.concatenate([np.argwhere(c > 0) + [p.start for p in part] for part, c in strips])
 
     @property
     def self_adjoint(self) -> bool:
         """Whether there is no velocity."""
-        return all(b.number == 0.0 for b in self._velocity)
+        velocity = (field for name, field in self.fields.items() if name.startswith("b"))
+        return all(b.number == 0.0 for b in velocity)
 
     def require_shape(self, grid: Grid) -> None:
         """Check that values belong to a grid, and serve all problems.
@@ -110,13 +137,13 @@ class Medium:
         ValueError
             If they do not, with both shapes.
         """
-        for field in self.fields.values():
+        for name, field in self.fields.items():
             if field.problems > 1:
                 raise Unsupported(
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
                     "at once share their coefficients: solve them one by one"
                 )
-            if field in self._along and field.per_cell(grid):
+            if name.startswith("a") and field.per_cell(grid):
                 field.require_spacing(grid)
             else:
                 field.require_shape(grid)
@@ -130,20 +157,20 @@ class Medium:
             If a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
         """
         same = self._c.number is not None
-        at = tuple(slice(p.start, p.start + 1) for p in part) if same else part
-        c = require_sign(self._c.sample(grid, at)[0], self._c, grid, at, positive=False)
+        place = tuple(slice(p.start, p.start + 1) for p in part) if same else part
+        c = require_sign(self._c.sample(grid, place)[0], self._c, grid, place, positive=False)
         along = self._diffusion(grid, part)
         reaction = grid.spacing**2 * c
         if same:  # of one value, which takes no memory
             reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
             return Conductances(along, reaction)
-        fitted = []
-        for axis, (k, b) in enumerate(zip(along, self._velocity, strict=True)):
+        ways = []
+        for axis, (k, b) in enumerate(zip(along, self._velocity(len(part)), strict=True)):
             low, high = ends(axis, len(part))
             velocity = grid.spacing * b.sample(grid, part)[0]
-            fitted.append(_fitted(k, (velocity[high] + velocity[low]) / 2))
-        along, against = zip(*fitted, strict=True)
+            ways.append(fitted(k, (velocity[high] + velocity[low]) / 2))
+        along, against = zip(*ways, strict=True)
         return Conductances(along, reaction, against)
 
     def within(self, grid: Grid, part: Part, cover: Cover) -> Conductances:
@@ -158,9 +185,9 @@ class Medium:
         """
         c = _near(self._c, grid, part, cover, fill=0.0)
         between = []
-        for axis, a in enumerate(self._along):
+        for axis, a in enumerate(self._along(len(part))):
             if a.per_cell(grid):
-                cells = _cells_around(a, grid, part, cover.inside)
+                cells = cells_around(a, grid, part, cover.inside)
                 between.append(cover.of_edges(axis, cells))
                 continue
             values = _near(a, grid, part, cover, fill=1.0)
@@ -174,98 +201,26 @@ class Medium:
         reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
             return Conductances(tuple(between), reaction)
-        fitted = []
-        for axis, (k, b) in enumerate(zip(between, self._velocity, strict=True)):
+        ways = []
+        for axis, (k, b) in enumerate(zip(between, self._velocity(len(part)), strict=True)):
             near = sample_near(b, grid, part, cover.inside, fill=0.0, counts=cover.counts)
             values = grid.spacing * near[0]
             low, high = ends(axis, len(part))
             velocity = cover.of_edges(axis) * (values[low] + values[high]) / 2
-            both = _fitted(np.where(k > 0, k, 1.0), velocity)
-            fitted.append([np.where(k > 0, way, 0.0) for way in both])
-        along, against = zip(*fitted, strict=True)
+            both = fitted(np.where(k > 0, k, 1.0), velocity)
+            ways.append([np.where(k > 0, way, 0.0) for way in both])
+        along, against = zip(*ways, strict=True)
         return Conductances(along, reaction, against)
 
     def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, ...]:
         """Return the conductances along each axis, without a velocity."""
         # Once of a coefficient, which mostly is the same along all axes.
-        kept = {a: _shares(a, grid, part) for a in dict.fromkeys(self._along)}
+        every = self._along(len(part))
+        kept = {a: shares(a, grid, part) for a in dict.fromkeys(every)}
         return tuple(
-            _sum_around(kept[a], axis) if a.per_cell(grid) else _in_series(kept[a], axis)
-            for axis, a in enumerate(self._along)
+            sum_around(kept[a], axis) if a.per_cell(grid) else in_series(kept[a], axis)
+            for axis, a in enumerate(every)
         )
-
-
-def _shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
-    """Return what conductances are made of: half resistances at nodes, or what cells have in each of their edges.
-
-    Of cells also those around the outermost nodes, with zeros beyond the outline of the domain.
-    """
-    if not a.per_cell(grid):
-        return 0.5 / require_sign(a.sample(grid, part)[0], a, grid, part, positive=True)
-    cells = tuple(
-        slice(max(p.start - 1, 0), min(p.stop, count))
-        for p, count in zip(part, grid.shape, strict=True)
-    )
-    values = require_finite(a.sample_cells(cells), f"the field {a.name}")
-    require_sign(values, a, grid, cells, positive=True)
-    beyond = [
-        (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
-    ]
-    return np.pad(0.5 ** (len(part) - 1) * values, beyond)
-
-
-def _in_series(resistance: np.ndarray, axis: int) -> np.ndarray:
-    """Return the conductances along an axis of two half resistances in series."""
-    low, high = ends(axis, resistance.ndim)
-    return 1.0 / (resistance[high] + resistance[low])
-
-
-def _sum_around(cells: np.ndarray, axis: int) -> np.ndarray:
-    """Return the sums over the cells around the grid edges along an axis, of nodes within cells."""
-    total = cells[at(axis, cells.ndim, slice(1, -1))]
-    for across in others(axis, cells.ndim):
-        low, high = ends(across, cells.ndim)
-        total = total[low] + total[high]
-    return total
-
-
-def _cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -> np.ndarray:
-    """Return values per cell around the nodes of a part, 1 beyond the grid.
-
-    Parameters
-    ----------
-    inside
-        Which nodes count, with one more all around; 1 in cells without such a corner, too.
-    """
-    wide = tuple(slice(p.start - 1, p.stop) for p in part)
-    there, where = overlap(wide, grid.shape)
-    values = np.ones([p.stop - p.start for p in wide])
-    values[where] = a.sample_cells(there)
-    if inside is not None:
-        corners = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
-        values[~corners] = 1.0
-    require_finite(values, f"the field {a.name}")
-    return require_sign(values, a, grid, wide, positive=True)
-
-
-def _fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return those in the equations of an edge's upstream and downstream node.
-
-    ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
-    ``t``, the cell Peclet number, is small, and where it is large, upwind.
-
-    Parameters
-    ----------
-    velocity
-        Times the spacing, from the first node to the second.
-    """
-    t = np.abs(velocity) / conductances
-    # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.
-    power = np.expm1(np.clip(t, 1e-4, 500.0))
-    against = np.where(t < 1e-4, 1 - t / 2 + t * t / 12, t / power)
-    against, along = conductances * against, conductances * (against + t)
-    forwards = velocity > 0
-    return np.where(forwards, against, along), np.where(forwards, along, against)
 
 
 def medium_of(operator: object, because: str = "") -> Medium:
@@ -290,7 +245,8 @@ def medium_of(operator: object, because: str = "") -> Medium:
     elif operator.c < 0:
         lacks = f"describes waves, c is {operator.c:g}, not 0 or more"
     else:
-        values = {name: getattr(operator, name) for name in Medium.NAMES if name != "a"}
+        names = ["bx", "by", "c", *(["a"] if operator.ayy == operator.axx else ["axx", "ayy"])]
+        values = {name: getattr(operator, "axx" if name == "a" else name) for name in names}
         return Medium({name: Field(name, value) for name, value in values.items()})
     raise Unsupported(
         f"{because + ', and ' if because else ''}the equation {lacks}: such an equation is solved with "
@@ -299,36 +255,10 @@ def medium_of(operator: object, because: str = "") -> Medium:
 
 
 def _near(field: Field, grid: Grid, part: Part, cover: Cover, *, fill: float) -> np.ndarray:
-    """Return what `sample_near` does of one field; ``(1, 1)`` of a number."""
+    """Return what `sample_near` does of one field; a single value of a number."""
     if field.number is not None:
-        return np.full((1, 1), field.number)
+        return np.full((1,) * len(part), field.number)
     return sample_near(field, grid, part, cover.inside, fill=fill, counts=cover.counts)[0]
-
-
-def require_sign(
-    values: np.ndarray, field: Field, grid: Grid, part: Part, *, positive: bool
-) -> np.ndarray:
-    """Check the sign of a coefficient's values in a part of a grid, and return them.
-
-    Raises
-    ------
-    ValueError
-        If one is not positive, or negative: with its place, how many there are in the array that was
-        given, and what to do where nothing conducts.
-    """
-    bad = values <= 0 if positive else values < 0
-    if not bad.any():
-        return values
-    first = np.argwhere(bad)[0]
-    place = tuple(int(i) + p.start for i, p in zip(first, part, strict=True))
-    count, size = field.count(lambda given: given <= 0 if positive else given < 0)
-    what = f"{count} of the {size} values given are not, the first is" if size else "it is"
-    way_out = ": leave what does not conduct out of the domain, by --domain or Domain.from_mask"
-    raise ValueError(
-        f"the field {field.name} must be {'positive' if positive else 'not negative'} everywhere; "
-        f"{what} {values[tuple(first)]:g} at {'cell' if field.per_cell(grid) else 'node'} {place}"
-        f"{way_out if field.name in _DIFFUSION else ''}"
-    )
 
 
 class MediumSystem:
@@ -338,8 +268,8 @@ class MediumSystem:
         self.operator = medium
         self.grid = grid
         self.shape = grid.shape
-        rows, columns = (slice(0, nodes) for nodes in grid.nodes)
-        self._conductances = medium.conductances(grid, (rows, columns))
+        whole = tuple(slice(0, nodes) for nodes in grid.nodes)
+        self._conductances = medium.conductances(grid, whole)
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
@@ -353,10 +283,11 @@ class MediumSystem:
     def right_hand_side(self, field: np.ndarray, source: np.ndarray | None = None) -> np.ndarray:
         """Return ``b`` for the edge values of a field and a source ``f`` at the nodes."""
         edge = np.array(field)
-        edge[1:-1, 1:-1] = 0.0
+        inner = (slice(1, -1),) * edge.ndim
+        edge[inner] = 0.0
         b = -self.apply(edge)
         if source is not None:
-            b += self.grid.spacing**2 * source[1:-1, 1:-1]
+            b += self.grid.spacing**2 * source[inner]
         return b.ravel()
 
     @cached_property

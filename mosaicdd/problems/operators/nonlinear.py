@@ -148,7 +148,7 @@ class Nonlinear:
         return samples
 
     def sampled_near(
-        self, grid: Grid, part: Part, cover: Cover, periods: Periods = (None, None)
+        self, grid: Grid, part: Part, cover: Cover, periods: Periods | None = None
     ) -> dict[str, torch.Tensor]:
         """Return the fields at the nodes of a part that may reach beyond a domain, as `sample_near` does.
 

@@ -1,5 +1,8 @@
 """Values of a field around the outline of a domain, where equations at nodes inside ask for them."""
 
+import itertools
+from typing import Any
+
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
@@ -14,7 +17,7 @@ def sample_near(
     *,
     fill: float,
     counts: np.ndarray | None = None,
-    periods: Periods = (None, None),
+    periods: Periods | None = None,
 ) -> np.ndarray:
     """Return the values at the nodes of a part that may reach beyond a domain, ``(n, rows, columns)``.
 
@@ -29,7 +32,7 @@ def sample_near(
         At which others what is given counts, ``(rows, columns)``, by default at all: elsewhere they
         are the means, whatever is given there.
     periods
-        Of the grid. The values of the last node are then those of the first.
+        Of the grid, by default none. The values of the last node are those of the first where there is one.
 
     Raises
     ------
@@ -37,11 +40,12 @@ def sample_near(
         If a value inside is not finite.
     """
     ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-    shape = [p.stop - p.start for p in ring]
+    shape, own_shape = ([p.stop - p.start for p in place] for place in (ring, part))
+    periods = periods or (None,) * len(part)
     if field.number is not None:
-        return np.full((1, shape[0] - 2, shape[1] - 2), field.number)
+        return np.full((1, *own_shape), field.number)
     if inside is None or isinstance(field.values, LocalPart):  # which has values beside the domain
-        values = np.full((field.problems, shape[0] - 2, shape[1] - 2), fill)
+        values = np.full((field.problems, *own_shape), fill)
         for there, where in overlaps(part, grid.nodes, periods):
             values[:, *where] = field.sample(grid, there)
         return values
@@ -50,18 +54,22 @@ def sample_near(
     for there, where in overlaps(ring, grid.nodes, periods):
         known[where] = inside[where]
         values[:, *where] = field.sample(grid, there, known[where])
-    around = [slice(1 + d, n - 1 + d) for n in shape for d in (-1, 0, 1)]
-    neighbours = [(y, x) for y in around[:3] for x in around[3:]]
+    steps = list(itertools.product((-1, 0, 1), repeat=len(part)))
+    neighbours = [
+        tuple(slice(1 + d, n - 1 + d) for n, d in zip(shape, step, strict=True)) for step in steps
+    ]
     near = np.logical_or.reduce([known[place] for place in neighbours])
-    own = values[:, 1:-1, 1:-1]
+    inner = (slice(1, -1),) * len(part)
+    own = values[:, *inner]
     lacking = ~np.isfinite(own)
     if counts is not None:
         lacking |= ~counts
-    lacking &= near & ~known[1:-1, 1:-1]
-    y, x = np.nonzero(lacking.any(axis=0))
-    places = [(y + 1 + dy, x + 1 + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
+    lacking &= near & ~known[inner]
+    nodes = np.argwhere(lacking.any(axis=0))
+    places: list[Any] = [tuple((nodes + 1 + step).T) for step in steps]
+    here: Any = (slice(None), *nodes.T)
     total = sum(np.where(known[place], values[:, *place], 0.0) for place in places)
     means = total / sum(known[place].astype(int) for place in places)
-    own[:, y, x] = np.where(lacking[:, y, x], means, own[:, y, x])
+    own[here] = np.where(lacking[here], means, own[here])
     own[:, ~near] = fill
     return own

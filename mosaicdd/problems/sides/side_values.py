@@ -134,7 +134,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
 def evaluated_at(part: SidePart, y: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
     each = part.values if is_one_each(part.values) else [part.values]
-    return np.stack([evaluate(values, y, x, f"the side {part}") for values in each])
+    return np.stack([evaluate(values, (y, x), f"the side {part}") for values in each])
 
 
 def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:

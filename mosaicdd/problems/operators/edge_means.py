@@ -1,0 +1,111 @@
+"""What coefficients at nodes or in cells are between the nodes of a grid, along each of its axes."""
+
+import numpy as np
+
+from mosaicdd.lattice.axes import at, ends, others
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.fields import Field, Part, overlap, require_finite
+
+DIFFUSION = "a", "axx", "ayy"
+
+
+def shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
+    """Return what conductances are made of: half resistances at nodes, or what cells have in each of their edges.
+
+    Of cells also those around the outermost nodes, with zeros beyond the outline of the domain.
+    """
+    if not a.per_cell(grid):
+        return 0.5 / require_sign(a.sample(grid, part)[0], a, grid, part, positive=True)
+    cells = tuple(
+        slice(max(p.start - 1, 0), min(p.stop, count))
+        for p, count in zip(part, grid.shape, strict=True)
+    )
+    values = require_finite(a.sample_cells(cells), f"the field {a.name}")
+    require_sign(values, a, grid, cells, positive=True)
+    beyond = [
+        (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
+    ]
+    return np.pad(0.5 ** (len(part) - 1) * values, beyond)
+
+
+def in_series(resistance: np.ndarray, axis: int) -> np.ndarray:
+    """Return the conductances along an axis of two half resistances in series."""
+    low, high = ends(axis, resistance.ndim)
+    return 1.0 / (resistance[high] + resistance[low])
+
+
+def sum_around(cells: np.ndarray, axis: int) -> np.ndarray:
+    """Return the sums over the cells around the grid edges along an axis, of nodes within cells."""
+    total = cells[at(axis, cells.ndim, slice(1, -1))]
+    for across in others(axis, cells.ndim):
+        low, high = ends(across, cells.ndim)
+        total = total[low] + total[high]
+    return total
+
+
+def cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -> np.ndarray:
+    """Return values per cell around the nodes of a part, 1 beyond the grid.
+
+    Parameters
+    ----------
+    inside
+        Which nodes count, with one more all around; 1 in cells without such a corner, too.
+    """
+    wide = tuple(slice(p.start - 1, p.stop) for p in part)
+    there, where = overlap(wide, grid.shape)
+    values = np.ones([p.stop - p.start for p in wide])
+    values[where] = a.sample_cells(there)
+    if inside is not None:
+        any_corner = inside
+        for axis in range(inside.ndim):
+            low, high = ends(axis, inside.ndim)
+            any_corner = any_corner[low] | any_corner[high]
+        values[~any_corner] = 1.0
+    require_finite(values, f"the field {a.name}")
+    return require_sign(values, a, grid, wide, positive=True)
+
+
+def fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return those in the equations of an edge's upstream and downstream node.
+
+    ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
+    ``t``, the cell Peclet number, is small, and where it is large, upwind.
+
+    Parameters
+    ----------
+    velocity
+        Times the spacing, from the first node to the second.
+    """
+    t = np.abs(velocity) / conductances
+    # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.
+    power = np.expm1(np.clip(t, 1e-4, 500.0))
+    against = np.where(t < 1e-4, 1 - t / 2 + t * t / 12, t / power)
+    against, along = conductances * against, conductances * (against + t)
+    forwards = velocity > 0
+    return np.where(forwards, against, along), np.where(forwards, along, against)
+
+
+def require_sign(
+    values: np.ndarray, field: Field, grid: Grid, part: Part, *, positive: bool
+) -> np.ndarray:
+    """Check the sign of a coefficient's values in a part of a grid, and return them.
+
+    Raises
+    ------
+    ValueError
+        If one is not positive, or negative: with its place, how many there are in the array that was
+        given, and what to do where nothing conducts.
+    """
+    bad = values <= 0 if positive else values < 0
+    if not bad.any():
+        return values
+    first = np.argwhere(bad)[0]
+    place = tuple(int(i) + p.start for i, p in zip(first, part, strict=True))
+    count, size = field.count(lambda given: given <= 0 if positive else given < 0)
+    what = f"{count} of the {size} values given are not, the first is" if size else "it is"
+    way_out = ": leave what does not conduct out of the domain, by --domain or Domain.from_mask"
+    raise ValueError(
+        f"the field {field.name} must be {'positive' if positive else 'not negative'} everywhere; "
+        f"{what} {values[tuple(first)]:g} at {'cell' if field.per_cell(grid) else 'node'} {place}"
+        f"{way_out if field.name in DIFFUSION else ''}"
+    )
