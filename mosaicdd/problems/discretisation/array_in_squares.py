@@ -95,22 +95,23 @@ class ArrayInSquares:
 
         But for squares without values of their own.
         """
-        found = np.zeros((self.kinds.shape[0], SIDE, self.kinds.shape[1], SIDE), bool)
+        differs = np.zeros((self.kinds.shape[0], SIDE, self.kinds.shape[1], SIDE), bool)
         y, x = np.nonzero(self.kinds >= 0)
-        each = [one.values != one.plain[-1] for one in (self, *others)]
-        found[y, :, x] = np.logical_or.reduce(each)[self.kinds[y, x]]
-        return found.reshape(self.kinds.shape[0] * SIDE, -1)[self._part]
+        each = [array.values != array.plain[-1] for array in (self, *others)]
+        differs[y, :, x] = np.logical_or.reduce(each)[self.kinds[y, x]]
+        return differs.reshape(self.kinds.shape[0] * SIDE, -1)[self._part]
 
     def places(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Return numbers of nodes of the part, by which `at` finds their values in all arrays that are like it."""
         (rows, within), (columns, beyond) = (
-            np.divmod(one + p.start, SIDE) for one, p in zip((y, x), self._part, strict=True)
+            np.divmod(numbers + p.start, SIDE)
+            for numbers, p in zip((y, x), self._part, strict=True)
         )
         first = self.kinds % len(self.values) * SIDE**2
-        found = np.asarray(first.take(rows * first.shape[1] + columns))
-        found += within * SIDE
-        found += beyond
-        return found
+        places = np.asarray(first.take(rows * first.shape[1] + columns))
+        places += within * SIDE
+        places += beyond
+        return places
 
     def at(self, places: np.ndarray) -> np.ndarray:
         """Return the values at nodes by their `places`."""
@@ -121,9 +122,9 @@ class ArrayInSquares:
         across = self._part[1]
         low, high = across.start // SIDE, -(-across.stop // SIDE)
         square, within = np.divmod(rows + self._part[0].start, SIDE)
-        found = self.values[self.kinds[square, low:high], within[..., None]]
-        found = found.reshape(*rows.shape, (high - low) * SIDE)
-        return found[..., across.start - low * SIDE : across.stop - low * SIDE]
+        values = self.values[self.kinds[square, low:high], within[..., None]]
+        values = values.reshape(*rows.shape, (high - low) * SIDE)
+        return values[..., across.start - low * SIDE : across.stop - low * SIDE]
 
 
 def _plain_slice(key: Any) -> bool:

@@ -25,7 +25,7 @@ class CommonConductances:
     def __init__(self, conductances: Conductances, active: np.ndarray):
         every: list[Any] = conductances.arrays()
         up, right, reaction = every
-        self._up, self._right, self._reaction = (float(one.plain[-1]) for one in every)
+        self._up, self._right, self._reaction = (float(array.plain[-1]) for array in every)
         columns = self._width = reaction.shape[1]
         # At others than active nodes, and those beside them, all is zero.
         differs = reaction.differs(up, right)
@@ -68,13 +68,13 @@ class CommonConductances:
                 total -= values if k == 1 else k * values
         rows, columns = place
         ends = rows.start * self._width, rows.stop * self._width
-        some = slice(*np.searchsorted(self._nodes, ends))
-        y, x = np.divmod(self._nodes[some], self._width)
+        portion = slice(*np.searchsorted(self._nodes, ends))
+        y, x = np.divmod(self._nodes[portion], self._width)
         y, x = y - rows.start, x - columns.start
-        more = [one[some] for one in self._more]
+        more = [excess[portion] for excess in self._more]
         there = (x >= 0) & (x < total.shape[1])
         if not there.all():
-            y, x, more = y[there], x[there], [one[there] for one in more]
+            y, x, more = y[there], x[there], [excess[there] for excess in more]
         here = u[y + 1, x + 1]
         added = more[0] * here
         for (dy, dx), k in zip(((0, 1), (2, 1), (1, 0), (1, 2)), more[1:], strict=True):

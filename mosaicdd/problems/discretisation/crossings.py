@@ -42,7 +42,7 @@ class Crossings:
     def joined(cls, parts: Sequence["Crossings"]) -> "Crossings":
         """Return all of some."""
         names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> "Crossings":
         """Return some of them, of nodes with other numbers."""
@@ -50,18 +50,18 @@ class Crossings:
 
     def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
         """Evaluate the conditions at the points, ``(n or 1, T)``; beyond periodic sides where they come round."""
-        found, around = np.zeros((1, len(self.nodes))), self.points
+        values, around = np.zeros((1, len(self.nodes))), self.points
         for axis, period in enumerate(sides.periods(grid)):
             if period is not None:
                 around = around.copy()
                 around[:, axis] %= period
         for number in np.unique(self.outlines):
             at = self.outlines == number
-            given = sides.on_outline(names[number], around[at], grid)
-            if len(given) > len(found):
-                found = np.broadcast_to(found, (len(given), found.shape[1])).copy()
-            found[:, at] = given
-        return found
+            on_outline = sides.on_outline(names[number], around[at], grid)
+            if len(on_outline) > len(values):
+                values = np.broadcast_to(values, (len(on_outline), values.shape[1])).copy()
+            values[:, at] = on_outline
+        return values
 
 
 @dataclass(frozen=True)
@@ -87,19 +87,19 @@ class NaturalPieces:
     @classmethod
     def none(cls) -> "NaturalPieces":
         """Return those of a domain without any."""
-        one = Crossings.none()
-        return cls(one.nodes, one.points, one.outlines, np.empty(0), np.empty(0))
+        empty = Crossings.none()
+        return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0))
 
     @classmethod
     def joined(cls, parts: Sequence["NaturalPieces"]) -> "NaturalPieces":
         """Return all of some."""
         names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> "NaturalPieces":
         """Return some of them, of nodes with other numbers."""
         others = (self.points, self.outlines, self.lengths, self.distances)
-        return NaturalPieces(nodes, *(one[which] for one in others))
+        return NaturalPieces(nodes, *(column[which] for column in others))
 
     def damping(self, exchange: np.ndarray, diffusion: np.ndarray) -> np.ndarray:
         """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
@@ -154,8 +154,8 @@ class OnOutlines:
         """Return those of nodes that are elsewhere; see `moved_nodes`."""
         width = reported.shape[1]
         ties, flows, on = (
-            one.chosen(*moved_nodes(one.nodes, places, width))
-            for one in (self.ties, self.flows, self.on)
+            pieces.chosen(*moved_nodes(pieces.nodes, places, width))
+            for pieces in (self.ties, self.flows, self.on)
         )
         natural = self.natural.chosen(*moved_nodes(self.natural.nodes, places, width))
         return OnOutlines(ties, flows, on, reported, natural)
@@ -172,9 +172,9 @@ class OnOutlines:
         np.add.at(flat, self.flows.nodes, exchange[self.flows.outlines] * self.flows.weights)
 
 
-def places_among(count: int, some: slice | np.ndarray) -> np.ndarray:
+def places_among(count: int, which: slice | np.ndarray) -> np.ndarray:
     """Return where each of so many rows is among some of them; -1 where it is not."""
-    chosen = np.arange(count)[some]
+    chosen = np.arange(count)[which]
     places = np.full(count, -1)
     places[chosen] = np.arange(len(chosen))
     return places
@@ -195,8 +195,8 @@ def moved_nodes(
     rows, columns = places
     there = np.append(np.flatnonzero(rows >= 0), -1)
     low, high = there[0] * len(columns), (there[-2:].max() + 1) * len(columns)
-    some = np.flatnonzero((nodes >= low) & (nodes < high))
-    y, x = np.divmod(nodes[some], len(columns))
+    near = np.flatnonzero((nodes >= low) & (nodes < high))
+    y, x = np.divmod(nodes[near], len(columns))
     y, x = rows[y], columns[x]
     inside = (y >= 0) & (x >= 0)
-    return some[inside], y[inside] * width + x[inside]
+    return near[inside], y[inside] * width + x[inside]

@@ -55,7 +55,7 @@ class OutlineCut:
         part: Part,
         cover: Cover,
         level: np.ndarray,
-        given: np.ndarray,
+        fixed: np.ndarray,
         numbers: np.ndarray,
         segments: Segments | None,
         *,
@@ -64,11 +64,11 @@ class OutlineCut:
         own = slice(1, -1), slice(1, -1)
         volumes = cover.volumes
         self.volumes = np.where(volumes > _SMALLEST, volumes, 0.0)
-        self.level, self.given, self.reported = level[own], given[own], reported[own]
+        self.level, self.given, self.reported = level[own], fixed[own], reported[own]
         counts = (self.volumes > 0) & ~self.given
         self.cover = dataclasses.replace(cover, inside=level < 0, counts=counts)
         self._numbers = numbers[own]
-        self._natural = np.where((level >= 0) & ~given, numbers, -1)
+        self._natural = np.where((level >= 0) & ~fixed, numbers, -1)
         self._segments = segments
         self._origin = np.array([p.start for p in part])
 
@@ -110,7 +110,7 @@ class OutlineCut:
         self, active: np.ndarray, conductances: Sequence[tuple[np.ndarray, np.ndarray]]
     ) -> Crossings:
         """Return where given values act on active nodes."""
-        found, flat = [Crossings.none()], np.arange(active.size).reshape(active.shape)
+        ties, flat = [Crossings.none()], np.arange(active.size).reshape(active.shape)
         for axis, (forth, back) in enumerate(conductances) if self.given.any() else ():
             low, high = ends(axis, active.ndim)
             for here, there, k in ((low, high, forth), (high, low, back)):
@@ -118,10 +118,10 @@ class OutlineCut:
                 p, q = self.level[here][at], self.level[there][at]
                 theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
                 nodes = flat[here][at]
-                one, other = (self._places(n, active) for n in (nodes, flat[there][at]))
-                points = one + theta[:, None] * (other - one)
-                found.append(Crossings(nodes, points, k[at] / theta, self._numbers[there][at]))
-        return Crossings.joined(found)
+                inner, outer = (self._places(n, active) for n in (nodes, flat[there][at]))
+                points = inner + theta[:, None] * (outer - inner)
+                ties.append(Crossings(nodes, points, k[at] / theta, self._numbers[there][at]))
+        return Crossings.joined(ties)
 
     def _on(self, active: np.ndarray) -> Crossings:
         """Return the nodes around active ones that lie on an outline with given values."""
@@ -137,18 +137,18 @@ class OutlineCut:
         """Return where natural outlines lie in the volumes of active nodes."""
         if self._segments is None:
             return NaturalPieces.none()
-        one = self._segments
-        nodes = one.nodes - 1
-        some = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
-        some[some] = active[tuple(nodes[some].T)]
-        at, (y, x) = tuple(nodes[some].T), one.cells[some].T
+        segments = self._segments
+        nodes = segments.nodes - 1
+        inside = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
+        inside[inside] = active[tuple(nodes[inside].T)]
+        at, (y, x) = tuple(nodes[inside].T), segments.cells[inside].T
         corners = [self._natural[y + dy, x + dx] for dy in (0, 1) for dx in (0, 1)]
         return NaturalPieces(
             np.ravel_multi_index(at, active.shape),
-            one.middles[some] - 1 + self._origin,
+            segments.middles[inside] - 1 + self._origin,
             np.maximum.reduce(corners).clip(min=0),
-            one.lengths[some],
-            one.distances[some],
+            segments.lengths[inside],
+            segments.distances[inside],
         )
 
     def _diffusion(self, conductances: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

@@ -59,8 +59,8 @@ class CutOutline:
             sides.require_outlines(self.names)
         parts = [sides.outline(name) for name in self.names]
         self.alphas = np.array([0.0 if part is None else part.alpha for part in parts])
-        given = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
-        self._given = np.array(given)
+        fixed = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
+        self._given = np.array(fixed)
         for part in parts if shape.staircase else ():
             zero = part is not None and is_number(part.values) and float(part.values) == 0.0
             if part is None or isinstance(part.condition, Dirichlet):
@@ -90,9 +90,9 @@ class CutOutline:
             level = np.ones([p.stop - p.start for p in part])
             for (rows, columns), where in overlaps(part, self._grid.nodes, self._periods):
                 values = level[where]
-                for some in even(len(values), _AT_ONCE) if len(values) else ():
-                    here = slice(rows.start + some.start, rows.start + some.stop)
-                    values[some] = self._shape.level(self._grid, (here, columns))
+                for strip in even(len(values), _AT_ONCE) if len(values) else ():
+                    here = slice(rows.start + strip.start, rows.start + strip.stop)
+                    values[strip] = self._shape.level(self._grid, (here, columns))
             self._known = part, level
         known, level = self._known
         return level[within(part, known)]
@@ -105,7 +105,7 @@ class CutOutline:
         """Return where an outline crosses grid edges, ``(M, 2)``, (x, y), in units of domain length."""
         whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
-        found = [np.empty((0, 2))]
+        crossings = [np.empty((0, 2))]
         for axis in (0, 1):
             low, high = ends(axis, level.ndim)
             y, x = np.nonzero((level[low] < 0) != (level[high] < 0))
@@ -113,8 +113,8 @@ class CutOutline:
             at = np.stack([y, x], axis=1).astype(float)
             at[:, axis] += p / (p - q)
             own = np.maximum(numbers[low][y, x], numbers[high][y, x]) == self.names.index(name)
-            found.append(at[own][:, ::-1] * self._grid.spacing)
-        return np.concatenate(found)
+            crossings.append(at[own][:, ::-1] * self._grid.spacing)
+        return np.concatenate(crossings)
 
     @property
     def free(self) -> bool:
@@ -176,10 +176,10 @@ class CutOutline:
         """
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         level, numbers = self.level(ring), self._outline_of(ring)
-        given = (level >= 0) & self._given[numbers]
+        fixed = (level >= 0) & self._given[numbers]
         segments: Segments | None = None
         # Outlines with given values do not cut volumes.
-        natural = np.where(given, -1.0, level)
+        natural = np.where(fixed, -1.0, level)
         if not self.natural:
             cover = Cover.of_cells(cells)
         elif self._shape.staircase:
@@ -187,7 +187,7 @@ class CutOutline:
         else:
             cover, segments = cut_cells(natural, cells)
         return OutlineCut(
-            part, cover, level, given, numbers, segments, reported=self.reported(level)
+            part, cover, level, fixed, numbers, segments, reported=self.reported(level)
         )
 
 

@@ -127,7 +127,7 @@ class DirichletSystem:
         """Return the 2-norm of each ``b`` without a source, from the edges alone."""
         terms = [values.reshape(-1, len(boundaries)) for _, values in self.edge_terms(boundaries)]
         # One by one, by BLAS, which scales: the squares of large values would overflow.
-        return np.array([_norm(one) for one in np.concatenate(terms).T.copy()])
+        return np.array([_norm(row) for row in np.concatenate(terms).T.copy()])
 
     @cached_property
     def _factors(self) -> scipy.sparse.linalg.SuperLU:

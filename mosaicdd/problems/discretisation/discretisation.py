@@ -157,8 +157,8 @@ class Discretisation:
             if not whole.symmetric:
                 against.append(np.where(both, back, 0.0))
             for here, there, k in ((low, high, forth), (high, low, back)) if known.any() else ():
-                given = nonzero(active[here] & known[there] & (k > 0))
-                tied.append((flat[here][given], number[there][given], k[given]))
+                beside = nonzero(active[here] & known[there] & (k > 0))
+                tied.append((flat[here][beside], number[there][beside], k[beside]))
         ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
         self._add(reaction, self.grid.spacing * self._exchange, part)
@@ -198,12 +198,12 @@ class Discretisation:
             ties = equations.ties
             _add_at(b, ties.nodes, ties.conductances * outline.values[:, ties.known])
         if equations.outlines is not None and self.outline is not None:
-            for one, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
-                values = one.values(problem.conditions, self.outline.names, self.grid)
-                _add_at(b, one.nodes, scale * one.weights * values)
+            for crossings, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
+                values = crossings.values(problem.conditions, self.outline.names, self.grid)
+                _add_at(b, crossings.nodes, scale * crossings.weights * values)
         counts = (equations.active | self._pinned(part)).ravel()
-        some = self.driven(problem, part, equations)
-        at = slice(None) if some is None else some
+        driven = self.driven(problem, part, equations)
+        at = slice(None) if driven is None else driven
         b.reshape(len(b), -1)[:, at] *= counts[at]
         return b
 
@@ -285,8 +285,8 @@ class Discretisation:
         self, part: Part, cover: Cover, volumes: np.ndarray
     ) -> tuple[Conductances, np.ndarray]:
         """Return the conductances of what a domain has of a part, and its volumes."""
-        one = self.medium.within(self.grid, part, cover)
-        return dataclasses.replace(one, reaction=one.reaction * volumes), volumes
+        inner = self.medium.within(self.grid, part, cover)
+        return dataclasses.replace(inner, reaction=inner.reaction * volumes), volumes
 
     def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
         """Return a source times the volumes of the nodes of a part of the grid, ``(n, rows, columns)``.
@@ -327,11 +327,11 @@ class Discretisation:
         """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
         at, y, x = places_of(self._natural, part, self._rounds)
         added = np.atleast_2d(values)[:, at]
-        for row, one in enumerate(target.reshape(-1, *target.shape[-2:])):
-            np.add.at(one, (y, x), added[row % len(added)])
+        for row, field in enumerate(target.reshape(-1, *target.shape[-2:])):
+            np.add.at(field, (y, x), added[row % len(added)])
 
 
 def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:
     """Add values ``(n or 1, T)`` to flat nodes of ``(n, rows, columns)``."""
-    for row, one in enumerate(target):
-        np.add.at(one.reshape(-1), nodes, values[row % len(values)])
+    for row, field in enumerate(target):
+        np.add.at(field.reshape(-1), nodes, values[row % len(values)])

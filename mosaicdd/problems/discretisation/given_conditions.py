@@ -34,9 +34,9 @@ def conditions_of(
         Where that is, if it is known; else the equations of the whole domain say it.
     """
     sides = problem.conditions
-    found = sides.evaluated(grid, problem.pieces(grid))
+    conditions = sides.evaluated(grid, problem.pieces(grid))
     if problem.domain.shape is None:
-        return found
+        return conditions
     parts = [part for part in sides.parts if is_outline(part.name)]
     functions = [part for part in parts if not isinstance(part.values, (str, float, int))]
     if points is None:
@@ -44,13 +44,13 @@ def conditions_of(
     for part in parts:
         kind = type(part.condition).__name__
         if part not in functions:
-            found.append(EvaluatedPart(part.name, kind, part.alpha, part.values))
+            conditions.append(EvaluatedPart(part.name, kind, part.alpha, part.values))
             continue
         at = points.get(part.name, np.concatenate(list(points.values())))
         values = sides.on_outline(part.name, at, grid)
         where = at[:, ::-1] * grid.spacing
-        found.append(EvaluatedPart(part.name, kind, part.alpha, values, where))
-    return found
+        conditions.append(EvaluatedPart(part.name, kind, part.alpha, values, where))
+    return conditions
 
 
 def points_on(outlines: OnOutlines, names: Sequence[str]) -> Points:
@@ -75,15 +75,17 @@ def _needed_points(problem: Problem, grid: Grid) -> Points:
     """Return where on the outlines of a domain conditions are evaluated."""
     operator = problem.operator
     medium = operator.faces if isinstance(operator, Nonlinear) else medium_of(operator)
-    one = Discretisation(problem, medium, grid)
-    names = () if one.outline is None else one.outline.names
-    found = []
+    discretisation = Discretisation(problem, medium, grid)
+    names = () if discretisation.outline is None else discretisation.outline.names
+    points = []
     rows, columns = grid.nodes
     step = max(1, _STRIP // columns)
     for start in range(0, rows, step):
         stop = min(start + step, rows)
-        wide = region_equations(one, (slice(start - 1, stop + 1), slice(-1, columns + 1)))
+        wide = region_equations(
+            discretisation, (slice(start - 1, stop + 1), slice(-1, columns + 1))
+        )
         outlines = wide.part(slice(1, stop - start + 1), slice(1, columns + 1)).outlines
         if outlines is not None:
-            found.append(points_on(outlines, names))
-    return joined_points(found)
+            points.append(points_on(outlines, names))
+    return joined_points(points)

@@ -91,9 +91,11 @@ class NonlinearEquations:
         self._tie(ties.nodes, known, ties.conductances, first + ties.known)
         first += len(self._discretisation.known)
         if self._faces.outlines is not None:
-            one = self._faces.outlines.ties
-            ends = one.points - [p.start for p in self.part]
-            self._tie(one.nodes, ends, one.weights, first + np.arange(len(one.nodes)))
+            crossings = self._faces.outlines.ties
+            ends = crossings.points - [p.start for p in self.part]
+            self._tie(
+                crossings.nodes, ends, crossings.weights, first + np.arange(len(crossings.nodes))
+            )
         self._size = (shape[0] + 2) * width
 
     def _tie(
@@ -157,16 +159,16 @@ class NonlinearEquations:
 
         It is zero where there is no unknown.
         """
-        pool, found = self._pool(u, data), np.empty(len(self._nodes))
+        pool, residual = self._pool(u, data), np.empty(len(self._nodes))
         with torch.no_grad():
-            for some in self._strips():
-                values = self._values(pool, some)
-                found[some] = self._outflow(values, some).numpy()
-        found += self._exchange * pool[self._centres].numpy() - data.inflow - data.source
+            for strip in self._strips():
+                values = self._values(pool, strip)
+                residual[strip] = self._outflow(values, strip).numpy()
+        residual += self._exchange * pool[self._centres].numpy() - data.inflow - data.source
         if self._pieces is not None:
             held = pool[self._centres[self._on_outline]].requires_grad_()
-            np.add.at(found, self._on_outline, -self._inflow(held, data).detach().numpy())
-        return self.scattered(found)
+            np.add.at(residual, self._on_outline, -self._inflow(held, data).detach().numpy())
+        return self.scattered(residual)
 
     def derivative(self, u: np.ndarray, data: NonlinearData) -> Equations:
         """Return the derivative at the nodes of the part, as that of a linear equation for a change.
@@ -187,10 +189,10 @@ class NonlinearEquations:
         """
         pool = self._pool(u, data)
         partial = np.zeros((5, len(self._nodes)))
-        for some in self._strips():
-            leaves = [one.clone().requires_grad_() for one in self._values(pool, some)]
-            found = torch.autograd.grad(self._outflow(leaves, some).sum(), leaves)
-            partial[:, some] = torch.stack(found).numpy()
+        for strip in self._strips():
+            leaves = [values.clone().requires_grad_() for values in self._values(pool, strip)]
+            gradients = torch.autograd.grad(self._outflow(leaves, strip).sum(), leaves)
+            partial[:, strip] = torch.stack(gradients).numpy()
         tied = self._exchange.copy()
         if self._pieces is not None:
             held = pool[self._centres[self._on_outline]].requires_grad_()
@@ -198,9 +200,9 @@ class NonlinearEquations:
             np.add.at(tied, self._on_outline, -slope.numpy())
         partial[0] += tied
         self._require_flows(partial[1:])
-        given = self._others >= self._size
-        tied -= np.where(given, partial[1:], 0.0).sum(0)
-        partial[1:][given] = 0.0
+        fixed = self._others >= self._size
+        tied -= np.where(fixed, partial[1:], 0.0).sum(0)
+        partial[1:][fixed] = 0.0
         along = dict(zip(OFFSETS[:5], map(self.scattered, partial), strict=True))
         whole = conductances_of(along, symmetric=self.operator.self_adjoint)
         conductances = whole.part(*tuple(slice(1, n + 1) for n in self.active.shape))
@@ -244,9 +246,9 @@ class NonlinearEquations:
         count = len(self._nodes)
         return (slice(a, min(a + _STRIP, count)) for a in range(0, count, _STRIP))
 
-    def _values(self, pool: torch.Tensor, some: slice) -> list[torch.Tensor]:
+    def _values(self, pool: torch.Tensor, strip: slice) -> list[torch.Tensor]:
         """Return the values at some nodes, and beside them: up, down, left, right."""
-        return [pool[one[some]] for one in (self._centres, *self._others)]
+        return [pool[places[strip]] for places in (self._centres, *self._others)]
 
     def scattered(self, values: np.ndarray) -> np.ndarray:
         """Return values of the active nodes at all nodes of the part, zero elsewhere."""
@@ -261,21 +263,23 @@ class NonlinearEquations:
         return {
             name: Patch(
                 *(
-                    one.reshape(-1)[places + step] if one.stride() != (0, 0) else one[0, :1]
+                    values.reshape(-1)[places + step]
+                    if values.stride() != (0, 0)
+                    else values[0, :1]
                     for step in steps
                 )
             )
-            for name, one in self._fields.items()
+            for name, values in self._fields.items()
         }
 
-    def _outflow(self, values: list[torch.Tensor], some: slice) -> torch.Tensor:
+    def _outflow(self, values: list[torch.Tensor], strip: slice) -> torch.Tensor:
         """Return the flows out of some nodes, and their reaction."""
         centre, *beside = values
-        fields, h = self._patches(self._centres[some]), self.grid.spacing
+        fields, h = self._patches(self._centres[strip]), self.grid.spacing
         reaction = self.operator.at(Patch(*[centre] * 9), fields, h)
-        volumes = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[some]])
+        volumes = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[strip]])
         total = volumes * reaction
-        for k, (other, weights) in enumerate(zip(beside, self._weights[:, some], strict=True), 1):
+        for k, (other, weights) in enumerate(zip(beside, self._weights[:, strip], strict=True), 1):
             patch = Patch(*(other if i == k else centre for i in range(9)))
             flow = self.operator.at(patch, fields, h) - reaction
             total = total + torch.from_numpy(weights) * flow
@@ -290,7 +294,9 @@ class NonlinearEquations:
         if pieces is None:
             raise RuntimeError("there are pieces of outlines")
         exchange = h * self._alphas
-        lengths, distances = (torch.from_numpy(one) for one in (pieces.lengths, pieces.distances))
+        lengths, distances = (
+            torch.from_numpy(array) for array in (pieces.lengths, pieces.distances)
+        )
         damping = 1.0 + exchange * distances / self._diffusion(u)
         fluxes = h * torch.from_numpy(data.fluxes) - exchange * u
         return lengths * fluxes / damping.clamp(min=LEAST_DAMPING)

@@ -27,17 +27,17 @@ class OutlineSystem:
 
     def __init__(self, problem: Problem, grid: Grid, number: int = 0):
         self.operator = medium_of(problem.operator)
-        self._discretisation = one = Discretisation(problem, self.operator, grid)
+        self._discretisation = discretisation = Discretisation(problem, self.operator, grid)
         self._periodic = problem.conditions.periodic
         ends = zip(grid.nodes, self._periodic, strict=True)
         counts = [nodes - around for nodes, around in ends]  # of the nodes with an equation
         wide = tuple(slice(-1, nodes + 1) for nodes in counts)
-        self._wide = one.equations(wide)
+        self._wide = discretisation.equations(wide)
         self._part = tuple(slice(0, nodes) for nodes in counts)
         self._equations = self._wide.part(*tuple(slice(1, nodes + 1) for nodes in counts))
-        self._outline = one.values(problem)
+        self._outline = discretisation.values(problem)
         self._problem, self._number = problem, number
-        b = one.right_hand_side(problem, self._outline, wide, self._wide)
+        b = discretisation.right_hand_side(problem, self._outline, wide, self._wide)
         self._b = b[number % len(b), 1:-1, 1:-1]
 
     @cached_property

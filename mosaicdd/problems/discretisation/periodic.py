@@ -86,15 +86,15 @@ def places_of(
     nodes: np.ndarray, part: Part, periods: Periods
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return which of some nodes ``(K, 2)`` lie in a part, and where in it, in every round."""
-    found = []
+    rounds = []
     for dy in _firsts(part[0], periods[0]):
         for dx in _firsts(part[1], periods[1]):
             y, x = nodes[:, 0] + dy - part[0].start, nodes[:, 1] + dx - part[1].start
             inside = (y >= 0) & (y < part[0].stop - part[0].start)
             inside &= (x >= 0) & (x < part[1].stop - part[1].start)
             at = np.flatnonzero(inside)
-            found.append((at, y[at], x[at]))
-    at, y, x = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            rounds.append((at, y[at], x[at]))
+    at, y, x = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
     return at, y, x
 
 
@@ -114,10 +114,10 @@ def _along(part: slice, period: int | None) -> list[_Round]:
     """Return the rounds of a part along one axis; one is all of an axis that does not come round."""
     if period is None:
         return [_Round(part, slice(0, part.stop - part.start))]
-    found = []
+    rounds = []
     for k in range((part.start - 1) // period, (part.stop - 1) // period + 1):
         # The last node of a round is the first of the next.
         low, high = max(part.start, k * period), min(part.stop, (k + 1) * period + 1)
         source = slice(low - k * period, high - k * period)
-        found.append(_Round(source, slice(low - part.start, high - part.start)))
-    return found
+        rounds.append(_Round(source, slice(low - part.start, high - part.start)))
+    return rounds

@@ -243,7 +243,7 @@ class _Whole:
             )
         ]
         active, reported = self._active[nodes], self._reported[nodes]
-        ties = Ties(*(np.concatenate(one) for one in zip(*self._ties, strict=True)))
+        ties = Ties(*(np.concatenate(column) for column in zip(*self._ties, strict=True)))
         outlines = None
         if self._discretisation.outline is not None:
             crossings = {name: Crossings.joined(every) for name, every in self._crossings.items()}

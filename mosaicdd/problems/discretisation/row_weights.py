@@ -55,18 +55,18 @@ class RowWeights:
 
     def at(self, nodes: np.ndarray) -> np.ndarray:
         """Return what some flat nodes, ascending, count."""
-        found = np.ones(len(nodes))
+        weights = np.ones(len(nodes))
         _, at, those = np.intersect1d(nodes, self.nodes, assume_unique=True, return_indices=True)
-        found[at] = self.weights[those]
-        return found
+        weights[at] = self.weights[those]
+        return weights
 
     def every(self, shape: tuple[int, int]) -> np.ndarray:
         """Return what all nodes of the part count, ``(rows, columns)``; to be read only."""
         if not len(self.nodes):
             return np.broadcast_to(1.0, shape)
-        found = np.ones(shape)
-        found.reshape(-1)[self.nodes] = self.weights
-        return found
+        weights = np.ones(shape)
+        weights.reshape(-1)[self.nodes] = self.weights
+        return weights
 
 
 def _candidates(conductances: Conductances) -> np.ndarray:
@@ -78,9 +78,9 @@ def _candidates(conductances: Conductances) -> np.ndarray:
             return np.flatnonzero(reaction.differs())
     elif not reaction.any():
         return np.empty(0, int)
-    found = [np.empty(0, int)]
+    places = [np.empty(0, int)]
     for first in range(0, len(reaction), _ROWS):
         rows = np.arange(first, min(first + _ROWS, len(reaction)))
         heavy = np.flatnonzero(2 * reaction[rows] > conductances.diagonal_of_rows(rows))
-        found.append(first * reaction.shape[1] + heavy)
-    return np.concatenate(found)
+        places.append(first * reaction.shape[1] + heavy)
+    return np.concatenate(places)

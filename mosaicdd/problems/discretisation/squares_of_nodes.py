@@ -68,17 +68,17 @@ class NodeSquares:
         for at in within.T:
             places = [at - self.size * step + MARGIN for step in (-1, 0, 1)]
             along.append([(place, (place >= 0) & (place < self.pitch)) for place in places])
-        found = []
+        at_places = []
         for dy, (y, has_y) in enumerate(along[0], start=-1):
             for dx, (x, has_x) in enumerate(along[1], start=-1):
-                some = np.flatnonzero(has_y & has_x)
-                square = first[some] + (dy, dx)
+                those = np.flatnonzero(has_y & has_x)
+                square = first[those] + (dy, dx)
                 there = (square >= 0) & (square < self._index.shape)
-                some, square = (one[there[:, 0] & there[:, 1]] for one in (some, square))
+                those, square = (array[there[:, 0] & there[:, 1]] for array in (those, square))
                 number = self._index[square[:, 0], square[:, 1]]
-                some, number = some[number >= 0], number[number >= 0]
-                found.append((close[some], y[some], number * self.pitch + x[some]))
-        which, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                those, number = those[number >= 0], number[number >= 0]
+                at_places.append((close[those], y[those], number * self.pitch + x[those]))
+        which, rows, columns = (np.concatenate(parts) for parts in zip(*at_places, strict=True))
         return which, rows, columns
 
     def own(self, values: np.ndarray) -> np.ndarray:

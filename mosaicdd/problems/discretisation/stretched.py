@@ -67,9 +67,9 @@ class _Axis:
     @cached_property
     def places(self) -> np.ndarray:
         """Where the nodes of the grid are in the part of the lattice, -1 where they are not."""
-        found = np.full(self.part.stop - self.part.start, -1)
-        found[self.nodes[self.there]] = np.flatnonzero(self.there)
-        return found
+        places = np.full(self.part.stop - self.part.start, -1)
+        places[self.nodes[self.there]] = np.flatnonzero(self.there)
+        return places
 
 
 class Stretch:
@@ -84,7 +84,7 @@ class Stretch:
     """
 
     def __init__(self, part: Part, cells: Periods, periods: Periods):
-        self._axes = tuple(_Axis.of(*one) for one in zip(part, cells, periods, strict=True))
+        self._axes = tuple(_Axis.of(*axis) for axis in zip(part, cells, periods, strict=True))
         self.part: Part = tuple(axis.part for axis in self._axes)
         self.there = tuple(axis.there for axis in self._axes)
 
@@ -109,19 +109,19 @@ class Stretch:
         y, x = self._axes
         return y.places, x.places
 
-    def values(self, given: np.ndarray) -> np.ndarray:
+    def values(self, on_grid: np.ndarray) -> np.ndarray:
         """Return values ``(.., rows, columns)`` at the nodes of the lattice; zero between those of the grid."""
         y, x = self._axes
-        return given[..., y.nodes[:, None], x.nodes] * self.at_nodes
+        return on_grid[..., y.nodes[:, None], x.nodes] * self.at_nodes
 
-    def interpolated(self, given: np.ndarray) -> np.ndarray:
+    def interpolated(self, on_grid: np.ndarray) -> np.ndarray:
         """Return values at the nodes of the lattice; linear between those of the grid."""
-        for axis, one in enumerate(self._axes):
-            values = np.moveaxis(given, axis, -1)
-            beside = values[..., np.minimum(one.nodes + 1, values.shape[-1] - 1)]
-            values = (1 - one.ways) * values[..., one.nodes] + one.ways * beside
-            given = np.moveaxis(values, -1, axis)
-        return given
+        for axis, along in enumerate(self._axes):
+            values = np.moveaxis(on_grid, axis, -1)
+            beside = values[..., np.minimum(along.nodes + 1, values.shape[-1] - 1)]
+            values = (1 - along.ways) * values[..., along.nodes] + along.ways * beside
+            on_grid = np.moveaxis(values, -1, axis)
+        return on_grid
 
     def conductances(self, between: Conductances) -> Conductances:
         """Return those of the lattice from those between the nodes of `part`; without reaction between."""

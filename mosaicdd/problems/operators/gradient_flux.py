@@ -76,7 +76,13 @@ def _through_edges(
         k = conductivity(pp[..., y, :] + qq[..., x])
         return k if a is None else k * (a if is_number(a) else a[..., y, x])
 
-    (one, two), (three, four) = ([corner(y, x) for x in (low, high)] for y in (low, high))
-    along = across[..., 1:-1, :] * ((one + two)[..., high, :] + (three + four)[..., low, :])
-    upward = up[..., 1:-1] * ((one + three)[..., high] + (two + four)[..., low])
+    (low_left, low_right), (high_left, high_right) = (
+        [corner(y, x) for x in (low, high)] for y in (low, high)
+    )
+    along = across[..., 1:-1, :] * (
+        (low_left + low_right)[..., high, :] + (high_left + high_right)[..., low, :]
+    )
+    upward = up[..., 1:-1] * (
+        (low_left + high_left)[..., high] + (low_right + high_right)[..., low]
+    )
     return -(along.diff(dim=-1) + upward.diff(dim=-2)) * (scale / 4.0)

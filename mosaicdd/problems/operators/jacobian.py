@@ -61,23 +61,25 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
     if not symmetric:
         along, against = zip(*between, strict=True)
         return Conductances(along, reaction, against)
-    up, right, *across = ((one + other) / 2 for one, other in between)
+    up, right, *across = ((forth + back) / 2 for forth, back in between)
     return Conductances((up, right), reaction, across=np.stack(across) if across else None)
 
 
-def _couplings(one: np.ndarray, other: np.ndarray, offset: Offset) -> tuple[np.ndarray, np.ndarray]:
+def _couplings(
+    forth: np.ndarray, back: np.ndarray, offset: Offset
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the couplings along an offset in the equations of its first and of its last nodes.
 
     Parameters
     ----------
-    one, other
+    forth, back
         In the equations of all nodes inside: along the offset, and against it.
     """
     y, x = offset
     first = slice(None, -1 if y else None), slice(1, None) if x < 0 else slice(None, -x or None)
     last = slice(y, None), slice(None, -1) if x < 0 else slice(x, None)
-    inside = np.pad(np.ones_like(one, bool), 1)
-    low, high = np.pad(one, 1, mode="edge")[first], np.pad(other, 1, mode="edge")[last]
+    inside = np.pad(np.ones_like(forth, bool), 1)
+    low, high = np.pad(forth, 1, mode="edge")[first], np.pad(back, 1, mode="edge")[last]
     for edge in (
         np.s_[0],
         np.s_[-1],
@@ -106,9 +108,9 @@ def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) ->
             )
         return
     beside = [partial.get(offset, np.zeros(1)) for offset in OFFSETS[1:5]]
-    count = sum(int((one >= 0).sum()) for one in beside)
+    count = sum(int((derivative >= 0).sum()) for derivative in beside)
     if count:
-        largest = max(np.nanmax(one) for one in beside)
+        largest = max(np.nanmax(derivative) for derivative in beside)
         raise NotEllipticError(
             f"the equation's derivative by a neighbour is not negative at {count} of "
             f"{4 * beside[0].size} places (largest {largest:.3g}): the grid is too coarse for it, or "

@@ -63,7 +63,7 @@ class Patch:
         """Return it in float32."""
         if self.whole is not None:
             return Patch.of(self.whole.float())
-        return Patch(*(one.float() for one in self.values))
+        return Patch(*(values.float() for values in self.values))
 
     @property
     def neighbours(self) -> tuple[torch.Tensor, ...]:

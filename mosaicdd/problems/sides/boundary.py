@@ -78,9 +78,9 @@ class Boundary:
         for axis in range(axes):
             low, high = edges[axis, 0].shape, edges[axis, 1].shape
             if low != high:
-                one, other = (name_of_side((axis, end), axes) for end in (0, 1))
+                low_side, high_side = (name_of_side((axis, end), axes) for end in (0, 1))
                 raise ValueError(
-                    f"boundary edges {one} ({times(low)} nodes) and {other} ({times(high)}) differ"
+                    f"boundary edges {low_side} ({times(low)} nodes) and {high_side} ({times(high)}) differ"
                 )
         self._check_corners()
 
@@ -93,12 +93,12 @@ class Boundary:
     def _check_corners(self) -> None:
         axes = len(self.edges) // 2
         scale = max(np.abs(edge).max() for edge in self.edges.values())
-        for one, i, other, j in corners(axes):
-            a, b = np.ravel(self.edges[one][i]), np.ravel(self.edges[other][j])
+        for side, i, other, j in corners(axes):
+            a, b = np.ravel(self.edges[side][i]), np.ravel(self.edges[other][j])
             worst = np.abs(a - b).argmax()
             if abs(a[worst] - b[worst]) > 1e-12 * scale:
                 raise ValueError(
-                    f"boundary edges {name_of_side(one, axes)} and {name_of_side(other, axes)} must be "
+                    f"boundary edges {name_of_side(side, axes)} and {name_of_side(other, axes)} must be "
                     f"equal in their common corner, got {a[worst]:.17g} and {b[worst]:.17g}"
                 )
 

@@ -46,7 +46,7 @@ class Sides:
 
     Parameters
     ----------
-    given
+    conditions
         A condition for all sides, conditions by name, or values on all edges; see `Problem`.
     data
         Values on all edges where no condition is given.
@@ -58,17 +58,19 @@ class Sides:
         pair, or a part of a side.
     """
 
-    def __init__(self, given: Any, data: EdgeData | None = None):
+    def __init__(self, conditions: Any, data: EdgeData | None = None):
         self.parts: tuple[SidePart, ...] = ()
         self.data = data
-        if isinstance(given, Mapping):
-            self.parts = tuple(part_of_name(name, condition) for name, condition in given.items())
-        elif isinstance(given, (Boundary, Data)) or (
-            isinstance(given, Sequence) and not isinstance(given, str)
+        if isinstance(conditions, Mapping):
+            self.parts = tuple(
+                part_of_name(name, condition) for name, condition in conditions.items()
+            )
+        elif isinstance(conditions, (Boundary, Data)) or (
+            isinstance(conditions, Sequence) and not isinstance(conditions, str)
         ):
-            self.data = given
+            self.data = conditions
         else:
-            self.parts = tuple(SidePart(name, given) for name in (*SIDES, "outline"))
+            self.parts = tuple(SidePart(name, conditions) for name in (*SIDES, "outline"))
         require_conditions(self.parts)
         require_boundaries(self.data)
 
