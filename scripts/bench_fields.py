@@ -1,7 +1,7 @@
 """Media of high contrast: condensed elements beside CHOLMOD, hypre's five multigrids and pyAMG.
 
-Usage: bench_fields.py CELLS [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..] [--runs N]. One thread,
-float64, a random source, zero sides. Seconds are wall time from the problem to the field, set-up
+Usage: bench_fields.py SIZE [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..] [--runs N], with SIZE as 1024 or
+1500x1300 (cells along x and y, no powers of two). One thread, float64, a random source, zero sides. Seconds are wall time from the problem to the field, set-up
 included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
 same medium, for peers a solve with the same factor or set-up, and *16 more* are solved at once. Before each, as much
 memory as any needs was in use; where there is a pool of huge pages, see `memory`, it is from there. Bytes
@@ -17,6 +17,7 @@ import argparse
 import csv
 import itertools
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -28,7 +29,7 @@ import numpy as np
 import torch
 from media import MEDIA, spe10
 from memory import page, pooled, ready
-from peers import by_petsc, by_pyamg, petsc_described
+from peers import MULTIGRIDS, by_petsc, by_pyamg, petsc_described, residual
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
@@ -40,14 +41,7 @@ _MORE = 16
 _READY = 900  # bytes per node that were in use a moment ago
 _WARM = 64  # cells of a first solve, which pays for what is loaded once per process
 _OURS = "mosaicdd"
-_PETSC = {
-    "CHOLMOD": "cholmod",
-    "PFMG": "pfmg",
-    "PFMG red-black": "pfmg-red-black",
-    "SMG": "smg",
-    "BoomerAMG": "hypre",
-    "BoomerAMG tuned": "hypre-tuned",
-}
+_PETSC = {"CHOLMOD": "cholmod"} | MULTIGRIDS
 _BY = (_OURS, *_PETSC, "pyAMG")
 _MEDIA = (*MEDIA, "spe10")
 _ROWS = BENCHMARKS / "fields.csv"
@@ -62,12 +56,12 @@ def main(arguments: argparse.Namespace) -> None:
         return
     path = [] if arguments.spe10 is None else ["--spe10", str(arguments.spe10)]
     for medium in arguments.media.split(","):
-        keys = [(str(arguments.cells), medium, by) for by in arguments.by.split(",")]
-        pool = pooled(_READY * (arguments.cells + 1) ** 2)
+        keys = [(arguments.cells, medium, by) for by in arguments.by.split(",")]
+        pool = pooled(_READY * math.prod(_nodes(arguments.cells)))
         found: dict[tuple[str, str, str], list[dict[str, str]]] = {key: [] for key in keys}
         alone = int(pool is not None)  # runs for memory
         for run, key in itertools.product(range(alone + arguments.runs), keys):
-            row = [str(arguments.cells), "--media", medium, "--by", key[2], "--row", *path]
+            row = [arguments.cells, "--media", medium, "--by", key[2], "--row", *path]
             environment = pool if run >= alone else None
             command = [sys.executable, __file__, *row]
             done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE)
@@ -86,7 +80,7 @@ def _measured(arguments: argparse.Namespace) -> None:
     """Measure one row, and print it; nothing if the peer is not here."""
     torch.set_num_threads(1)
     cells, medium, by = arguments.cells, arguments.media, arguments.by
-    nodes = (cells + 1, cells + 1)
+    nodes = _nodes(cells)
     if medium == "spe10":
         a = spe10(nodes, arguments.spe10)
     else:
@@ -95,6 +89,12 @@ def _measured(arguments: argparse.Namespace) -> None:
     found = _ours(a, f) if by == _OURS else _theirs(by, a, f[0])
     if found is not None:
         print(json.dumps({"decades": f"{np.ptp(np.log10(a)):.1f}", **found, "pages": page()}))
+
+
+def _nodes(size: str) -> tuple[int, int]:
+    """Return the nodes, (y, x), of a size."""
+    x, _, y = size.partition("x")
+    return int(y or x) + 1, int(x) + 1
 
 
 def _median(values: list[str]) -> str:
@@ -176,7 +176,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _residual(system: MediumSystem, b: np.ndarray, solution: np.ndarray) -> str:
-    return f"{np.linalg.norm(b - system.matrix @ solution) / np.linalg.norm(b):.0e}"
+    return f"{residual(system.matrix, b, solution):.0e}"
 
 
 def _read() -> dict[tuple[str, str, str], dict[str, str]]:
@@ -188,10 +188,16 @@ def _read() -> dict[tuple[str, str, str], dict[str, str]]:
     return {(row.pop("cells"), row.pop("medium"), row.pop("by")): row for row in rows}
 
 
+def _titled(size: str) -> str:
+    """Return a size as titles have it."""
+    y, x = _nodes(size)
+    return f"{x - 1} x {y - 1}"
+
+
 def _publish() -> None:
     """Write a table for each size."""
     rows, parts = _read(), []
-    for cells in sorted({key[0] for key in rows}, key=int):
+    for cells in sorted({key[0] for key in rows}, key=_nodes):
         lines = []
         for medium in _MEDIA:
             here = {by: rows[cells, medium, by] for by in _BY if (cells, medium, by) in rows}
@@ -206,7 +212,7 @@ def _publish() -> None:
                     ratio = f"{float(row['seconds']) / min(others):.2f}"
                 lines.append([medium, row["decades"], by, *(row[c] for c in _COLUMNS), ratio])
         header = ["medium", "decades", "by", *_COLUMNS, "ratio"]
-        parts.append(f"## {cells} x {cells}\n\n{table(header, lines)}")
+        parts.append(f"## {_titled(cells)}\n\n{table(header, lines)}")
     note = (
         f"By `python scripts/bench_fields.py`; its head says what is measured. {petsc_described()}"
     )
@@ -215,7 +221,7 @@ def _publish() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("cells", type=int)
+    parser.add_argument("cells", metavar="SIZE")
     parser.add_argument("--spe10", type=Path)
     parser.add_argument("--media", default=",".join(_MEDIA))
     parser.add_argument("--by", default=",".join(_BY))

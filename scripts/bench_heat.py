@@ -1,11 +1,13 @@
-"""Heat with a moving source: steps of mosaicdd beside steps with a CHOLMOD factor that is kept.
+"""Heat with a moving source: steps of mosaicdd beside steps by PETSc: a CHOLMOD factor or a multigrid that is kept.
 
-Usage: bench_heat.py CELLS [STEPS] [--by NAME,..] (200 steps; by mosaicdd and CHOLMOD). One thread, float64, 4 x 4
+Usage: bench_heat.py CELLS [STEPS] [--by NAME,..] (200 steps; by mosaicdd, CHOLMOD and hypre's multigrids).
+One thread, float64, 4 x 4
 domain lengths, zero sides, BDF2 from zero in steps of 0.01; seconds are wall time of all steps over their number,
-the source evaluated and, where the two differ, everything else included. Both take the same formula; what they
-differ by at the end stands beside what the steps are estimated to add to the error. mosaicdd solves for each
-step to 0.05 of its estimated error, which leaves an error of the solver far below that of the step; CHOLMOD solves
-to rounding, as it must. Rows are kept in ``benchmarks/heat.csv``, where those measured anew replace the old
+the source evaluated and, where the two differ, everything else included. All take the same formula; how far from
+CHOLMOD's each ends, in root mean square, stands beside what the steps are estimated to add to the error. mosaicdd
+solves for each step to 0.05 of its estimated error, which leaves an error of the solver far below that of the step;
+CHOLMOD solves to rounding, as it must, and the multigrids to 1e-6 of the right-hand side, from where the last two
+steps point to: as the column *apart* shows, about as far as mosaicdd. Rows are kept in ``benchmarks/heat.csv``, where those measured anew replace the old
 ones, and all are written to ``benchmarks/heat.md``.
 """
 
@@ -20,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from moving_source import moving_source
-from peers import petsc_described
+from peers import MULTIGRIDS, petsc_described
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
@@ -30,7 +32,9 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.references.petsc import environment_of, petsc_python
 
 _DT = 0.01
-_BY = ("mosaicdd", "CHOLMOD")
+_RTOL = 1e-6  # of the multigrids
+_PETSC = {"CHOLMOD": "cholmod"} | MULTIGRIDS
+_BY = ("mosaicdd", *_PETSC)
 _ROWS = BENCHMARKS / "heat.csv"
 _COLUMNS = (
     *("setup", "a step", "of that source", "of that solve", "iterations"),
@@ -44,12 +48,14 @@ def main(cells: int, steps: int, by: list[str]) -> None:
     rows = _read()
     if "mosaicdd" in by:
         rows[str(cells), "mosaicdd"] = _ours(cells, steps)
-    if "CHOLMOD" in by and petsc_python() is not None:
-        rows[str(cells), "CHOLMOD"] = _theirs(cells, steps)
-    fields = [_field_of(name, cells, steps) for name in _BY]
-    if all(path.exists() for path in fields):
-        one, other = map(np.load, fields)
-        rows[str(cells), "mosaicdd"]["apart"] = f"{np.sqrt(np.mean((one - other) ** 2)):.1e}"
+    for name in _PETSC:
+        if name in by and petsc_python() is not None:
+            rows[str(cells), name] = _theirs(cells, steps, name)
+    fields = {name: _field_of(name, cells, steps) for name in _BY}
+    for name, path in fields.items():
+        if name != "CHOLMOD" and path.exists() and fields["CHOLMOD"].exists():
+            apart = np.load(path) - np.load(fields["CHOLMOD"])
+            rows[str(cells), name]["apart"] = f"{np.sqrt(np.mean(apart**2)):.1e}"
     with open(_ROWS, "w", newline="") as file:
         writer = csv.DictWriter(file, ("cells", "by", *_COLUMNS))
         writer.writeheader()
@@ -84,27 +90,30 @@ def _ours(cells: int, steps: int) -> dict[str, str]:
     }
 
 
-def _theirs(cells: int, steps: int) -> dict[str, str]:
-    """March with a factor that is kept, in a process of a Python that has PETSc."""
+def _theirs(cells: int, steps: int, name: str) -> dict[str, str]:
+    """March with a solver that is set up once, in a process of a Python that has PETSc."""
     h = 4 / cells
     operator = EllipticOperator(c=1.5 / _DT)
     matrix = DirichletSystem(operator, Grid((cells, cells), h)).matrix
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "system.npz"
         arrays = {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
-        np.savez(path, cells=cells, spacing=h, dt=_DT, steps=steps, **arrays)
+        grid = (cells - 1, cells - 1)
+        np.savez(path, cells=cells, spacing=h, dt=_DT, steps=steps, grid=grid, **arrays)
         python = str(petsc_python())
-        command = [python, str(Path(__file__).with_name("heat_petsc.py")), str(path)]
+        script = Path(__file__).with_name("heat_petsc.py")
+        command = [python, str(script), str(path), _PETSC[name], str(_RTOL)]
         ended = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, env=environment_of(python), check=True
         )
         facts = json.loads(ended.stdout.splitlines()[-1])
-        np.save(_field_of("CHOLMOD", cells, steps), np.load(f"{path}.solution.npy"))
+        np.save(_field_of(name, cells, steps), np.load(f"{path}.solution.npy"))
     return {
         "setup": f"{facts['setup']:.2f}",
         "a step": f"{facts['march'] / steps:.4f}",
         "of that source": f"{facts['source'] / steps:.4f}",
         "of that solve": f"{facts['solve'] / steps:.4f}",
+        "iterations": "" if name == "CHOLMOD" else f"{facts['iterations'] / steps:.1f}",
     }
 
 
@@ -123,14 +132,15 @@ def _read() -> dict[tuple[str, str], dict[str, str]]:
 
 
 def _publish(rows: dict[tuple[str, str], dict[str, str]]) -> None:
-    """Write the table; the ratio is that of a step to CHOLMOD's, and to its solve alone."""
+    """Write the table; the ratios are those of a step to the fastest peer's, and to its solve alone."""
     lines = []
     for (cells, by), row in sorted(rows.items(), key=lambda one: (int(one[0][0]), one[0][1])):
-        other = rows.get((cells, "CHOLMOD"))
+        others = [other for (size, name), other in rows.items() if size == cells and name in _PETSC]
         ratios = ["", ""]
-        if by == "mosaicdd" and other:
+        if by == "mosaicdd" and others:
+            fastest = min(others, key=lambda other: float(other["a step"]))
             step = float(row["a step"])
-            ratios = [f"{float(other[name]) / step:.2f}" for name in ("a step", "of that solve")]
+            ratios = [f"{float(fastest[name]) / step:.2f}" for name in ("a step", "of that solve")]
         lines.append([cells, by, *(row.get(name) or "" for name in _COLUMNS), *ratios])
     header = ["cells", "by", *_COLUMNS, "times faster", "than the solve alone"]
     note = f"By `python scripts/bench_heat.py`; its head says what is measured. {petsc_described()}"

@@ -1,7 +1,7 @@
 """Nonlinear equations by their networks, by Newton's method here, and by Newton's method with other solvers.
 
 Usage: bench_nonlinear_networks.py CELLS EQUATION [METHOD...], each METHOD one of ``network``, ``certified``, ``newton``,
-``cholmod``, ``hypre``, ``pyamg``; by default all. One thread, float64. The problems: ``-lap u + 10 sinh u = f`` with smooth
+``cholmod``, ``pfmg``, ``pfmg-red-black``, ``hypre``, ``hypre-tuned``, ``pyamg``; by default all. One thread, float64. The problems: ``-lap u + 10 sinh u = f`` with smooth
 boundary data of amplitude 2 and a smooth source; a minimal surface over smooth boundary data with slopes up to 1.2.
 Errors are root mean squares over all nodes, relative to the solution's, against a solution certified to a residual of
 1e-11, which is kept in the folder for temporary files. Peers begin at zero, so that their first step solves the linear
@@ -48,7 +48,9 @@ _COLUMNS = (
     "in the solver",
     "relative error",
 )
-_ORDER = ("network", "certified", "newton", "cholmod", "hypre", "pyamg")
+_OURS = ("network", "certified", "newton")
+_PEERS = ("cholmod", "pfmg", "pfmg-red-black", "hypre", "hypre-tuned", "pyamg")
+_ORDER = (*_OURS, *_PEERS)
 _FILE = BENCHMARKS / "nonlinear_networks.csv"
 _RANDOM_COLUMNS = (
     "equation",
@@ -241,7 +243,7 @@ def peer(equation: str, cells: int, method: str, truth: np.ndarray) -> Iterator[
         derivative = discrete.derivative(u)
         spent += time.perf_counter() - begun
         rtol = max(0.1 * TIGHT / left, min(1e-2, 0.1 * left))
-        result = solved(derivative, r, method, rtol)
+        result = solved(derivative, r, method, rtol, (cells - 1, cells - 1))
         if result is None:
             return
         solving += result.seconds
@@ -258,10 +260,16 @@ def peer(equation: str, cells: int, method: str, truth: np.ndarray) -> Iterator[
 
 
 def solved(
-    matrix: scipy.sparse.csr_array, r: np.ndarray, method: str, rtol: float
+    matrix: scipy.sparse.csr_array,
+    r: np.ndarray,
+    method: str,
+    rtol: float,
+    grid: tuple[int, int],
 ) -> PeerResult | None:
     """Solve a step."""
-    return by_pyamg(matrix, r, rtol) if method == "pyamg" else by_petsc(matrix, r, method, rtol)
+    if method == "pyamg":
+        return by_pyamg(matrix, r, rtol)
+    return by_petsc(matrix, r, method, rtol, grid)
 
 
 def keep(
@@ -299,7 +307,7 @@ def main(cells: int, equation: str, methods: list[str]) -> None:
     else:
         truth = reference(f"{equation}-{cells}", problem(equation, cells))
         for method in methods or _ORDER:
-            measure = peer if method in _ORDER[3:] else ours
+            measure = peer if method in _PEERS else ours
             for row in measure(equation, cells, method, truth):
                 print(*row, flush=True)
                 rows.append(row)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import petsc
@@ -51,6 +52,20 @@ def test_multigrids_for_grids_solve_on_rectangles_only(method):
     assert solved.iterations > 1
     with pytest.raises(ValueError, match=f"{method} solves for all nodes of a rectangle"):
         petsc.solve_by_petsc(system.matrix, b, method, symmetric=True)
+
+
+@here
+@pytest.mark.parametrize("method", ON_GRIDS)
+def test_multigrids_for_grids_precondition_mixed_derivatives(method):
+    values = {"axx": 2.0, "ayy": 1.0, "axy": 0.7}
+    problem = Problem(CELLS, "anisotropic-diffusion", values, Dirichlet("sin(3*x) + y"))
+    system = DirichletSystem(problem.operator, problem.domain.grid())
+    b, inner = np.ones(len(system.matrix.indptr) - 1), (CELLS[0] - 1, CELLS[1] - 1)
+    assert np.diff(system.matrix.indptr).max() == 9
+    solved = petsc.solve_by_petsc(system.matrix, b, method, symmetric=True, grid=inner)
+    # 1e-10 is asked for; the part with five points is within 1 - 0.7 / sqrt(2) and 1 + 0.7 / sqrt(2) of the whole.
+    assert np.linalg.norm(b - system.matrix @ solved.solution) < 2e-10 * np.linalg.norm(b)
+    assert solved.iterations < 40
 
 
 @here
