@@ -49,8 +49,10 @@ def exact_solutions(
     along = np.arange(subdomain.cells + 1)
     return np.stack(
         [
-            scipy.interpolate.RectBivariateSpline(along, along, one).ev(points[:, 0], points[:, 1])
-            for one in np.moveaxis(values, -1, 0)
+            scipy.interpolate.RectBivariateSpline(along, along, solution).ev(
+                points[:, 0], points[:, 1]
+            )
+            for solution in np.moveaxis(values, -1, 0)
         ],
         axis=-1,
     )

@@ -81,8 +81,8 @@ class ReflectionPlan:
         chunks = max(1, -(-len(g) // self.chunk))
         size = max(1, -(-len(g) // chunks))
         for start in range(0, len(g), size):
-            some = slice(start, start + size)
-            self._apply(first[some], second[some], halves[0][some], halves[1][some])
+            portion = slice(start, start + size)
+            self._apply(first[portion], second[portion], halves[0][portion], halves[1][portion])
 
     def _apply(
         self, first: torch.Tensor, second: torch.Tensor, forward: np.ndarray, backward: np.ndarray

@@ -166,8 +166,8 @@ class OperatorPlan:
         """Write the values ``(B, Q)`` of a batch for its perimeters ``(B, P)`` to ``out``."""
         shape = batch_shape(batch)
         operators = self.operators[*batch].flatten(0, 1)  # (b, Q, P)
-        given = g.view(-1, len(operators), g.shape[1])
-        values = torch.matmul(operators, given.permute(1, 2, 0))  # (b, Q, n)
+        perimeters = g.view(-1, len(operators), g.shape[1])
+        values = torch.matmul(operators, perimeters.permute(1, 2, 0))  # (b, Q, n)
         out.view(-1, len(operators), out.shape[1]).copy_(values.permute(2, 0, 1))
         if self._loads is not None:
             out.view(-1, *shape, out.shape[1]).add_(self._loads[:, *batch])

@@ -22,15 +22,15 @@ def active_nodes(shape: Shape, lattice: Lattice, ranks: Ranks) -> np.ndarray:
     rows, columns = (_nearest(lattice, axis) for axis in (0, 1))
 
     def count() -> np.ndarray:
-        found = np.zeros(lattice.subdomains)
-        mine, step = ranks.share(len(found)), max(1, _NODES // (lattice.spacing * columns[-1]))
+        counts = np.zeros(lattice.subdomains)
+        mine, step = ranks.share(len(counts)), max(1, _NODES // (lattice.spacing * columns[-1]))
         for first in range(mine.start, mine.stop, step):
-            some = rows[first : min(first + step, mine.stop) + 1]
-            part = slice(some[0], some[-1]), slice(0, columns[-1])
+            strip = rows[first : min(first + step, mine.stop) + 1]
+            part = slice(strip[0], strip[-1]), slice(0, columns[-1])
             inside = shape.level(lattice.grid, part) < 0
             along = _sums(inside, columns)
-            found[first : first + len(some) - 1] = _sums(along.T, some - some[0]).T
-        return found
+            counts[first : first + len(strip) - 1] = _sums(along.T, strip - strip[0]).T
+        return counts
 
     return ranks.sum(ranks.agree(count)).astype(int)
 

@@ -103,10 +103,10 @@ class Certifier:
 
     def _first_updates(self, v: Interface, monitor: Monitor) -> list[tuple[float, float]]:
         """Return the updates of the first two iterations from a zero start, of each problem."""
-        one, two = v.like_boundary(), v.like_boundary()
-        self._iterate(v, one)
-        self._iterate(one, two)
-        updates = monitor.distance(one, v), monitor.distance(two, one)
+        first, second = v.like_boundary(), v.like_boundary()
+        self._iterate(v, first)
+        self._iterate(first, second)
+        updates = monitor.distance(first, v), monitor.distance(second, first)
         return list(zip(*(numbers.tolist() for numbers in updates), strict=True))
 
 

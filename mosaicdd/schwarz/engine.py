@@ -229,7 +229,7 @@ class Engine(BaseEngine[SharedSolver]):
             if rule.mae is None:
                 error = EARNED * max(rule.rtol * size, rule.atol)
         promised = largest * error * nodes
-        eps = max(np.finfo(one).eps for one in (settings.dtype, settings.halo_dtype))
+        eps = max(np.finfo(dtype).eps for dtype in (settings.dtype, settings.halo_dtype))
         rounding = float(eps) * largest * size * everywhere
         if eps > np.finfo(float).eps:  # float32 hides errors that are smooth
             promised, rounding = promised + ROUNDINGS * rounding, 0.0

@@ -115,8 +115,8 @@ class EdgeError:
         (low, rows, high), (left, columns, right) = map(self._ends, (0, 1))
         everything = left + columns + right
         for down, across in ((low, everything), (high, everything), (rows, left), (rows, right)):
-            for some, others in itertools.product(down, across):
-                for part in some.split(largest):
+            for tiles, others in itertools.product(down, across):
+                for part in tiles.split(largest):
                     for other in others.split(max(1, largest // part.count)):
                         yield part, other
 

@@ -32,18 +32,18 @@ class OwnedNorms:
         self._scratch = v.flat.new_empty(largest)
         self._problems = v.problems
 
-    def squares(self, one: Interface, other: Interface) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sums of squares of ``one - other`` and of ``one``, ``(n,)`` each."""
-        difference, values = self._sums((one, other), (_subtract, _squares), (_copy, _squares))
+    def squares(self, v: Interface, other: Interface) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sums of squares of ``v - other`` and of ``v``, ``(n,)`` each."""
+        difference, values = self._sums((v, other), (_subtract, _squares), (_copy, _squares))
         return difference, values
 
-    def square_of_difference(self, one: Interface, other: Interface) -> np.ndarray:
+    def square_of_difference(self, v: Interface, other: Interface) -> np.ndarray:
         """Return the sum of squares of a difference, ``(n,)``."""
-        return self._sums((one, other), (_subtract, _squares))[0]
+        return self._sums((v, other), (_subtract, _squares))[0]
 
-    def absolute_difference(self, one: Interface, other: Interface) -> np.ndarray:
+    def absolute_difference(self, v: Interface, other: Interface) -> np.ndarray:
         """Return the sum of the absolute values of a difference, ``(n,)``."""
-        return self._sums((one, other), (_subtract, _absolutes))[0]
+        return self._sums((v, other), (_subtract, _absolutes))[0]
 
     def _sums(
         self, interfaces: tuple[Interface, ...], *parts: tuple[Callable, Callable]
@@ -64,12 +64,12 @@ class OwnedNorms:
             yield from zip(*(part.split(rows, dim=1) for part in parts), strict=True)
 
 
-def _copy(one: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> None:
-    out.copy_(one)
+def _copy(values: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> None:
+    out.copy_(values)
 
 
-def _subtract(one: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> None:
-    torch.sub(one, other, out=out)
+def _subtract(values: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> None:
+    torch.sub(values, other, out=out)
 
 
 def _squares(values: torch.Tensor) -> torch.Tensor:

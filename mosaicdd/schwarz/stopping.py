@@ -151,9 +151,9 @@ class Monitor:
         """Add up what the ranks measured."""
         return self._ranks.sum(mine)
 
-    def distance(self, one: Interface, other: Interface) -> np.ndarray:
+    def distance(self, v: Interface, other: Interface) -> np.ndarray:
         """Return the root mean square of a difference over the interface, of each problem."""
-        squares = self._norms.square_of_difference(one, other)
+        squares = self._norms.square_of_difference(v, other)
         return np.sqrt(self._ranks.sum(squares) / self._unknowns)
 
     def record(

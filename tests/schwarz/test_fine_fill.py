@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.upscaled.cell_solves import Planes
+from mosaicdd.schwarz.upscaled.cell_solves import CellValues
 from mosaicdd.schwarz.upscaled.fine_fill import Band
 
 COARSE = 7, 9
@@ -56,7 +56,7 @@ def test_what_is_left_on_the_lines_is_the_residual(band, filled):
 def test_it_is_shared_out_by_the_transpose_of_the_interpolation(band, filled):
     hats = np.zeros((2, *COARSE))
     hats[:, 1:-1, 1:-1] = np.random.default_rng(2).standard_normal([n - 2 for n in COARSE])
-    smooth = Planes(torch.from_numpy(hats))
+    smooth = CellValues(torch.from_numpy(hats))
     smooth.interpolate(*band.heights)
     shared = filled.restricted().numpy()
     expected = (smooth.joined().numpy()[:, *INNER] * residual_of(band, filled)).sum()

@@ -107,7 +107,7 @@ class _Eliminated:
         def of(matrices: torch.Tensor) -> torch.Tensor:
             return matrices.unflatten(0, (len(self.schur), -1)).index_select(0, which).flatten(0, 1)
 
-        crosses = [tuple(of(one) for one in factors) for factors in self.crosses]
+        crosses = [tuple(of(matrices) for matrices in factors) for factors in self.crosses]
         return replace(self, schur=of(self.schur), leaves=of(self.leaves), crosses=crosses)
 
     def merged(self, side: int) -> "_Eliminated":

@@ -53,14 +53,14 @@ class Cross:
         half = (factors.shape[-1] + 1) // 2
         return cls((factors[..., :half, :half], factors[..., half:, :]))
 
-    def __call__(self, given: torch.Tensor) -> torch.Tensor:
+    def __call__(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the products with vectors ``(B, n, i)``."""
         first, second = (part.flatten(0, 1) for part in self.parts)
         if first.shape == second.shape:
-            return products(products(given, first.mT), second)
+            return products(products(vectors, first.mT), second)
         half = first.shape[1]
-        total = products(products(given, second.mT), second)
-        total[..., :half] += products(products(given[..., :half], first.mT), first)
+        total = products(products(vectors, second.mT), second)
+        total[..., :half] += products(products(vectors[..., :half], first.mT), first)
         return total
 
 
@@ -82,9 +82,9 @@ class Roots:
     def room(self, shape: tuple[int, ...], whole: tuple[int, ...]) -> "Roots":
         """Return room for those of more elements, where these are of fewer, each per axis."""
 
-        def more(one: torch.Tensor) -> torch.Tensor:
-            sizes = zip(one.shape, shape, whole, strict=False)
-            return one.new_empty(*(n // few * many for n, few, many in sizes), *one.shape[2:])
+        def more(values: torch.Tensor) -> torch.Tensor:
+            sizes = zip(values.shape, shape, whole, strict=False)
+            return values.new_empty(*(n // few * many for n, few, many in sizes), *values.shape[2:])
 
         made = self._each(more)
         leaves = made.leaves.new_empty([made.leaves.shape[axis] for axis in (2, 3, 0, 1)])
@@ -93,22 +93,24 @@ class Roots:
     def part(self, whole: tuple[int, ...], place: Slices) -> "Roots":
         """Return views of those of some elements, where these are of so many."""
 
-        def some(one: torch.Tensor) -> torch.Tensor:
-            squares = one.shape[0] // whole[0]
-            return one[*(slice(squares * p.start, squares * p.stop) for p in place)]
+        def views(values: torch.Tensor) -> torch.Tensor:
+            squares = values.shape[0] // whole[0]
+            return values[*(slice(squares * p.start, squares * p.stop) for p in place)]
 
-        return self._each(some)
+        return self._each(views)
 
     def copy_(self, other: "Roots") -> None:
         """Take the values of others."""
         self.leaves.copy_(other.leaves)
-        for cross, given in zip(self.crosses, other.crosses, strict=True):
-            for one, values in zip(cross.parts, given.parts, strict=True):
-                one.copy_(values)
+        for cross, source in zip(self.crosses, other.crosses, strict=True):
+            for own, values in zip(cross.parts, source.parts, strict=True):
+                own.copy_(values)
 
     def _each(self, of: Callable[[torch.Tensor], torch.Tensor]) -> "Roots":
         """Return roots of what a function makes of each tensor."""
-        crosses = [Cross((of(one), of(other))) for one, other in (x.parts for x in self.crosses)]
+        crosses = [
+            Cross((of(first), of(second))) for first, second in (x.parts for x in self.crosses)
+        ]
         return Roots(of(self.leaves), crosses)
 
 
@@ -173,23 +175,23 @@ class InnerNodes:
         """Return those of some of the elements of a row, side by side; views by a slice, copies by numbers."""
         count = self.shape[1] // self.shape[0]
 
-        def some(one: torch.Tensor, axis: int) -> torch.Tensor:
-            squares = one.shape[axis] // count
+        def taken(values: torch.Tensor, axis: int) -> torch.Tensor:
+            squares = values.shape[axis] // count
             if isinstance(elements, slice):
                 here = elements.start * squares, (elements.stop - elements.start) * squares
-                return one.narrow(axis, *here)
+                return values.narrow(axis, *here)
             return (
-                one.unflatten(axis, (count, -1))
+                values.unflatten(axis, (count, -1))
                 .index_select(axis, elements)
                 .flatten(axis, axis + 1)
             )
 
-        known = {id(planes): Planes(some(planes.values, 4)) for planes in self._ties.values()}
+        known = {id(planes): Planes(taken(planes.values, 4)) for planes in self._ties.values()}
         return InnerNodes(
             {step: known[id(planes)] for step, planes in self._ties.items()},
-            {run: some(one, 1) for run, one in self._reciprocals.items()},
-            some(self._inverses, 3),
-            [Cross(tuple(some(part, 1) for part in cross.parts)) for cross in self._crosses],
+            {run: taken(reciprocal, 1) for run, reciprocal in self._reciprocals.items()},
+            taken(self._inverses, 3),
+            [Cross(tuple(taken(part, 1) for part in cross.parts)) for cross in self._crosses],
             self.side,
         )
 
@@ -214,10 +216,10 @@ class InnerNodes:
         count, plan = 1 << level, on_cross(self.side << level - 1, self.side, self._steps)
         lengths = [run.length for run, _ in plan]
         shape = [n // count for n in self.shape]
-        given = f.values.new_empty(*shape, f.values.shape[2], sum(lengths))
-        for (run, beside), part in zip(plan, given.split(lengths, dim=-1), strict=True):
+        driven = f.values.new_empty(*shape, f.values.shape[2], sum(lengths))
+        for (run, beside), part in zip(plan, driven.split(lengths, dim=-1), strict=True):
             part.permute(3, 2, 0, 1).copy_(self._driven(f, u, run, beside, count))
-        c = self._crosses[level - 1](given.flatten(0, 1)).unflatten(0, shape)
+        c = self._crosses[level - 1](driven.flatten(0, 1)).unflatten(0, shape)
         if again:
             f = Planes(f.values.clone())
         for (run, beside), part in zip(plan, c.split(lengths, dim=-1), strict=True):
@@ -232,15 +234,15 @@ class InnerNodes:
         coloured, others = in_leaf(self.side, self._steps)
         for run, _ in others:
             torch.mul(f(run, 1), self._reciprocals[run], out=u(run, 1))
-        driven = [self._driven(f, u, *one, 1) for one in coloured]
+        driven = [self._driven(f, u, *place, 1) for place in coloured]
         for (run, _), row in zip(coloured, self._inverses, strict=True):
             here = torch.mul(driven[0], row[0], out=u(run, 1))
             for values, inverse in zip(driven[1:], row[1:], strict=True):
                 here.addcmul_(values, inverse)
         for run, beside in others:
             if everywhere or {1, self.side - 1} & {*run.node}:
-                given = self._driven(f, u, run, beside, 1)
-                torch.mul(given, self._reciprocals[run], out=u(run, 1))
+                drive = self._driven(f, u, run, beside, 1)
+                torch.mul(drive, self._reciprocals[run], out=u(run, 1))
 
     def _driven(
         self, f: Planes, u: Planes, run: NodeRow, beside: Beside, count: int

@@ -148,17 +148,17 @@ class CrossedSquares(Squares):
         edges = up, right = self._edges(*conductances.along)
         if conductances.across is None or not conductances.symmetric:
             raise ValueError("conductances across cells are needed, and no velocity")
-        rising, falling = (self._cut(one, side, side) for one in conductances.across)
+        rising, falling = (self._cut(k, side, side) for k in conductances.across)
         every = torch.arange((side + 1) ** 2).view(side + 1, side + 1)
         a = up.new_zeros(every.numel(), every.numel(), up.shape[2])
         total = self._diagonal(conductances, edges, edges)
-        for one, other, k in (
+        for first, second, k in (
             (every[:-1], every[1:], up),
             (every[:, :-1], every[:, 1:], right),
             (every[:-1, :-1], every[1:, 1:], rising),
             (every[1:, :-1], every[:-1, 1:], falling),
         ):
-            a[one, other] = a[other, one] = -k
+            a[first, second] = a[second, first] = -k
         for places, k in (
             ((slice(0, -1), slice(0, -1)), rising),
             ((slice(1, None), slice(1, None)), rising),

@@ -42,15 +42,17 @@ class PlaneResponses:
         steps = np.arange(_STEPS + 1)
         octant = np.array([(y, x) for y in steps for x in steps if y <= x])
         planes = self._planes(octant, exact, steepest)
-        parts = [exact.derivative(some, {})[..., first].cpu() for some in planes.split(_BATCH)]
-        found = torch.cat(parts).numpy()
+        parts = [
+            exact.derivative(portion, {})[..., first].cpu() for portion in planes.split(_BATCH)
+        ]
+        responses = torch.cat(parts).numpy()
         side, m = 2 * _STEPS + 1, exact.square.cells
-        table = np.empty((side, side, *found.shape[1:]), dtype=found.dtype)
+        table = np.empty((side, side, *responses.shape[1:]), dtype=responses.dtype)
         matrices = SquareSymmetry(4 * m).matrices.long().numpy()
         hats = images(exact.square.perimeter[:: m // 2], m)
         for matrix, hat, line in zip(matrices, hats, images(nodes, m), strict=True):
             y, x = (_STEPS + octant @ matrix.T).T[..., None, None]
-            table[y, x, hat[:, None], line] = found
+            table[y, x, hat[:, None], line] = responses
         flat = table[..., back.ravel()].reshape(side**2, -1)
         self._table, self._side = torch.from_numpy(flat).to(exact.device), side
 
@@ -97,7 +99,7 @@ class ConstantResponses:
         self._reactions, order = reactions.float().sort()
         side = exact.square.cells + 1
         squares = values[order, None, None].expand(-1, side, side)
-        parts = [exact.derivative(some, exact.numbers) for some in squares.split(_BATCH)]
+        parts = [exact.derivative(portion, exact.numbers) for portion in squares.split(_BATCH)]
         self._table = torch.cat(parts).flatten(1)
 
     def write(self, g: torch.Tensor, out: torch.Tensor) -> None:
@@ -111,10 +113,10 @@ class ConstantResponses:
 
 def _mix(table: torch.Tensor, at: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
     """Write weighted sums of entries of a table."""
-    found = torch.nn.functional.embedding_bag(
+    mixed = torch.nn.functional.embedding_bag(
         at, table, mode="sum", per_sample_weights=weights.to(table)
     )
-    out.copy_(found.view(out.shape))
+    out.copy_(mixed.view(out.shape))
 
 
 def _share(slope: float) -> float:

@@ -212,7 +212,9 @@ class CondensedSystem:
                 f"below some 1e12, here conductances are {min(map(np.min, every)):g} to "
                 f"{max(map(np.max, every)):g}"
             ) from error
-        return tuple([torch.from_numpy(one).to(self.inside) for one in part] for part in lines)
+        return tuple(
+            [torch.from_numpy(values).to(self.inside) for values in part] for part in lines
+        )
 
     def _require_range(self) -> float:
         """Check that float64 holds the squares of the numbers of ``S``, and float32 their ratios; return the largest."""
@@ -243,8 +245,8 @@ class CondensedSystem:
         active, reaction = self.equations.active, self.equations.conductances.reaction
         nodes = torch.from_numpy(active[::s, ::s].copy()).to(self.inside.device)
         reactions, actives = (
-            [_between(lines, s) for lines in (one[::s], one[:, ::s].T)]
-            for one in (reaction, active)
+            [_between(lines, s) for lines in (array[::s], array[:, ::s].T)]
+            for array in (reaction, active)
         )
         parts = zip(conductances, reactions, actives, strict=True)
         return tuple(
@@ -258,16 +260,16 @@ class CondensedSystem:
 def _on_lines(nodes: np.ndarray, block: Block) -> torch.Tensor:
     """Return what nodes of a region have on its lines, ``(L,)``."""
     s = block.lattice.spacing
-    return torch.cat([torch.from_numpy(one.ravel()) for one in (nodes[::s], nodes[:, ::s].T)])
+    return torch.cat([torch.from_numpy(values.ravel()) for values in (nodes[::s], nodes[:, ::s].T)])
 
 
 def _diagonals_along_lines(wide: Conductances, own: Slices, s: int) -> list[np.ndarray]:
     """Return the diagonal between the lattice nodes of a region, per axis ``(lines, cells, s - 1)``."""
-    found = []
-    for one, (across, along) in ((wide, own), (wide.transposed(), own[::-1])):
-        values = one.diagonal_of_rows(np.arange(across.start, across.stop, s))
-        found.append(_between(values[:, along], s))
-    return found
+    diagonals = []
+    for conductances, (across, along) in ((wide, own), (wide.transposed(), own[::-1])):
+        values = conductances.diagonal_of_rows(np.arange(across.start, across.stop, s))
+        diagonals.append(_between(values[:, along], s))
+    return diagonals
 
 
 def _along_lines(conductances: Conductances, s: int) -> list[np.ndarray]:

@@ -104,7 +104,9 @@ class Measure:
                     k = np.asarray(edges if axis == 0 else edges.T)[0, along]
                     beside.append((axis, end, (flat if axis == 0 else flat.T)[row, along], k))
         # Corners are beside two edges.
-        self._ring = np.unique(np.concatenate([np.empty(0, int), *(one[2] for one in beside)]))
+        self._ring = np.unique(
+            np.concatenate([np.empty(0, int), *(nodes for _, _, nodes, _ in beside)])
+        )
         self._edges = [
             (axis, end, np.searchsorted(self._ring, nodes), k) for axis, end, nodes, k in beside
         ]

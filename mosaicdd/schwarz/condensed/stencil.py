@@ -38,7 +38,7 @@ class Stencil:
             for inner in [at(axis, c.axes, _ALL, _INNER)]
         ]
         if c.across is not None:
-            flows += [(one, one) for one in c.across]
+            flows += [(k, k) for k in c.across]
         self._terms = []
         for (first, last, before, after), (back, forth) in zip(_ALONG, flows, strict=False):
             rise = torch.empty(forth.shape, dtype=torch.float64)

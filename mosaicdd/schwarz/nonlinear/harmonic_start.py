@@ -38,8 +38,10 @@ class HarmonicStart:
             with steps.clock.part("start"):
                 return self._inner.harmonic(boundary)
         linear, c = self._on_outlines
-        one = smooth_problem(self._solver.source.problem, steps.lattice.grid, c)
-        linear.source.update(one if one.problems == 1 else one.some(range(number, number + 1)))
+        smooth = smooth_problem(self._solver.source.problem, steps.lattice.grid, c)
+        linear.source.update(
+            smooth if smooth.problems == 1 else smooth.some(range(number, number + 1))
+        )
         settings = steps.settings.with_changes(rtol=_LOOSE, certify=None)
         engine = CondensedEngine(steps.ranks, steps.lattice, linear, settings, clock=steps.clock)
         field = engine.solve(boundary).field

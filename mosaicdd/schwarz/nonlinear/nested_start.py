@@ -42,13 +42,13 @@ class NestedStart:
         Of its subdomains.
     """
 
-    def __init__(self, one: Problem, apart: int, cells: int, settings: SolveSettings):
-        grid = one.domain.grid()
-        solver = Exact(cells).condensed(one, grid)
+    def __init__(self, problem: Problem, apart: int, cells: int, settings: SolveSettings):
+        grid = problem.domain.grid()
+        solver = Exact(cells).condensed(problem, grid)
         loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
         lattice = Lattice(grid, solver.subdomain)
         self._engine = engine_of(solver.method)(Ranks.alone(), lattice, solver, loose)
-        self._boundaries, self._apart = one.boundaries(grid), apart
+        self._boundaries, self._apart = problem.boundaries(grid), apart
 
     def check(self) -> None:
         """Check that it can be solved for; as `BaseEngine.check`."""
@@ -76,12 +76,11 @@ def nested_start(
 ) -> NestedStart | None:
     """Return it for one of several problems; None where there is no coarser grid for it."""
     grid = lattice.grid
-    found = next(_coarser_grids(grid, lattice.subdomain.cells), None)
-    if found is None:
+    apart, cells = next(_coarser_grids(grid, lattice.subdomain.cells), (0, 0))
+    if not apart:
         return None
-    apart, cells = found
-    one = coarser(problem, grid, boundary, number, apart)
-    return None if one is None else NestedStart(one, apart, cells, settings)
+    coarse = coarser(problem, grid, boundary, number, apart)
+    return None if coarse is None else NestedStart(coarse, apart, cells, settings)
 
 
 def _coarser_grids(grid: Grid, cells: int) -> Iterator[tuple[int, ...]]:

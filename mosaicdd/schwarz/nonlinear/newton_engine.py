@@ -80,12 +80,14 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
 
     def _sampled(self, operator: Nonlinear) -> NonlinearPart | NonlinearEquations:
         """Return the operator at the nodes that are held here."""
-        one = self._solver.discretisation
-        if one is None:
+        discretisation = self._solver.discretisation
+        if discretisation is None:
             return operator.on(self.block.lattice.grid, self._place.wide)
-        if not isinstance(one, NonlinearDiscretisation):
-            raise TypeError(f"the discretisation of a nonlinear equation is needed, got {one}")
-        return one.on(self._place.wide)
+        if not isinstance(discretisation, NonlinearDiscretisation):
+            raise TypeError(
+                f"the discretisation of a nonlinear equation is needed, got {discretisation}"
+            )
+        return discretisation.on(self._place.wide)
 
     def _equations(self, number: int, boundary: Boundary) -> NewtonEquations:
         """Return the equations of one of the problems that are solved now."""
@@ -97,8 +99,8 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
                     operator, self._place, self._solver.subdomain, problem, number, data
                 )
             f = self._ranks.agree(lambda: problem.source_at(operator.grid, self._place.wide))
-        one = None if f is None else f[number % len(f)]
-        return RectangleEquations(operator, self._place, self._solver.subdomain, boundary, one)
+        source = None if f is None else f[number % len(f)]
+        return RectangleEquations(operator, self._place, self._solver.subdomain, boundary, source)
 
     def _ways(self, equations: NewtonEquations) -> list[Callable[[np.ndarray], Step]]:
         """Return how steps may be found, the fastest way first."""
@@ -144,8 +146,8 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             smooth = self._ranks.agree(lambda: self._linearised(u, equations))
             nested = None
             if isinstance(equations, RectangleEquations):
-                given = self._solver.source.problem, self.block.lattice, boundary, number
-                nested = self._ranks.agree(lambda: nested_start(*given, self.settings))
+                where = self._solver.source.problem, self.block.lattice, boundary, number
+                nested = self._ranks.agree(lambda: nested_start(*where, self.settings))
             self._known = _Beginning(data, u, smooth, nested)
         return self._known
 
@@ -234,7 +236,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         starts = equations.begun(values), beginning.u
         residuals = self._ranks.agree(lambda: [*map(equations.residual, starts)])
         weights = beginning.smooth.weights
-        squares = [np.square(self._place.owned(weights * one)).sum() for one in residuals]
+        squares = [np.square(self._place.owned(weights * r)).sum() for r in residuals]
         norms = self._ranks.sum(np.array(squares))
         return starts[0] if norms[0] < norms[1] else starts[1]
 
@@ -280,12 +282,12 @@ class _Beginning:
 _Data = Boundary | tuple[Sides, int]
 
 
-def _same(one: _Data, other: _Data) -> bool:
-    if isinstance(one, Boundary) and isinstance(other, Boundary):
-        pairs = zip(one.edges.values(), other.edges.values(), strict=True)
-        return one is other or all(np.array_equal(*pair) for pair in pairs)
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return one[0] is other[0] and one[1] == other[1]
+def _same(known: _Data, data: _Data) -> bool:
+    if isinstance(known, Boundary) and isinstance(data, Boundary):
+        pairs = zip(known.edges.values(), data.edges.values(), strict=True)
+        return known is data or all(np.array_equal(*pair) for pair in pairs)
+    if isinstance(known, tuple) and isinstance(data, tuple):
+        return known[0] is data[0] and known[1] == data[1]
     return False
 
 

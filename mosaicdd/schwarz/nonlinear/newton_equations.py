@@ -115,11 +115,11 @@ class RectangleEquations:
 
     def residual(self, u: np.ndarray) -> np.ndarray:
         """Return the residual times the squared spacing; zero on the edge."""
-        found = np.zeros_like(u)
-        found[1:-1, 1:-1] = self._operator.residual(u)
-        found -= self.source
-        self._clear_edges(found)
-        return found
+        r = np.zeros_like(u)
+        r[1:-1, 1:-1] = self._operator.residual(u)
+        r -= self.source
+        self._clear_edges(r)
+        return r
 
     def linear_form(self, u: np.ndarray) -> LinearForm:
         """Return the equation linearised at values."""
@@ -208,7 +208,9 @@ class OutlineEquations:
         derivative, weights = self._equations.weighed_derivative(u, self._data)
         conductances = derivative.conductances
         right[1:-1, 1:-1] += conductances.apply(np.where(active, u, 0.0))
-        right, constant = (np.where(active, one, 0.0) for one in (right, conductances.reaction))
+        right, constant = (
+            np.where(active, values, 0.0) for values in (right, conductances.reaction)
+        )
         return LinearForm(right, constant, weights.every(active.shape))
 
     def diagonal(self, u: np.ndarray) -> np.ndarray:

@@ -51,12 +51,12 @@ class Change:
     def at_nodes(self, place: FieldShare) -> torch.Tensor:
         """Return its absolute values at the lattice nodes that this rank owns."""
         block = place.block
-        some = tuple(
+        lattice_nodes = tuple(
             slice(start * block.lattice.spacing - own.start, None, block.lattice.spacing)
             for start, own in zip(block.start, place.own, strict=True)
         )
         rows, columns = block.subdomains
-        return torch.from_numpy(abs(self.values[some][:rows, :columns]))
+        return torch.from_numpy(abs(self.values[lattice_nodes][:rows, :columns]))
 
 
 class Step(Protocol):

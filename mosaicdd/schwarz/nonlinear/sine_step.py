@@ -38,9 +38,12 @@ class SineStep:
         self._steps, self._inner = steps, inner
         ranks = steps.ranks
         with steps.clock.part("derivative"):
-            found = ranks.agree(lambda: equations.derivative(u, inner.part))
+            derivative = ranks.agree(lambda: equations.derivative(u, inner.part))
             within = (slice(1, -1), slice(1, -1))
-            scales, c = (found.diagonal() - found.reaction)[within] / 4, found.reaction[within]
+            scales, c = (
+                (derivative.diagonal() - derivative.reaction)[within] / 4,
+                derivative.reaction[within],
+            )
             with np.errstate(
                 divide="ignore", invalid="ignore"
             ):  # flows that are nothing beside a reaction
@@ -50,7 +53,7 @@ class SineStep:
                 self._roots = inner.widened(1 / np.sqrt(scales))
                 self._solve = inner.sine_solve(max(float(sums[0] / sums[1]), 0.0))
         self._count = int(sums[1])
-        self._derivative = list(_cut(found))
+        self._derivative = list(_cut(derivative))
 
     def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
         """Solve by conjugate gradients, if these are quick; see `Step`."""
@@ -95,7 +98,7 @@ class SineStep:
 
     def _sums(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """Add up products over the nodes of all ranks."""
-        return self._steps.ranks.sum(np.array([np.einsum("ij,ij->", *one) for one in pairs]))
+        return self._steps.ranks.sum(np.array([np.einsum("ij,ij->", *pair) for pair in pairs]))
 
 
 def _cut(whole: Conductances) -> Iterator[tuple[slice, slice, Conductances]]:

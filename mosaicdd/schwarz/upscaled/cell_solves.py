@@ -1,6 +1,6 @@
 """Local solves between coarse nodes: on the lines through them, and inside of the coarse cells.
 
-Values are held in `Planes`: of all coarse cells those at the same place side by side, so that every step
+Values are held in `CellValues`: of all coarse cells those at the same place side by side, so that every step
 runs over memory in order. Shape letters: ``n`` problems; sources are times the squared spacing.
 """
 
@@ -15,7 +15,7 @@ _RELAXATION = 1.25  # on the lines: five rounds do more than six would without
 _Node = tuple[int, int]
 
 
-class Planes:
+class CellValues:
     """Values at fine nodes, those at the same place in all coarse cells side by side.
 
     Parameters
@@ -48,11 +48,11 @@ class Planes:
     def impose(self, rows: slice | int, columns: slice | int, values: torch.Tensor) -> None:
         """Set the values ``(n, nodes)`` of an outermost line."""
         for i in range(RATIO):
-            given = values[:, i::RATIO]
+            along = values[:, i::RATIO]
             if isinstance(rows, int):
-                self._values[0, i, :, rows, : given.shape[1]] = given
+                self._values[0, i, :, rows, : along.shape[1]] = along
             elif isinstance(columns, int):
-                self._values[i, 0, :, : given.shape[1], columns] = given
+                self._values[i, 0, :, : along.shape[1], columns] = along
 
     def joined(self) -> torch.Tensor:
         """Return the values as a field, ``(n, fine rows, fine columns)``."""
@@ -105,14 +105,14 @@ class Lines:
             if source is not None:
                 self._sources.append(self._at(source, 0, i).contiguous())
 
-    def _at(self, values: torch.Tensor | Planes, beside: int, i: int) -> torch.Tensor:
+    def _at(self, values: torch.Tensor | CellValues, beside: int, i: int) -> torch.Tensor:
         """Return the ``i``-th of each coarse cell's, of nodes or grid edges so many lines beside."""
         first, shape = (RATIO + beside, i), self._shape
         if self._axis == 1:
             first, shape = first[::-1], shape[::-1]
         return _every(values, first, shape)
 
-    def solve(self, u: Planes) -> None:
+    def solve(self, u: CellValues) -> None:
         """Overwrite the values between coarse nodes."""
         b = self._given(u)
         b[0].addcmul_(self._along[0], self._at(u, 0, 0))
@@ -126,27 +126,27 @@ class Lines:
         for i in range(RATIO - 1):
             self._at(u, 0, i + 1).lerp_(b[i], _RELAXATION)
 
-    def residual(self, u: Planes) -> list[torch.Tensor]:
+    def residual(self, u: CellValues) -> list[torch.Tensor]:
         """Return ``b - A u`` between coarse nodes."""
         b = self._given(u)
-        for i, (one, d) in enumerate(zip(b, self.diagonal, strict=True)):
-            one.addcmul_(self._along[i], self._at(u, 0, i))
-            one.addcmul_(self._along[i + 1], self._at(u, 0, i + 2))
-            one.addcmul_(d, self._at(u, 0, i + 1), value=-1.0)
+        for i, (rest, d) in enumerate(zip(b, self.diagonal, strict=True)):
+            rest.addcmul_(self._along[i], self._at(u, 0, i))
+            rest.addcmul_(self._along[i + 1], self._at(u, 0, i + 2))
+            rest.addcmul_(d, self._at(u, 0, i + 1), value=-1.0)
         return b
 
-    def _given(self, u: Planes) -> list[torch.Tensor]:
+    def _given(self, u: CellValues) -> list[torch.Tensor]:
         """Return the source with what the lines beside give."""
         b = []
         for i in range(1, RATIO):
-            one = self._before[i - 1] * self._at(u, -1, i)
-            one.addcmul_(self._after[i - 1], self._at(u, 1, i))
-            b.append(one.add_(self._sources[i - 1]) if self._sources else one)
+            driven = self._before[i - 1] * self._at(u, -1, i)
+            driven.addcmul_(self._after[i - 1], self._at(u, 1, i))
+            b.append(driven.add_(self._sources[i - 1]) if self._sources else driven)
         return b
 
 
 def residual_at_nodes(
-    u: Planes,
+    u: CellValues,
     up: torch.Tensor,
     right: torch.Tensor,
     reaction: torch.Tensor,
@@ -220,28 +220,28 @@ class Cells:
         a = {(r, r): diagonal[r] for r in _RED}
         for black in _BLACK:
             between = dict(self._beside[black])
-            for number, (one, share) in enumerate(self._shares[black]):
+            for number, (red, share) in enumerate(self._shares[black]):
                 for other, _ in self._shares[black][number:]:
-                    if (other, one) in a:
-                        a[other, one].addcmul_(between[other], share, value=-1.0)
+                    if (other, red) in a:
+                        a[other, red].addcmul_(between[other], share, value=-1.0)
                     else:
-                        a[other, one] = (between[other] * share).neg_()
+                        a[other, red] = (between[other] * share).neg_()
         self._factor: dict[tuple[_Node, _Node], torch.Tensor] = {}
-        for number, one in enumerate(_RED):
-            root = self._factor[one, one] = a[one, one].rsqrt()  # of the diagonal, inverted
+        for number, red in enumerate(_RED):
+            root = self._factor[red, red] = a[red, red].rsqrt()  # of the diagonal, inverted
             later = _RED[number + 1 :]
             for place, other in enumerate(later):
-                self._factor[other, one] = a[other, one].mul_(root)
+                self._factor[other, red] = a[other, red].mul_(root)
                 for third in later[: place + 1]:
                     a[other, third].addcmul_(
-                        self._factor[other, one], self._factor[third, one], value=-1.0
+                        self._factor[other, red], self._factor[third, red], value=-1.0
                     )
 
         self._sources: dict[_Node, torch.Tensor] = {}
         if source is not None:
             self._sources = {node: cut(source, *node) for node in self._beside}
 
-    def solve(self, u: Planes) -> None:
+    def solve(self, u: CellValues) -> None:
         """Overwrite the values inside."""
         f = {node: u.at(*node, self._shape) for node in self._beside}
         for node, beside in self._beside.items():
@@ -256,24 +256,24 @@ class Cells:
             for red, k in self._shares[black]:
                 f[red].addcmul_(k, f[black])
             f[black] *= self._inverse[black]
-        for number, one in enumerate(_RED):
-            f[one] *= self._factor[one, one]
+        for number, red in enumerate(_RED):
+            f[red] *= self._factor[red, red]
             for other in _RED[number + 1 :]:
-                f[other].addcmul_(self._factor[other, one], f[one], value=-1.0)
-        for number, one in reversed(list(enumerate(_RED))):
+                f[other].addcmul_(self._factor[other, red], f[red], value=-1.0)
+        for number, red in reversed(list(enumerate(_RED))):
             for other in _RED[number + 1 :]:
-                f[one].addcmul_(self._factor[other, one], f[other], value=-1.0)
-            f[one] *= self._factor[one, one]
+                f[red].addcmul_(self._factor[other, red], f[other], value=-1.0)
+            f[red] *= self._factor[red, red]
         for black in _BLACK:
             for red, k in self._shares[black]:
                 f[black].addcmul_(k, f[red])
 
 
 def _every(
-    values: torch.Tensor | Planes, first: tuple[int, ...], shape: tuple[int, ...]
+    values: torch.Tensor | CellValues, first: tuple[int, ...], shape: tuple[int, ...]
 ) -> torch.Tensor:
     """Return what stands at the same place in so many coarse cells per axis, from a first one on."""
-    if isinstance(values, Planes):
+    if isinstance(values, CellValues):
         row, column = first
         return values.at(row, column, shape)
     rows, columns = shape

@@ -18,7 +18,7 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.upscaled.cell_solves import Cells, Lines, Planes, residual_at_nodes
+from mosaicdd.schwarz.upscaled.cell_solves import Cells, CellValues, Lines, residual_at_nodes
 from mosaicdd.schwarz.upscaled.on_lines import OnLines
 
 _ROUNDS = 5
@@ -52,7 +52,7 @@ class Band:
             torch.from_numpy(np.ascontiguousarray(values)).to(coarse)
             for values in (*self.conductances.along, self.conductances.reaction)
         )
-        u = Planes(coarse)
+        u = CellValues(coarse)
         u.interpolate(*self.heights)
         for (rows, columns), values in self.edges:
             u.impose(rows, columns, values)
@@ -60,29 +60,29 @@ class Band:
         cells, lines = Cells(*fine), (Lines(0, *fine), Lines(1, *fine))
         cells.solve(u)
         for _ in range(_ROUNDS):
-            for one in lines:
-                one.solve(u)
+            for line_solve in lines:
+                line_solve.solve(u)
             cells.solve(u)
         diagonal, left = residual_at_nodes(u, *fine)
         return Filled(
             self,
             u,
-            OnLines(diagonal, *(one.diagonal for one in lines)),
-            OnLines(left, *(one.residual(u) for one in lines)),
+            OnLines(diagonal, *(solve.diagonal for solve in lines)),
+            OnLines(left, *(solve.residual(u) for solve in lines)),
         )
 
     def given(self, problems: int) -> torch.Tensor:
         """Return the right-hand side at the fine nodes, ``(n, rows, columns)``."""
         shape = problems, *self.conductances.reaction.shape
-        given = torch.zeros(shape, dtype=torch.float64)
+        b = torch.zeros(shape, dtype=torch.float64)
         if self.source is not None:
-            given += self.source.to(given)
+            b += self.source.to(b)
         for (rows, columns), values in self.edges:
             # The first grid edges, or the last, and the nodes that they join to the outermost.
             along = self.conductances.along[0 if isinstance(rows, int) else 1]
             beside = [1 if at == 0 else -2 if at == -1 else at for at in (rows, columns)]
-            given[:, *beside] += values.to(given) * torch.from_numpy(along[rows, columns])
-        return given
+            b[:, *beside] += values.to(b) * torch.from_numpy(along[rows, columns])
+        return b
 
     @functools.cached_property
     def heights(self) -> tuple[list[torch.Tensor], ...]:
@@ -107,7 +107,7 @@ class Filled:
     """
 
     band: Band
-    planes: Planes
+    planes: CellValues
     diagonal: OnLines
     residual: OnLines
 
@@ -131,12 +131,12 @@ class Filled:
         """
         cells = tuple(slice(p.start // RATIO, -(-p.stop // RATIO)) for p in inner)
         left, scaled = self.residual, self.residual.over(self.diagonal)
-        given = self.band.given(len(left.nodes))[:, *inner].square().sum(dim=(1, 2))
-        sums = left.squares(cells), given.to(left.nodes), scaled.squares(cells)
+        b = self.band.given(len(left.nodes))[:, *inner].square().sum(dim=(1, 2))
+        sums = left.squares(cells), b.to(left.nodes), scaled.squares(cells)
         return torch.stack(sums).cpu().numpy()
 
 
 def _heights(conductances: list[np.ndarray]) -> list[torch.Tensor]:
     """Return the heights between conductances in series."""
-    up_to = list(itertools.accumulate(1.0 / one for one in conductances))
-    return [torch.from_numpy(one / up_to[-1]) for one in up_to[:-1]]
+    up_to = list(itertools.accumulate(1.0 / k for k in conductances))
+    return [torch.from_numpy(height / up_to[-1]) for height in up_to[:-1]]

@@ -40,8 +40,8 @@ class OnLines:
         rows, columns = cells
         below, left = (slice(max(p.start - 1, 0), max(p.stop - 1, 0)) for p in cells)
         parts = [self.nodes[:, below, left]]
-        parts += [one[:, below, columns] for one in self.along_x]
-        parts += [one[:, rows, left] for one in self.along_y]
+        parts += [values[:, below, columns] for values in self.along_x]
+        parts += [values[:, rows, left] for values in self.along_y]
         return sum((part.square().sum(dim=(1, 2)) for part in parts), torch.zeros(()).to(parts[0]))
 
     def restricted(self, heights: tuple[list[torch.Tensor], ...]) -> torch.Tensor:

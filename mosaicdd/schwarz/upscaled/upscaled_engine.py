@@ -110,11 +110,11 @@ class UpscaledEngine(BaseEngine[U]):
         # A start is the interface of the coarse grid, as a checkpoint holds it.
         clock = [time.perf_counter()]
         self._boundaries = boundaries
-        thinned = [one.every(RATIO) for one in boundaries]
+        thinned = [boundary.every(RATIO) for boundary in boundaries]
         coarse = self._approximate(thinned, options)
-        values = self._moved(self._near, [one.field for one in coarse])
+        values = self._moved(self._near, [approximation.field for approximation in coarse])
         first = self._corrections(self._residuals(values))
-        values += self._moved(self._near, [one.field for one in first])
+        values += self._moved(self._near, [outcome.field for outcome in first])
         clock.append(time.perf_counter())
         left = _Left(self._coarse_zeros(), np.zeros((3, self.problems)))
         strips = self._strips(values, left)
@@ -135,24 +135,24 @@ class UpscaledEngine(BaseEngine[U]):
         seconds = {"iterate": iterate, "estimate": estimate, "assemble": assemble}
         return [
             self._outcome(
-                one.status,
-                Evidence(estimates[i].rms, one.size, residuals[i]),
+                approximation.status,
+                Evidence(estimates[i].rms, approximation.size, residuals[i]),
                 estimates[i],
                 number=i,
-                update=one.update,
-                history=one.history,
-                interface=one.interface,
+                update=approximation.update,
+                history=approximation.history,
+                interface=approximation.interface,
                 field=None if fields is None else fields[i],
                 seconds=dict(seconds),
             )
-            for i, one in enumerate(coarse)
+            for i, approximation in enumerate(coarse)
         ]
 
     def _approximate(
         self, boundaries: Sequence[Boundary], options: SolveOptions
     ) -> Sequence[Approximation]:
         """Solve for boundary data at the coarse nodes, as `solve_many`."""
-        found = self._coarse.solve_many(
+        outcomes = self._coarse.solve_many(
             boundaries,
             start=options.start,
             history=options.history,
@@ -160,8 +160,8 @@ class UpscaledEngine(BaseEngine[U]):
             watch=options.watch,
         )
         return [
-            Approximation(one.status, one.update, one.size, one.history, one.interface, one.field)
-            for one in found
+            Approximation(out.status, out.update, out.size, out.history, out.interface, out.field)
+            for out in outcomes
         ]
 
     def _moved(self, share: FieldShare, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
@@ -235,7 +235,7 @@ class UpscaledEngine(BaseEngine[U]):
         place = tuple(map(slice, self.block.start, self.block.stop))
         inside = np.prod([n - 1 for n in self._lattice.grid.shape])
         squares = [
-            [float(one.field.square().sum()) for one in corrections if one.field is not None]
+            [float(c.field.square().sum()) for c in corrections if c.field is not None]
             for corrections in (first, second)
         ]
         sizes = np.sqrt(self._ranks.sum(np.array(squares)) / inside)
@@ -246,10 +246,10 @@ class UpscaledEngine(BaseEngine[U]):
             ErrorEstimate(
                 rms=float(rms[i]),
                 interface=float(growth[i] * sizes[1][i]),
-                nodes=growth[i] * one.interface.nodes()[i].abs(),
+                nodes=growth[i] * correction.interface.nodes()[i].abs(),
                 place=place,
             )
-            for i, one in enumerate(second)
+            for i, correction in enumerate(second)
         ]
 
     def _strips(self, values: torch.Tensor, left: "_Left") -> Iterator[Strip]:
