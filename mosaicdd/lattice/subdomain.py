@@ -41,6 +41,12 @@ class Subdomain:
         """Perimeter nodes in order, ``(4 m, 2)`` integers."""
         return square_perimeter(self.cells)
 
+    def hats(self, points: int = 1) -> np.ndarray:
+        """Return hats on the perimeter, 1 at every ``s / q``-th node and 0 at the next, ``(8 q, 4 m)``."""
+        nodes, step = 4 * self.cells, self.cells // (2 * points)
+        away = np.abs(np.arange(nodes) - step * np.arange(nodes // step)[:, None])
+        return np.maximum(0.0, 1.0 - np.minimum(away, nodes - away) / step)
+
     @property
     def interior(self) -> np.ndarray:
         """Nodes strictly inside, row by row from the bottom, ``((m - 1)**2, 2)`` integers."""

@@ -10,7 +10,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BlockPlan, SharedSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
+from mosaicdd.schwarz.coarse.coarse_space import SharedCoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip, in_window
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
 from mosaicdd.schwarz.phases import PhaseIteration
@@ -57,7 +57,7 @@ class Method:
         plan = BlockPlan(local_solver, block, points, **tensors, weights=weights, kept=True)
         coarse_space = None
         if settings.levels == 2:
-            coarse_space = CoarseSpace(
+            coarse_space = SharedCoarseSpace(
                 ranks, block, local_solver, plan.homogeneous, coarse_points, *shared
             )
         self.iterate = FixedPoint(ranks, block, plan, *shared, coarse_space)

@@ -19,7 +19,6 @@ from mosaicdd.local_solvers.networks.unrolled import CompiledUnrolled, UnrolledN
 from mosaicdd.local_solvers.nonlinear.nonlinear import (
     NewtonPlan,
     NonlinearSolver,
-    hats_of,
     places,
     split,
 )
@@ -63,8 +62,7 @@ class CorrectedPlan:
         self._apart = torch.zeros(block.region_subdomains, dtype=torch.bool, device=device)
         if ring:
             self._mark_ring()
-        hats = hats_of(square, device)[:, *torch.from_numpy(square.perimeter).to(device).T]
-        self._hats = hats  # (8, P)
+        self._hats = torch.from_numpy(square.hats()).to(device)  # (8, P)
         self._tabulate: Callable[[torch.Tensor, torch.Tensor], None]
         network = self._network
         self.closely = isinstance(network, CompiledCorrection)

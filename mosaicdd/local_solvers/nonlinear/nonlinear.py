@@ -320,9 +320,6 @@ def split(count: int, largest: int) -> list[slice]:
 
 def hats_of(square: Subdomain, device: torch.device) -> torch.Tensor:
     """Return the hats on a perimeter, zero inside, ``(8, m + 1, m + 1)``."""
-    nodes, s = 4 * square.cells, square.cells // 2
-    away = np.abs(np.arange(nodes) - s * np.arange(8)[:, None])
-    values = np.maximum(0.0, 1.0 - np.minimum(away, nodes - away) / s)
     hats = np.zeros((8, square.cells + 1, square.cells + 1))
-    hats[:, *square.perimeter.T] = values
+    hats[:, *square.perimeter.T] = square.hats()
     return torch.from_numpy(hats).to(device)

@@ -64,12 +64,8 @@ def coarse_solver(
         If it is too large to be factorised.
     """
     if coarsening.points > 1 or not operator.reflective:
-        if coarsening.size > _MOST:
-            raise ValueError(
-                f"the coarse problem has {coarsening.size} unknowns, every rank would factorise it, up "
-                f"to {_MOST}; take fewer cells, or coarse_points=1"
-            )
-        matrix = assemble(block, coarsening, responses)
+        require_factorisable(coarsening, "coarse_points=1")
+        matrix = assemble(coarsening, at_coarse_nodes(coarsening, responses))
         return ReplicatedSolve(ranks, block, coarsening, factorised(matrix), problems, clock)
     symbol = sine_symbol(block, responses)
     if not coarse_is_replicated(coarsening.size, ranks.size):
@@ -77,6 +73,26 @@ def coarse_solver(
     y, x = (np.arange(1, n + 1) for n in block.lattice.subdomains)
     solve = by_sine_transforms(1.0 / symbol(y[:, None], x), responses.device)
     return ReplicatedSolve(ranks, block, coarsening, solve, problems, clock, responses.device)
+
+
+def require_factorisable(coarsening: Coarsening, instead: str) -> None:
+    """Check that every rank can factorise the coarse problem.
+
+    Parameters
+    ----------
+    instead
+        What else may be taken, beside fewer cells.
+
+    Raises
+    ------
+    ValueError
+        If it is too large.
+    """
+    if coarsening.size > _MOST:
+        raise ValueError(
+            f"the coarse problem has {coarsening.size} unknowns, every rank would factorise it, up to "
+            f"{_MOST}; take fewer cells, or {instead}"
+        )
 
 
 def sine_symbol(block: Block, responses: torch.Tensor) -> Symbol:
@@ -92,10 +108,22 @@ def sine_symbol(block: Block, responses: torch.Tensor) -> Symbol:
     return symbol
 
 
-def assemble(
-    block: Block, coarsening: Coarsening, responses: torch.Tensor
-) -> scipy.sparse.csc_array:
-    """Assemble ``A_c = R (I - T) P`` of the whole lattice, ``(size, size)``."""
+def at_coarse_nodes(coarsening: Coarsening, responses: torch.Tensor) -> torch.Tensor:
+    """Return what stands at the coarse nodes of weighted centre lines that all subdomains share; see `assemble`."""
+    step, nodes = coarsening.step, responses.shape[1] // 2
+    along = torch.arange(step - 1, nodes, step)
+    return responses.double().cpu()[:, None, torch.cat([along, along + nodes])]
+
+
+def assemble(coarsening: Coarsening, responses: torch.Tensor) -> scipy.sparse.csc_array:
+    """Assemble ``A_c = R (I - T) P`` of the whole lattice, ``(size, size)``.
+
+    Parameters
+    ----------
+    responses
+        To the hats around subdomains, at the coarse nodes of their two centre lines, weighted: ``(8 q, N, 2 (2 q -
+        1))`` with ``N`` all subdomains, or 1 where they are alike.
+    """
     lattice, q = coarsening.lattice, coarsening.points
     whole = Block.whole(lattice)
     tensors: Tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
@@ -109,12 +137,8 @@ def assemble(
     transfer.restrict(numbers, everything, columns)
     rows = torch.empty(count, nodes, dtype=torch.float64)  # on the centre lines
     transfer.take(numbers, everything, rows)
-    step = coarsening.step
-    along = torch.arange(step - 1, 2 * block.lattice.spacing - 1, step)
-    at = torch.cat([along, along + responses.shape[1] // 2])
-    values = responses.double().cpu()[:, at]  # (8 q, 2 (2 q - 1))
-    weighted = torch.empty(len(values), count, nodes, dtype=torch.float64)
-    for hat, row in zip(values, weighted, strict=True):
+    weighted = torch.empty(len(responses), count, nodes, dtype=torch.float64)
+    for hat, row in zip(responses, weighted, strict=True):
         row.copy_(hat.expand(count, nodes))
         transfer.weigh_at_edges(row, everything)
     once = torch.ones(nodes, dtype=torch.bool)
@@ -122,7 +146,7 @@ def assemble(
     r, c, w = torch.broadcast_tensors(
         rows[:, once, None], columns[:, None], weighted.permute(1, 2, 0)[:, once]
     )
-    inside = (c >= 0) & (w.abs() > _NEGLIGIBLE)
+    inside = (c >= 0) & ~(w.abs() <= _NEGLIGIBLE)  # NaN stays
     entries = (-w[inside].numpy(), (r[inside].long().numpy(), c[inside].long().numpy()))
     shape = (coarsening.size, coarsening.size)
     matrix = scipy.sparse.coo_array(entries, shape=shape).tocsc()
@@ -164,6 +188,21 @@ def by_sine_transforms(
     return on_gpu
 
 
+def coarse_gather(
+    ranks: Ranks,
+    block: Block,
+    coarsening: Coarsening,
+    *,
+    problems: int,
+    sums: int = 0,
+    device: torch.device | None = None,
+) -> NodeGather:
+    """Return what hands values at the coarse nodes that ranks touch to all ranks."""
+    blocks = (block_of(ranks, block.lattice, rank) for rank in range(ranks.size))
+    places = [coarsening.touched(there) for there in blocks]
+    return NodeGather(ranks, places, coarsening.size, problems=problems, sums=sums, device=device)
+
+
 class ReplicatedSolve:
     """Every rank solves the whole coarse problem: one collective, and the same answer everywhere.
 
@@ -185,11 +224,9 @@ class ReplicatedSolve:
         clock: Stopwatch,
         device: torch.device | None = None,
     ):
-        blocks = (block_of(ranks, block.lattice, rank) for rank in range(ranks.size))
-        places = [coarsening.touched(one) for one in blocks]
         sums = count_of_sums(problems)
-        self._gather = NodeGather(
-            ranks, places, coarsening.size, problems=problems, sums=sums, device=device
+        self._gather = coarse_gather(
+            ranks, block, coarsening, problems=problems, sums=sums, device=device
         )
         self._coarsening = coarsening
         self._solve = solve

@@ -7,6 +7,9 @@ hats on their perimeters. So it is assembled from the responses of the local sol
 equation (`coarse_solve`).
 """
 
+import math
+from abc import ABC, abstractmethod
+
 import numpy as np
 import torch
 
@@ -17,46 +20,45 @@ from mosaicdd.lattice.transfer import Batch, Transfer
 from mosaicdd.local_solvers.bound import Plan, SharedSolver
 from mosaicdd.local_solvers.lifting import exact_solutions
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse.coarse_solve import coarse_solver
+from mosaicdd.schwarz.coarse.coarse_solve import (
+    CoarseSolver,
+    ReplicatedSolve,
+    assemble,
+    coarse_gather,
+    coarse_solver,
+    factorised,
+    require_factorisable,
+)
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 
-class CoarseSpace:
+class CoarseSpace(ABC):
     """The coarse correction ``c = A_c^-1 R (T v - v)`` and its effect on the interface.
 
     Parameters
     ----------
-    solver
-        The local solver.
-    plan
-        It, planned for the centre lines, with the weights of `Lattice.hat`.
-    points
-        Coarse nodes per lattice cell along a line, ``q``.
+    coarsening
+        Of the lattice, with ``q`` coarse nodes per lattice cell along a line.
     """
+
+    _solve: CoarseSolver
 
     def __init__(
         self,
-        ranks: Ranks,
         block: Block,
-        solver: SharedSolver,
-        plan: Plan,
-        points: int,
+        coarsening: Coarsening,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,
     ):
-        tensors = settings.tensors
-        self._coarsening = Coarsening(block.lattice, points)
-        self._responses = hat_responses(block, solver, plan, points, **tensors)  # (8 q, 2 (m - 1))
-        coarse = self._coarsening.block(block)
+        tensors, points = settings.tensors, coarsening.points
+        self._coarsening = coarsening
+        coarse = coarsening.block(block)
         self._correction = Interface(coarse, problems=problems, **tensors)
         self._transfer = Transfer(coarse, **tensors)
-        touched = len(self._coarsening.touched(block))
+        touched = len(coarsening.touched(block))
         self._residual = torch.empty(problems, touched, **tensors)
-        self._solve = coarse_solver(
-            ranks, block, self._coarsening, self._responses, solver.operator, problems, clock
-        )
         y, x = block.region_subdomains
         largest = problems * max(1, min(settings.batch_subdomains // problems, y * x))
         self._around = torch.empty(largest, 8 * points, **tensors)
@@ -94,12 +96,97 @@ class CoarseSpace:
         return self._solve(self._residual, sums, self._correction)
 
     def sweep(self, batch: Batch, out: torch.Tensor) -> None:
-        """Write ``T P c`` on the centre lines of a batch, weighted, to ``out``, ``(B, 2 (m - 1))``."""
+        """Write ``T P c`` on the centre lines of a batch, as they respond, to ``out``, ``(B, 2 (m - 1))``."""
         around = self._around[: len(out)]
         with self._moving:
             self._transfer.restrict(self._correction, batch, around)
         with self._solving:
-            torch.mm(around, self._responses, out=out)
+            self._respond(batch, around, out)
+
+    @abstractmethod
+    def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
+        """Write what hats of heights ``(B, 8 q)`` around the subdomains of a batch become."""
+
+
+class SharedCoarseSpace(CoarseSpace):
+    """That of subdomains which respond alike.
+
+    Parameters
+    ----------
+    solver
+        The local solver.
+    plan
+        It, planned for the centre lines, with the weights of `Lattice.hat`.
+    points
+        ``q``.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        block: Block,
+        solver: SharedSolver,
+        plan: Plan,
+        points: int,
+        settings: SolveSettings,
+        problems: int,
+        clock: Stopwatch,
+    ):
+        coarsening = Coarsening(block.lattice, points)
+        super().__init__(block, coarsening, settings, problems, clock)
+        responses = hat_responses(block, solver, plan, points, **settings.tensors)
+        self._responses = responses  # (8 q, 2 (m - 1))
+        self._solve = coarse_solver(
+            ranks, block, coarsening, responses, solver.operator, problems, clock
+        )
+
+    def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
+        torch.mm(around, self._responses, out=out)
+
+
+class OwnCoarseSpace(CoarseSpace):
+    """That of subdomains each of which has responses of its own, with ``q = 1``; `take` gives them.
+
+    Raises
+    ------
+    ValueError
+        If the coarse problem is too large to be factorised.
+    """
+
+    def __init__(
+        self, ranks: Ranks, block: Block, settings: SolveSettings, problems: int, clock: Stopwatch
+    ):
+        coarsening = Coarsening(block.lattice, 1)
+        require_factorisable(coarsening, "'exact'")
+        super().__init__(block, coarsening, settings, problems, clock)
+        self._gather = coarse_gather(ranks, block, coarsening, problems=8)
+        self._inverse = lambda nodes: nodes
+        self._solve = ReplicatedSolve(
+            ranks, block, coarsening, lambda nodes: self._inverse(nodes), problems, clock
+        )
+
+    def take(self, responses: torch.Tensor, centre: torch.Tensor) -> None:
+        """Take responses, and factorise the coarse problem; where they are not finite, nor is a correction.
+
+        Parameters
+        ----------
+        responses
+            ``(rows, columns, 8, 2 (m - 1))`` of the subdomains that `sweep` is asked for.
+        centre
+            Those of the owned subdomains at their centres, ``(8, rows, columns)``.
+        """
+        self._responses = responses
+        with self._solving:
+            everywhere, _ = self._gather(centre.flatten(1).double().cpu(), np.empty(0))
+            matrix = assemble(self._coarsening, everywhere[:, :, None].expand(-1, -1, 2))
+            sound = np.isfinite(matrix.data).all()
+            self._inverse = factorised(matrix) if sound else lambda nodes: nodes * math.nan
+
+    def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
+        responses = self._responses[batch].flatten(0, 1)  # (b, 8, Q)
+        heights = around.view(-1, len(responses), 8).transpose(0, 1).to(responses)  # (b, n, 8)
+        values = torch.bmm(heights, responses).transpose(0, 1)
+        out.view(values.shape).copy_(values)
 
 
 def hat_responses(
@@ -118,10 +205,8 @@ def hat_responses(
     and the coarse operator would be wrong just for the smoothest functions.
     """
     subdomain = block.lattice.subdomain
-    nodes = 4 * subdomain.cells
     step = block.lattice.spacing // points
-    away = np.abs(np.arange(nodes)[None] - step * np.arange(nodes // step)[:, None])
-    hats = np.maximum(0.0, 1.0 - np.minimum(away, nodes - away) / step)
+    hats = subdomain.hats(points)
     responses = torch.empty(len(hats), len(subdomain.centre_lines), device=device, dtype=dtype)
     plan(torch.as_tensor(hats).to(device=device, dtype=dtype), responses)
     around, inside = (

@@ -11,16 +11,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.sparse
 import torch
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearPlan
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse.coarse_solve import ReplicatedSolve, factorised
+from mosaicdd.schwarz.coarse.coarse_space import OwnCoarseSpace
 from mosaicdd.schwarz.drivers import AndersonMemory
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import Monitor
@@ -31,8 +29,6 @@ _SLOW = 0.2  # ratio of updates above which the derivative is taken anew
 _FASTER = 0.7  # part of the ratio before, below which that has helped
 _NEAR = 1e-2  # relative update below which a derivative is as good as one taken anew
 _SHORTEST = 2.0**-6
-# Lattice nodes around a centre, in the order of the hats on a perimeter: rows, columns.
-_AROUND = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1))
 
 
 class NonlinearIteration:
@@ -61,18 +57,9 @@ class NonlinearIteration:
         self._perimeters = torch.empty(int(largest), 4 * m, **tensors)
         self._lines = torch.empty(int(largest), 2 * (m - 1), **tensors)
         self._exchange = interface_exchange(ranks, block, settings)
-        coarsening = Coarsening(block.lattice, 1)
-        coarse = coarsening.block(block)
-        self._correction = Interface(coarse, **tensors)
-        self._coarse_transfer = Transfer(coarse, **tensors)
-        self._around = torch.empty(int(largest), 8, **tensors)
-        self._responses: list[torch.Tensor] = []
-        self._inverse = lambda nodes: nodes
-        self._coarse = ReplicatedSolve(
-            ranks, block, coarsening, lambda nodes: self._inverse(nodes), 1, clock
-        )
+        self._coarse = OwnCoarseSpace(ranks, block, settings, 1, clock)
         self._solving, self._moving = clock.part("local_solve"), clock.part("gather_scatter")
-        self._linearising, self._factorising = clock.part("responses"), clock.part("coarse")
+        self._linearising = clock.part("responses")
 
     def __call__(self, v: Interface, out: Interface) -> torch.Tensor:
         """Write ``T v + T' P c`` to ``out``; return ``R (T v - v)``, ``(1, rows, columns)``."""
@@ -116,41 +103,18 @@ class NonlinearIteration:
 
         Where there is no derivative, no values follow: the next iteration ends with NaN.
         """
-        rows = []
-        self._responses = []
+        m, s = self._block.lattice.subdomain.cells, self._block.lattice.spacing
+        shape = self._block.region_subdomains
+        responses = v.flat.new_empty(*shape, 8, 2 * (m - 1), dtype=torch.float32)
+        centre = v.flat.new_zeros(8, *shape)
         with self._linearising:
             for batch in self._members:
                 g = self._restricted(v, batch)[0]
                 found = self._plan.responses(batch, g, closely=closely)
-                rows.append(found[:, :, self._block.lattice.spacing - 1].cpu())
-                self._responses.append(found.float())
-        with self._factorising:
-            matrix = self._assembled(rows)
-            sound = np.isfinite(matrix.data).all()
-            self._inverse = factorised(matrix) if sound else lambda nodes: nodes * math.nan
-
-    def _assembled(self, mine: list[torch.Tensor]) -> scipy.sparse.csc_array:
-        """Return the coarse operator of the whole lattice from the responses at the centres."""
-        block, counts = self._block, self._block.lattice.subdomains
-        own = np.zeros((*block.region_subdomains, 8))
-        for batch, rows in zip(self._members, mine, strict=True):
-            own[batch] = rows.numpy().reshape(*batch_shape(batch), 8)
-        everywhere = self._ranks.allgather((block.start, own[block.ring(0)]))
-        stencil = np.zeros((*counts, 8))
-        for (i, j), part in everywhere:
-            stencil[i - 1 : i - 1 + part.shape[0], j - 1 : j - 1 + part.shape[1]] = part
-        number = np.pad(np.arange(np.prod(counts)).reshape(counts), 1, constant_values=-1)
-        here, there, values = [], [], []
-        for (di, dj), response in zip(_AROUND, np.moveaxis(stencil, 2, 0), strict=True):
-            other = number[1 + di : 1 + di + counts[0], 1 + dj : 1 + dj + counts[1]]
-            inside = other >= 0
-            here.append(number[1:-1, 1:-1][inside])
-            there.append(other[inside])
-            values.append(-response[inside])
-        size = int(np.prod(counts))
-        places = np.concatenate(here), np.concatenate(there)
-        matrix = scipy.sparse.coo_array((np.concatenate(values), places), shape=(size, size))
-        return matrix.tocsc() + scipy.sparse.eye_array(size, format="csc")
+                found = found.unflatten(0, batch_shape(batch))
+                responses[batch] = found.float()
+                centre[:, *batch] = found[..., s - 1].movedim(2, 0).to(centre)
+        self._coarse.take(responses, centre[:, *self._block.ring(0)])
 
     def _clear(self, out: Interface) -> None:
         for axis, lines in enumerate(out.lines):
@@ -172,12 +136,10 @@ class NonlinearIteration:
     def _corrected(self, v: Interface, out: Interface) -> torch.Tensor:
         """Add the coarse correction to ``out``, and what the neighbours contribute."""
         residual = out.nodes() - v.nodes()
-        self._coarse(residual.flatten(1), np.empty(0), self._correction)
-        for batch, responses in zip(self._members, self._responses, strict=True):
-            around, values = self._around[: len(responses)], self._lines[: len(responses)]
-            self._coarse_transfer.restrict(self._correction, batch, around)
-            with self._solving:
-                values.copy_(torch.bmm(around[:, None].float(), responses)[:, 0])
+        self._coarse.correct(v, out, residual, np.empty(0), alone=False)
+        for batch in self._members:
+            values = self._lines[: math.prod(batch_shape(batch))]
+            self._coarse.sweep(batch, values)
             self._blend(values, batch, out)
         self._exchange.add(out.lines)
         return residual
