@@ -193,6 +193,27 @@ class SharedSolver(BoundSolver):
         )
 
 
+class PlannedSolver(Protocol):
+    """A local solver planned for a block: ``N g + w`` at fixed query points.
+
+    Attributes
+    ----------
+    affine
+        Whether there is a source now.
+    """
+
+    @property
+    def affine(self) -> bool: ...  # noqa: D102 - said above
+
+    def __call__(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the values ``(B, Q)`` of a batch for its perimeters ``(B, P)`` to ``out``."""
+        ...
+
+    def responses(self, g: torch.Tensor) -> torch.Tensor:
+        """Return ``N g`` of perimeters ``(k, P)``: ``(k, Q)``, or ``(rows, columns, k, Q)`` of each subdomain."""
+        ...
+
+
 class LocalSolver(Protocol):
     """What solves subdomains of a certain number of cells, before it knows a problem.
 
@@ -251,6 +272,7 @@ class BlockPlan:
     ):
         tensors: Tensors = {"device": device, "dtype": dtype}
         self.homogeneous = solver.plan(points, **tensors, weights=weights)
+        self._points = len(points)
         self._source = None
         if solver.source is not None:
             self._source = BlockSource(
@@ -261,6 +283,12 @@ class BlockPlan:
     def affine(self) -> bool:
         """Whether there is a source."""
         return self._source is not None
+
+    def responses(self, g: torch.Tensor) -> torch.Tensor:
+        """Return ``N g`` of perimeters ``(k, P)``, which is the same for all subdomains: ``(k, Q)``."""
+        out = g.new_empty(len(g), self._points)
+        self.homogeneous(g, out)
+        return out
 
     def __call__(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
         """Write the values ``(B, Q)`` of a batch for its perimeters ``(B, P)`` to ``out``."""

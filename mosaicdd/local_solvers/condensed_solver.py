@@ -8,6 +8,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.source import Source
+from mosaicdd.local_solvers.upscaling import CoarseMedium
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
@@ -44,7 +45,7 @@ class CondensedSolver(BoundSolver):
 
     def __init__(
         self,
-        operator: Medium | Linearised | LinearStep | Nonlinear,
+        operator: Medium | CoarseMedium | Linearised | LinearStep | Nonlinear,
         subdomain: Subdomain,
         source: Source,
         discretisation: Discretisation | LinearStep | NonlinearDiscretisation | None = None,

@@ -73,6 +73,8 @@ class SubdomainOperators:
         self.operators = torch.empty(*shape, INSIDE, AROUND, **self._tensors)
         self._inverses = torch.empty(*shape, INSIDE, INSIDE, **self._tensors)
         self.outside = torch.zeros(shape, dtype=torch.bool)
+        self._loads: torch.Tensor | None = None  # (n or 1, rows, columns, I)
+        self._plans: list[OperatorPlan] = []
         for start in range(0, shape[0], _ROWS):
             self._make(slice(start, min(start + _ROWS, shape[0])))
 
@@ -100,15 +102,18 @@ class SubdomainOperators:
         place, missing = fine_part(part, grid, _OUTER)
         return mirrored(self._solver.operator.conductances(grid, place), missing)
 
-    def loads(self) -> torch.Tensor | None:
-        """Return ``w (n or 1, rows, columns, I)`` of the problem's source; None if there is none."""
-        source = self._solver.coarse_source
-        if source.problem.source is None:
-            return None
-        f = source.on(self._block, **self._tensors) * source.grid.spacing**2
-        half = CELLS // 2
-        inner = f[:, 1:, 1:].unfold(1, CELLS - 1, half).unfold(2, CELLS - 1, half)
-        return torch.einsum("rcij,nrcj->nrci", self._inverses, inner.flatten(3))
+    def load(self) -> None:
+        """Take the source of the problem as it is now, for all plans."""
+        self._loads = None
+        problem = self._solver.source.problem
+        if problem.source is not None:
+            f = self._solver.source.on(self._block, **self._tensors)
+            f = f * self._block.lattice.grid.spacing**2
+            half = CELLS // 2
+            inner = f[:, 1:, 1:].unfold(1, CELLS - 1, half).unfold(2, CELLS - 1, half)
+            self._loads = torch.einsum("rcij,nrcj->nrci", self._inverses, inner.flatten(3))
+        for plan in self._plans:
+            plan.load(self._loads)
 
     def plan(
         self, block: Block, points: np.ndarray, weights: np.ndarray | None = None
@@ -130,7 +135,8 @@ class SubdomainOperators:
         )
         rows = place(torch.from_numpy(points))
         factors = torch.ones(len(points)) if weights is None else torch.from_numpy(weights)
-        return OperatorPlan(self, part, rows, factors.to(**self._tensors))
+        self._plans.append(OperatorPlan(self, part, rows, factors.to(**self._tensors)))
+        return self._plans[-1]
 
 
 class OperatorPlan:
@@ -157,10 +163,14 @@ class OperatorPlan:
         return self._loads is not None
 
     def load(self, loads: torch.Tensor | None) -> None:
-        """Take other sources from now on, those of `SubdomainOperators.loads`."""
+        """Take what sources do inside subdomains, ``(n or 1, rows, columns, I)``, from now on."""
         if loads is not None:
             loads = loads[:, *self._part][..., self._rows] * self._weights
         self._loads = loads
+
+    def responses(self, g: torch.Tensor) -> torch.Tensor:
+        """Return ``G g`` of perimeters ``(k, P)``, ``(rows, columns, k, Q)``."""
+        return g @ self.operators.mT
 
     def __call__(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
         """Write the values ``(B, Q)`` of a batch for its perimeters ``(B, P)`` to ``out``."""

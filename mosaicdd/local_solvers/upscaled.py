@@ -4,8 +4,6 @@ The coarse equation is solved by condensed elements as any medium's is; what is 
 is filled in from the fine one.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -48,11 +46,11 @@ class UpscaledSolver(BoundSolver):
     subdomain
         In cells of the problem's grid.
     source
-        Of the problem, which may be zero.
-    medium, coarse_source
-        The medium as it is seen, and what is on the right of the coarse equation.
+        Of the problem, which may be zero; it gives the right of the coarse equation.
+    medium
+        As it is seen.
     coarse
-        The exact solver of that.
+        The exact solver of the coarse equation.
     """
 
     source: Source
@@ -84,13 +82,10 @@ class UpscaledSolver(BoundSolver):
         self.name = name
         self.operator = medium
         self.subdomain = Subdomain(cells, cells * grid.spacing)
-        self.source = Source(problem, grid, self.subdomain)
+        self.source = CoarseSource(problem, grid, self.subdomain)
         self.medium = CoarseMedium(medium, grid, rule)
-        self.coarse_source = CoarseSource(self.source, self.medium.coarse_grid)
         self.coarse = CondensedSolver(
-            self.medium,  # type: ignore[arg-type]  # to the engine it is a medium
-            Subdomain(cells // RATIO, cells * grid.spacing),
-            self.coarse_source,  # type: ignore[arg-type]  # and a source
+            self.medium, Subdomain(cells // RATIO, cells * grid.spacing), self.source
         )
         self.coarse.name = name
 
@@ -138,45 +133,13 @@ def _fitting(name: str, grid: Grid, sizes: tuple[int, ...]) -> int:
     )
 
 
-class CoarseSource:
-    """What the coarse equation has on its right: a problem's source, or values that are given.
-
-    Parameters
-    ----------
-    fine
-        The source on the fine grid.
-
-    Attributes
-    ----------
-    values
-        ``(n, rows, columns)`` at the coarse nodes of the rank's region, in place of the source.
-    """
-
-    def __init__(self, fine: Source, grid: Grid):
-        self._fine = fine
-        self.grid = grid
-        self.values: torch.Tensor | None = None
-
-    @property
-    def problem(self) -> Any:
-        """The problem whose source it is; one that has a source where values are given."""
-        return self._fine.problem if self.values is None else self
-
-    @property
-    def source(self) -> torch.Tensor | None:
-        """The values that are given."""
-        return self.values
-
-    def update(self, problem: Problem) -> None:
-        """Take the source of another problem from now on."""
-        self._fine.update(problem)
+class CoarseSource(Source):
+    """A problem's source as the coarse equation has it, shared out to the coarse nodes."""
 
     def on(self, block: Block, *, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-        """Return the source at the coarse nodes of a block's region, ``(n or 1, rows, columns)``."""
-        if self.values is not None:
-            return self.values.to(device=device, dtype=dtype)
-        place, missing = fine_part(block.nodes, self._fine.grid, MARGIN)
-        f = self._fine.problem.source_at(self._fine.grid, place)
+        """Return it at the nodes of a region of a block of the coarse lattice, ``(n or 1, rows, columns)``."""
+        place, missing = fine_part(block.nodes, self.grid, MARGIN)
+        f = self.problem.source_at(self.grid, place)
         if f is None:
             shape = [p.stop - p.start for p in block.nodes]
             return torch.zeros(1, *shape, device=device, dtype=dtype)

@@ -26,7 +26,7 @@ from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings, StoppingRule
-from mosaicdd.schwarz.stopping import History, Progress
+from mosaicdd.schwarz.stopping import History, Monitor, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
 
@@ -40,7 +40,27 @@ Sink = Callable[[Iterator[Strip]], None]
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """What a solve may be given besides its data; see `BaseEngine.solve_many`."""
+    """What a solve may be given besides its data.
+
+    Parameters
+    ----------
+    start, history
+        Where an earlier run was interrupted; by default zeros. ``start`` is overwritten.
+    reference
+        The true interface values, for a stopping rule with ``mae``.
+    progress
+        ``progress(iteration, update, size, mae)``, called after every iteration.
+    watch
+        What may interrupt the iteration, and keeps checkpoints of it.
+    sink
+        Takes the field, if it is wanted, strip by strip, so that no rank ever holds its part of
+        it; by default it is kept.
+    atol
+        The update that is small enough this time, instead of that of the settings.
+    force
+        In a medium, ``(n, rows, columns)`` at the nodes of the region: the right-hand sides of the equations there,
+        in the place of the source.
+    """
 
     start: Interface | None = None
     history: History | None = None
@@ -49,6 +69,7 @@ class SolveOptions:
     watch: Watch | None = None
     sink: Sink | None = None
     atol: float | None = None
+    force: torch.Tensor | None = None
 
 
 class BaseEngine(abc.ABC, Generic[S]):
@@ -185,43 +206,17 @@ class BaseEngine(abc.ABC, Generic[S]):
         (solution,) = self.solve_many([boundary], **options)
         return solution
 
-    def solve_many(
-        self,
-        boundaries: Sequence[Boundary],
-        *,
-        start: Interface | None = None,
-        history: History | None = None,
-        reference: Interface | None = None,
-        progress: Progress | None = None,
-        watch: Watch | None = None,
-        sink: Sink | None = None,
-        atol: float | None = None,
-    ) -> list[Outcome]:
-        """Solve for the boundary data of each problem.
-
-        Parameters
-        ----------
-        start, history
-            Where an earlier run was interrupted; by default zeros. ``start`` is overwritten.
-        reference
-            The true interface values, for a stopping rule with ``mae``.
-        progress
-            ``progress(iteration, update, size, mae)``, called after every iteration.
-        watch
-            What may interrupt the iteration, and keeps checkpoints of it.
-        sink
-            Takes the field, if it is wanted, strip by strip, so that no rank ever holds its part of
-            it; by default it is kept.
-        atol
-            The update that is small enough this time, instead of that of the settings.
+    def solve_many(self, boundaries: Sequence[Boundary], **options: Any) -> list[Outcome]:
+        """Solve for the boundary data of each problem; see `SolveOptions`.
 
         Raises
         ------
         ValueError
             If this engine was planned for another number of problems.
         """
-        options = SolveOptions(start, history, reference, progress, watch, sink, atol)
-        return self._solve_many(boundaries, options)
+        if len(boundaries) != self.problems:
+            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
+        return self._solve_many(boundaries, SolveOptions(**options))
 
     def _rule(self, options: SolveOptions) -> StoppingRule:
         """Return when an iteration of a solve stops."""
@@ -285,9 +280,19 @@ class BaseEngine(abc.ABC, Generic[S]):
         """
         return None
 
-    def _require_number(self, boundaries: Sequence[Boundary]) -> None:
-        if len(boundaries) != self.problems:
-            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
+    def _monitor(self, v: Interface, options: SolveOptions) -> Monitor:
+        """Return what judges the iterations of a solve, and when they end."""
+        monitor = Monitor(
+            self._ranks,
+            self._rule(options),
+            v,
+            reference=options.reference,
+            progress=options.progress,
+            watch=options.watch,
+        )
+        if options.history is not None:
+            monitor.history = options.history.followed_by(History())
+        return monitor
 
     def _new_fields(self) -> torch.Tensor:
         """Return room for this rank's part of the field that is wanted, ``(n, rows, columns)``."""

@@ -20,12 +20,12 @@ from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
-from mosaicdd.schwarz.method import Method, WindowFill
+from mosaicdd.schwarz.method import SharedMethod, WindowFill
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
-from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.schwarz.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Evidence
 from mosaicdd.unsupported import Unsupported
 
@@ -83,10 +83,10 @@ class Engine(BaseEngine[SharedSolver]):
             **self._tensors,
         )
 
-    def _method(self, local_solver: SharedSolver, settings: SolveSettings) -> Method:
+    def _method(self, local_solver: SharedSolver, settings: SolveSettings) -> SharedMethod:
         points = self._scheme.points
         shared = (settings, points, self.problems, self.clock)
-        return Method(self._ranks, self.block, local_solver, *shared)
+        return SharedMethod(self._ranks, self.block, local_solver, *shared)
 
     def _default_acceleration(self, local_solver: SharedSolver) -> str:
         """Return what drives the iteration best, as far as the local solver allows it."""
@@ -126,7 +126,7 @@ class Engine(BaseEngine[SharedSolver]):
         }
         return drivers[acceleration]
 
-    def _exact_method(self, local_solver: SharedSolver) -> Method:
+    def _exact_method(self, local_solver: SharedSolver) -> SharedMethod:
         """Plan the two-level method with the exact local solver, if it is not planned yet."""
         settings = dataclasses.replace(self.settings, levels=2, sweep="additive")
         if local_solver.exact and settings == self.settings:
@@ -135,23 +135,10 @@ class Engine(BaseEngine[SharedSolver]):
         return self._method(exact, settings)
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
-        self._require_number(boundaries)
-        clock = [time.perf_counter()]
-        v = options.start
-        if v is None:
-            v = Interface(self.block, problems=self.problems, **self._tensors)
+        clock, rule = [time.perf_counter()], self._rule(options)
+        v = options.start or Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
-        rule = self._rule(options)
-        monitor = Monitor(
-            self._ranks,
-            rule,
-            v,
-            reference=options.reference,
-            progress=options.progress,
-            watch=options.watch,
-        )
-        if options.history is not None:
-            monitor.history = options.history.followed_by(History())
+        monitor = self._monitor(v, options)
         v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
         histories = monitor.histories
         certificates: Sequence[Certificate | None] = [None] * self.problems

@@ -23,7 +23,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.tiles import Tiles, region_tiles
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import BlockPlan
+from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -82,7 +82,7 @@ class Fill:
     def __init__(
         self,
         block: Block,
-        plan: BlockPlan,
+        plan: PlannedSolver,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,

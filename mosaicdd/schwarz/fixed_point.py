@@ -28,12 +28,12 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block, frame
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.bound import BlockPlan
+from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.schwarz.sweep import AdditiveSweep, interface_exchange
+from mosaicdd.schwarz.sweep import AdditiveSweep, Sweep, interface_exchange
 
 Measure = Callable[[], np.ndarray]
 """Returns this rank's share of the numbers by which the iteration before is judged."""
@@ -42,15 +42,14 @@ _NOTHING = np.empty(0)
 
 
 class Iteration(ABC):
-    """Writes ``M v``, either at once or as one step of a sequence whose halos may still travel.
+    """Writes ``M v``, either at once or as one step of a sequence whose halos may still travel."""
 
-    Attributes
-    ----------
-    affine
-        Whether a source adds to every ``M v``.
-    """
+    _sweep: Sweep
 
-    affine: bool
+    @property
+    def affine(self) -> bool:
+        """Whether a source adds to every ``M v``."""
+        return self._sweep.affine
 
     @abstractmethod
     def begin(self) -> None:
@@ -105,18 +104,19 @@ class FixedPoint(Iteration):
         None for one level.
     """
 
+    _sweep: AdditiveSweep
+
     def __init__(
         self,
         ranks: Ranks,
         block: Block,
-        plan: BlockPlan,
+        plan: PlannedSolver,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,
         coarse_space: CoarseSpace | None,
     ):
         self._ranks = ranks
-        self.affine = plan.affine
         self._coarse_space = coarse_space
         self._sweep = AdditiveSweep(block, plan, settings, problems, clock)
         self._exchange = interface_exchange(ranks, block, settings, problems)

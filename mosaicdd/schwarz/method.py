@@ -1,16 +1,18 @@
-"""One local solver put to work on a block: the iteration, and the fill of its result or of a window."""
+"""Local solvers put to work on a block: the iteration, and the fill of its result or of a window."""
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import BlockPlan, SharedSolver
+from mosaicdd.local_solvers.bound import BlockPlan, PlannedSolver, SharedSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.coarse.coarse_space import SharedCoarseSpace
+from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace, SharedCoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip, in_window
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
 from mosaicdd.schwarz.phases import PhaseIteration
@@ -19,8 +21,8 @@ from mosaicdd.schwarz.sizes import fill_batch
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 
-class Method:
-    """The iteration ``v -> M v`` with one local solver, planned for a block.
+class Method(ABC):
+    """The iteration ``v -> M v`` with local solvers, planned for a block.
 
     Parameters
     ----------
@@ -36,41 +38,82 @@ class Method:
         self,
         ranks: Ranks,
         block: Block,
-        local_solver: SharedSolver,
         settings: SolveSettings,
         coarse_points: int = 1,
         problems: int = 1,
         clock: Stopwatch | None = None,
     ):
         self.block = block
-        self.local_solver = local_solver
         self._settings = settings
         self._problems = problems
         self._clock = clock or Stopwatch()
-        tensors = settings.tensors
         points, shared = block.lattice.subdomain.centre_lines, (settings, problems, self._clock)
         if settings.sweep == "phases":
-            plan = BlockPlan(local_solver, block, points, **tensors, kept=True)
+            plan = self._plan(block, points, kept=True)
             self.iterate: Iteration = PhaseIteration(ranks, block, plan, *shared)
             return
         weights = np.tile(block.lattice.hat, 2)
-        plan = BlockPlan(local_solver, block, points, **tensors, weights=weights, kept=True)
-        coarse_space = None
+        plan, coarse_space = self._plan(block, points, weights, kept=True), None
         if settings.levels == 2:
-            coarse_space = SharedCoarseSpace(
-                ranks, block, local_solver, plan.homogeneous, coarse_points, *shared
-            )
+            hats = torch.from_numpy(block.lattice.subdomain.hats(coarse_points))
+            responses = plan.responses(hats.to(**settings.tensors))
+            coarse_space = self._coarse_space(ranks, responses, coarse_points)
         self.iterate = FixedPoint(ranks, block, plan, *shared, coarse_space)
 
     def plan_fill(self, part: Block | None = None) -> Fill:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
-        settings = self._settings
-        tensors = settings.tensors
-        batch = fill_batch(settings.batch_subdomains)
+        batch = fill_batch(self._settings.batch_subdomains)
         wide = dataclasses.replace(part or self.block, halo=FILL_HALO)
-        plan = BlockPlan(self.local_solver, wide, wide.lattice.subdomain.interior, **tensors)
-        shared = (settings, self._problems, self._clock)
+        plan = self._plan(wide, wide.lattice.subdomain.interior)
+        shared = (self._settings, self._problems, self._clock)
         return Fill(wide, plan, *shared, batch_subdomains=batch)
+
+    @abstractmethod
+    def _plan(
+        self,
+        block: Block,
+        points: np.ndarray,
+        weights: np.ndarray | None = None,
+        *,
+        kept: bool = False,
+    ) -> PlannedSolver:
+        """Plan the local solvers for a block, at some points; see `BlockPlan`."""
+
+    @abstractmethod
+    def _coarse_space(self, ranks: Ranks, responses: torch.Tensor, points: int) -> CoarseSpace:
+        """Plan the coarse correction from the responses to hats."""
+
+
+class SharedMethod(Method):
+    """That with one local solver for all subdomains."""
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        block: Block,
+        local_solver: SharedSolver,
+        settings: SolveSettings,
+        coarse_points: int = 1,
+        problems: int = 1,
+        clock: Stopwatch | None = None,
+    ):
+        self.local_solver = local_solver
+        super().__init__(ranks, block, settings, coarse_points, problems, clock)
+
+    def _plan(
+        self,
+        block: Block,
+        points: np.ndarray,
+        weights: np.ndarray | None = None,
+        *,
+        kept: bool = False,
+    ) -> PlannedSolver:
+        tensors = self._settings.tensors
+        return BlockPlan(self.local_solver, block, points, **tensors, weights=weights, kept=kept)
+
+    def _coarse_space(self, ranks: Ranks, responses: torch.Tensor, points: int) -> CoarseSpace:
+        where = ranks, self.block, self.local_solver.operator, responses, points
+        return SharedCoarseSpace(*where, self._settings, self._problems, self._clock)
 
 
 class WindowFill:

@@ -12,7 +12,7 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.bound import BlockPlan
+from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fixed_point import Iteration, Measure
 from mosaicdd.schwarz.settings import SolveSettings
@@ -33,13 +33,12 @@ class PhaseIteration(Iteration):
         self,
         ranks: Ranks,
         block: Block,
-        plan: BlockPlan,
+        plan: PlannedSolver,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,
     ):
         self._ranks = ranks
-        self.affine = plan.affine
         self._sweep = Sweep(block, plan, settings, problems, clock)
         self._sync = settings.sync
         self._communicating = clock.part("communication")

@@ -21,7 +21,7 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.drivers import chebyshev_factors
-from mosaicdd.schwarz.method import Method
+from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.settings import SolveSettings
 
 _LATTICE = 8  # lattice cells along a side of the small lattice
@@ -122,7 +122,7 @@ def measure_spectrum(
     lattice = Lattice(Grid((side, side), subdomain.spacing), subdomain)
     block = Block.whole(lattice)
     settings = SolveSettings()
-    iterate = Method(
+    iterate = SharedMethod(
         Ranks.alone(), block, ExactSolver(operator, subdomain), settings, points
     ).iterate
     image = Interface(block, **settings.tensors)

@@ -14,7 +14,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import interface_received, interface_sent
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
-from mosaicdd.local_solvers.bound import BlockPlan
+from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.settings import SolveSettings
@@ -37,7 +37,7 @@ class Sweep:
     def __init__(
         self,
         block: Block,
-        plan: BlockPlan,
+        plan: PlannedSolver,
         settings: SolveSettings,
         problems: int,
         clock: Stopwatch,
@@ -53,6 +53,11 @@ class Sweep:
         self._centre_lines = torch.empty(problems * self.largest, 2 * (m - 1), **tensors)
         self._solving = clock.part("local_solve")
         self._moving = clock.part("gather_scatter")
+
+    @property
+    def affine(self) -> bool:
+        """Whether a source adds to what the local solvers make of perimeters."""
+        return self._plan.affine
 
     def batches(self, part: Slices, step: int = 1) -> list[Batch]:
         """Cut a part of the region into batches that fit the buffers."""

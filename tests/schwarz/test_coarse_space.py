@@ -24,7 +24,8 @@ def responses_of(block, operator, points, cpu):
     solver = ExactSolver(operator, block.lattice.subdomain)
     lines, weights = block.lattice.subdomain.centre_lines, np.tile(block.lattice.hat, 2)
     plan = BlockPlan(solver, block, lines, **cpu, weights=weights)
-    return hat_responses(block, solver, plan.homogeneous, points, **cpu)
+    hats = torch.from_numpy(block.lattice.subdomain.hats(points))
+    return hat_responses(block, operator, plan.responses(hats), points)
 
 
 def prolonged(coarsening, unknowns, lattice, cpu):

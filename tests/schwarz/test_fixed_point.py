@@ -9,7 +9,7 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.schwarz.method import Method
+from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.residuals import NodeResidual
 from mosaicdd.schwarz.settings import SolveSettings
 
@@ -34,7 +34,7 @@ def plan_on(block_of):
 
     def make(lattice, ranks, **settings):
         exact = ExactSolver(LAPLACE.at(), lattice.subdomain)
-        return Method(ranks, block_of(ranks, lattice), exact, SolveSettings(**settings))
+        return SharedMethod(ranks, block_of(ranks, lattice), exact, SolveSettings(**settings))
 
     return make
 

@@ -17,9 +17,9 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch, Transfer
-from mosaicdd.local_solvers.bound import Plan, SharedSolver
 from mosaicdd.local_solvers.lifting import exact_solutions
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.coarse.coarse_solve import (
     CoarseSolver,
     ReplicatedSolve,
@@ -113,10 +113,10 @@ class SharedCoarseSpace(CoarseSpace):
 
     Parameters
     ----------
-    solver
-        The local solver.
-    plan
-        It, planned for the centre lines, with the weights of `Lattice.hat`.
+    operator
+        Whose equation is solved.
+    responses
+        Centre lines for a hat on each coarse node around, weighted by `Lattice.hat`, ``(8 q, 2 (m - 1))``.
     points
         ``q``.
     """
@@ -125,8 +125,8 @@ class SharedCoarseSpace(CoarseSpace):
         self,
         ranks: Ranks,
         block: Block,
-        solver: SharedSolver,
-        plan: Plan,
+        operator: EllipticOperator,
+        responses: torch.Tensor,
         points: int,
         settings: SolveSettings,
         problems: int,
@@ -134,11 +134,8 @@ class SharedCoarseSpace(CoarseSpace):
     ):
         coarsening = Coarsening(block.lattice, points)
         super().__init__(block, coarsening, settings, problems, clock)
-        responses = hat_responses(block, solver, plan, points, **settings.tensors)
-        self._responses = responses  # (8 q, 2 (m - 1))
-        self._solve = coarse_solver(
-            ranks, block, coarsening, responses, solver.operator, problems, clock
-        )
+        self._responses = responses = hat_responses(block, operator, responses, points)
+        self._solve = coarse_solver(ranks, block, coarsening, responses, operator, problems, clock)
 
     def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
         torch.mm(around, self._responses, out=out)
@@ -190,27 +187,17 @@ class OwnCoarseSpace(CoarseSpace):
 
 
 def hat_responses(
-    block: Block,
-    solver: SharedSolver,
-    plan: Plan,
-    points: int,
-    *,
-    device: torch.device,
-    dtype: torch.dtype,
+    block: Block, operator: EllipticOperator, responses: torch.Tensor, points: int
 ) -> torch.Tensor:
-    """Return the weighted centre lines ``(8 q, 2 (m - 1))`` for a hat on each coarse node around.
+    """Return weighted responses ``(8 q, 2 (m - 1))`` that reproduce the exact solutions that the hats do.
 
-    They are corrected to reproduce the exact solutions that the hats do. For a linear local solver
-    under the lifting this changes nothing; one that is not linear gives responses that do not add up,
-    and the coarse operator would be wrong just for the smoothest functions.
+    For a linear local solver under the lifting this changes nothing; one that is not linear gives responses that do
+    not add up, and the coarse operator would be wrong just for the smoothest functions.
     """
-    subdomain = block.lattice.subdomain
-    step = block.lattice.spacing // points
+    subdomain, step = block.lattice.subdomain, block.lattice.spacing // points
     hats = subdomain.hats(points)
-    responses = torch.empty(len(hats), len(subdomain.centre_lines), device=device, dtype=dtype)
-    plan(torch.as_tensor(hats).to(device=device, dtype=dtype), responses)
     around, inside = (
-        exact_solutions(solver.operator, subdomain, 2, where)
+        exact_solutions(operator, subdomain, 2, where)
         for where in (subdomain.perimeter, subdomain.centre_lines)
     )
     known = around[::step]  # (8 q, J)

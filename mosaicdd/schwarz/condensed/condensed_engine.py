@@ -80,8 +80,6 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         equations = self._system.equations
-        if equations is None:
-            self._require_number(boundaries)
         rule, clock = self._rule(options), [time.perf_counter()]
         v = options.start
         if v is None:
@@ -96,7 +94,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
             source = NodeSource(b, nodes=data.driven)
         else:
             v.impose(boundaries)
-            source = self._source()
+            source = self._source(options.force)
         v = self._from_owners(v)
         active = None if equations is None else equations.active
         where = self._ranks, v, self._system.conductances
@@ -265,8 +263,10 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
         rtol = rule.rtol if certify is None else min(rule.rtol, certify)
         return StoppingRule(rtol, rule.atol, rule.max_iterations)
 
-    def _source(self) -> NodeSource | None:
-        """Return the source at the region's nodes, None if zero."""
+    def _source(self, force: torch.Tensor | None) -> NodeSource | None:
+        """Return the source at the region's nodes, or what is given in its place; None if zero."""
+        if force is not None:
+            return NodeSource(force)
         if self._solver.source.problem.source is None:
             return None
         with self.clock.part("sample"):

@@ -166,7 +166,6 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
         self._fields = fields()
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
-        self._require_number(boundaries)
         seconds = {"iterate": 0.0, "estimate": 0.0}
         solves: list[tuple[Newton, ErrorEstimate, Evidence]] = []
         fields: list[np.ndarray] = []

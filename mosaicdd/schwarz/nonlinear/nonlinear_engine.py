@@ -18,7 +18,6 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
@@ -31,7 +30,7 @@ from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill, error_estimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
 from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.schwarz.verdict import PLAUSIBLE_LINEARISED, Evidence
 
 
@@ -94,8 +93,6 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             self._fill.check(boundary)
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
-        self._require_number(boundaries)
-        watch = options.watch or Watch()
         clock = [time.perf_counter()]
         region = Interface(self.block, **self._tensors)
         f = self._source()
@@ -110,12 +107,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
                 v.flat.copy_(start.flat.view(self.problems, -1)[i])
             v.impose([boundary])
             source = None if f is None else f[i % len(f)]
-            monitor = Monitor(
-                self._ranks, self._rule(options), v, progress=options.progress, watch=watch
-            )
-            if options.history is not None:
-                monitor.history = options.history.followed_by(History())
-            solved.append(self._solve(v, source, monitor))
+            solved.append(self._solve(v, source, self._monitor(v, options)))
         clock.append(time.perf_counter())
         fields = torch.stack([one.pop("wide") for one in solved])
         v = Interface(self.block, problems=self.problems, **self._tensors)

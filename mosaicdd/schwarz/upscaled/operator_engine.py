@@ -12,22 +12,23 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.subdomain_operators import (
+    OperatorPlan,
     OperatorSolver,
     SubdomainOperators,
 )
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import SolveOptions
-from mosaicdd.schwarz.coarse.coarse_space import OwnCoarseSpace
+from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace, OwnCoarseSpace
 from mosaicdd.schwarz.drivers import anderson, gmres, stationary
-from mosaicdd.schwarz.fill import FILL_HALO, Fill
-from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
-from mosaicdd.schwarz.phases import PhaseIteration
+from mosaicdd.schwarz.fill import FILL_HALO
+from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.sizes import fill_batch
-from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.upscaled.upscaled_engine import Approximation, UpscaledEngine
 from mosaicdd.unsupported import Unsupported
 
@@ -61,29 +62,8 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
             self._operators = SubdomainOperators(local_solver, wide, **self._tensors)
         mine = self._operators.outside[*wide.ring(0)]
         local_solver.require_range(*ranks.sum(np.array([mine.numel(), float(mine.sum())])))
-        points = lattice.subdomain.centre_lines
-        weights = np.tile(lattice.hat, 2) if settings.sweep == "additive" else None
-        self._sweeping = self._operators.plan(block, points, weights)
-        self._filling = self._operators.plan(wide, lattice.subdomain.interior)
-        shared = (settings, problems, self.clock)
-        self._iterate: Iteration
-        if settings.sweep == "phases":
-            self._iterate = PhaseIteration(ranks, block, self._sweeping, *shared)  # type: ignore[arg-type]
-        else:
-            coarse_space = None
-            if settings.levels == 2:
-                coarse_space = OwnCoarseSpace(ranks, block, *shared)
-                hats = torch.from_numpy(lattice.subdomain.hats()).to(**self._tensors)
-                responses = hats @ self._sweeping.operators.mT  # (rows, columns, 8, Q)
-                at = lattice.spacing - 1
-                coarse_space.take(responses, responses[..., at].movedim(2, 0))
-            self._iterate = FixedPoint(ranks, block, self._sweeping, *shared, coarse_space)  # type: ignore[arg-type]
-        self._inside = Fill(
-            wide,
-            self._filling,  # type: ignore[arg-type]
-            *shared,
-            batch_subdomains=fill_batch(settings.batch_subdomains),
-        )
+        method = OperatorMethod(self._operators, ranks, block, settings, problems, self.clock)
+        self._iterate, self._inside = method.iterate, method.plan_fill()
 
     @property
     def _condensed_settings(self) -> SolveSettings:
@@ -95,21 +75,10 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
     ) -> Sequence[Approximation]:
         """Iterate until the operators agree, and take what they say between the lines."""
         with self.clock.part("sample"):
-            loads = self._ranks.agree(self._operators.loads)
-        for plan in (self._sweeping, self._filling):
-            plan.load(loads)
-        self._iterate.affine = self._sweeping.affine
+            self._ranks.agree(self._operators.load)
         v = options.start or Interface(self._coarse.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
-        monitor = Monitor(
-            self._ranks,
-            self._rule(options),
-            v,
-            progress=options.progress,
-            watch=options.watch,
-        )
-        if options.history is not None:
-            monitor.history = options.history.followed_by(History())
+        monitor = self._monitor(v, options)
         v, statuses = _DRIVERS[self.acceleration](self._iterate, v, monitor)
         region = torch.empty(
             self.problems, *(n + 1 for n in self._inside.block.cells), **self._tensors
@@ -128,3 +97,37 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
             )
             for i, status in enumerate(statuses)
         ]
+
+
+class OperatorMethod(Method):
+    """The iteration and the fill by the operators of subdomains, each with responses of its own."""
+
+    def __init__(
+        self,
+        operators: SubdomainOperators,
+        ranks: Ranks,
+        block: Block,
+        settings: SolveSettings,
+        problems: int,
+        clock: Stopwatch,
+    ):
+        self._operators = operators
+        super().__init__(ranks, block, settings, 1, problems, clock)
+
+    def _plan(
+        self,
+        block: Block,
+        points: np.ndarray,
+        weights: np.ndarray | None = None,
+        *,
+        kept: bool = False,
+    ) -> OperatorPlan:
+        return self._operators.plan(block, points, weights)
+
+    def _coarse_space(self, ranks: Ranks, responses: torch.Tensor, points: int) -> CoarseSpace:
+        coarse_space = OwnCoarseSpace(
+            ranks, self.block, self._settings, self._problems, self._clock
+        )
+        centre = responses[..., self.block.lattice.spacing - 1]
+        coarse_space.take(responses, centre.movedim(2, 0))
+        return coarse_space

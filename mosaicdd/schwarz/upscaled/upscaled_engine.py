@@ -192,15 +192,10 @@ class UpscaledEngine(BaseEngine[U]):
 
     def _corrections(self, shared: torch.Tensor) -> list[Outcome]:
         """Solve the coarse equation for residuals at the owned coarse nodes."""
-        source = self._solver.coarse_source
         region = within(self._coarse.block.nodes, self._around.wide)
-        around = self._moved(self._around, list(shared))[:, *region]
-        source.values = around / self._lattice.grid.spacing**2
-        zero = Boundary.zeros(self._lattice.grid)
-        try:
-            return self._correcting.solve_many([zero] * self.problems)
-        finally:
-            source.values = None
+        force = self._moved(self._around, list(shared))[:, *region]
+        zeros = [Boundary.zeros(self._lattice.grid)] * self.problems
+        return self._correcting.solve_many(zeros, force=force)
 
     def _band(self, start: int, stop: int, values: torch.Tensor) -> tuple[Band, torch.Tensor]:
         """Return the fine medium around some rows of coarse nodes, and the values at these."""
