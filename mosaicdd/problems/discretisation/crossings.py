@@ -1,5 +1,6 @@
 """Where the outline of a shape acts on the nodes of a part of the grid, as lists of nodes and points."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -152,12 +153,12 @@ class OnOutlines:
 
     def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "OnOutlines":
         """Return those of nodes that are elsewhere; see `moved_nodes`."""
-        width = reported.shape[1]
+        shape = reported.shape
         ties, flows, on = (
-            pieces.chosen(*moved_nodes(pieces.nodes, places, width))
+            pieces.chosen(*moved_nodes(pieces.nodes, places, shape))
             for pieces in (self.ties, self.flows, self.on)
         )
-        natural = self.natural.chosen(*moved_nodes(self.natural.nodes, places, width))
+        natural = self.natural.chosen(*moved_nodes(self.natural.nodes, places, shape))
         return OnOutlines(ties, flows, on, reported, natural)
 
     def without_acting(self) -> "OnOutlines":
@@ -181,7 +182,7 @@ def places_among(count: int, which: slice | np.ndarray) -> np.ndarray:
 
 
 def moved_nodes(
-    nodes: np.ndarray, places: tuple[np.ndarray, ...], width: int
+    nodes: np.ndarray, places: tuple[np.ndarray, ...], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
     """Return which flat nodes of an array have a place in another, and their numbers there.
 
@@ -189,14 +190,15 @@ def moved_nodes(
     ----------
     places
         Where its rows and columns are in the other; -1 where they are not.
-    width
-        Columns of the other.
+    shape
+        Of the other.
     """
-    rows, columns = places
-    there = np.append(np.flatnonzero(rows >= 0), -1)
-    low, high = there[0] * len(columns), (there[-2:].max() + 1) * len(columns)
+    counts = [len(along) for along in places]
+    there, row = np.append(np.flatnonzero(places[0] >= 0), -1), math.prod(counts[1:])
+    low, high = there[0] * row, (there[-2:].max() + 1) * row
     near = np.flatnonzero((nodes >= low) & (nodes < high))
-    y, x = np.divmod(nodes[near], len(columns))
-    y, x = rows[y], columns[x]
-    inside = (y >= 0) & (x >= 0)
-    return near[inside], y[inside] * width + x[inside]
+    moved = np.stack(
+        [along[n] for along, n in zip(places, np.unravel_index(nodes[near], counts), strict=True)]
+    )
+    inside = (moved >= 0).all(axis=0)
+    return near[inside], np.ravel_multi_index(tuple(moved[:, inside]), shape)

@@ -21,10 +21,11 @@ or along a periodic axis the grid again; or parts of a lattice that comes round 
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends
+from mosaicdd.lattice.axes import crossed, ends
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import OnOutlines
 from mosaicdd.problems.discretisation.cut import nonzero
@@ -91,7 +92,10 @@ class Discretisation:
                     pin = self.outline.floating_part(np.concatenate([fixed, reacting]))
             self.floating = pin is not None
         else:
-            self.floating, pin = not (len(values.known) or values.exchange.any()), (0, 0)
+            self.floating, pin = (
+                not (len(values.known) or values.exchange.any()),
+                (0,) * len(grid.shape),
+            )
             if self.floating:
                 reacting = medium.reacting(grid)
                 self.floating = reacting is not None and not len(reacting)
@@ -133,7 +137,7 @@ class Discretisation:
         cut = None
         if self.outline is not None:
             cut = self.outline.cut(part, self._cells(part, self._rounds))
-        if cut is not None and self._rounds == (None, None):
+        if cut is not None and not any(self._rounds):
             whole, volumes = self._within(part, cut.cover, cut.volumes)
         else:
             whole, volumes = glued(part, self._rounds, self._natural_sides)
@@ -198,13 +202,13 @@ class Discretisation:
             ties = equations.ties
             _add_at(b, ties.nodes, ties.conductances * outline.values[:, ties.known])
         if equations.outlines is not None and self.outline is not None:
-            for crossings, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
-                values = crossings.values(problem.conditions, self.outline.names, self.grid)
-                _add_at(b, crossings.nodes, scale * crossings.weights * values)
+            for acting, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
+                values = acting.values(problem.conditions, self.outline.names, self.grid)
+                _add_at(b, acting.nodes, scale * acting.weights * values)
         counts = (equations.active | self._pinned(part)).ravel()
         driven = self.driven(problem, part, equations)
-        at = slice(None) if driven is None else driven
-        b.reshape(len(b), -1)[:, at] *= counts[at]
+        nodes = slice(None) if driven is None else driven
+        b.reshape(len(b), -1)[:, nodes] *= counts[nodes]
         return b
 
     def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
@@ -214,32 +218,32 @@ class Discretisation:
         """
         if problem.source is not None or any(self.periods):
             return None
-        _, y, x = places_of(self._natural, part, self.periods)
-        nodes = [y * equations.active.shape[1] + x, equations.ties.nodes]
+        _, place = places_of(self._natural, part, self.periods)
+        nodes = [np.ravel_multi_index(place, equations.active.shape), equations.ties.nodes]
         if equations.outlines is not None:
             nodes += [equations.outlines.ties.nodes, equations.outlines.flows.nodes]
         return np.unique(np.concatenate(nodes))
 
     def given(
         self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where in a part values are given, (y, x) ``(K,)``, and these, ``(n or 1, K)``.
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return where in a part values are given, ``(K,)`` per axis, and these, ``(n or 1, K)``.
 
         Parameters
         ----------
         outlines
             Of the same part.
         """
-        at, y, x = places_of(outline.known, part, self._rounds)
+        at, place = places_of(outline.known, part, self._rounds)
         values = outline.values[:, at]
         if outlines is None or self.outline is None:
-            return y, x, values
-        known = outlines.reported[y, x]
-        y, x, values = y[known], x[known], values[:, known]
+            return place, values
+        known = outlines.reported[place]
         on = outlines.on
-        rows, columns = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
+        on_outlines = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
         more = on.values(problem.conditions, self.outline.names, self.grid)
-        return np.append(y, rows), np.append(x, columns), joined_values([values, more])
+        joined = (np.append(n[known], m) for n, m in zip(place, on_outlines, strict=True))
+        return tuple(joined), joined_values([values[:, known], more])
 
     def exchange_on(self, part: Part) -> np.ndarray:
         """Return ``alpha`` times the lengths of the sides of the rectangle at the nodes of a part."""
@@ -257,8 +261,7 @@ class Discretisation:
         """Say where the node is that is left out, as all are up to a constant."""
         pinned = np.zeros([p.stop - p.start for p in part], bool)
         if self.floating:
-            _, y, x = places_of(self._known, part, self.periods)
-            pinned[y, x] = True
+            pinned[places_of(self._known, part, self.periods)[1]] = True
         return pinned
 
     def _natural_sides(self, part: Part) -> tuple[Conductances, np.ndarray]:
@@ -266,7 +269,7 @@ class Discretisation:
         cover, volumes = self.cover(part)
         return self._within(part, cover, volumes)
 
-    def cover(self, part: Part, periods: Periods = (None, None)) -> tuple[Cover, np.ndarray]:
+    def cover(self, part: Part, periods: Periods | None = None) -> tuple[Cover, np.ndarray]:
         """Return what the domain has of the cells around the nodes of a part, and the volumes.
 
         Parameters
@@ -285,8 +288,8 @@ class Discretisation:
         self, part: Part, cover: Cover, volumes: np.ndarray
     ) -> tuple[Conductances, np.ndarray]:
         """Return the conductances of what a domain has of a part, and its volumes."""
-        inner = self.medium.within(self.grid, part, cover)
-        return dataclasses.replace(inner, reaction=inner.reaction * volumes), volumes
+        between = self.medium.within(self.grid, part, cover)
+        return dataclasses.replace(between, reaction=between.reaction * volumes), volumes
 
     def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
         """Return a source times the volumes of the nodes of a part of the grid, ``(n, rows, columns)``.
@@ -308,30 +311,30 @@ class Discretisation:
 
         return glued_nodes(part, self._rounds, natural)
 
-    def _cells(self, part: Part, periods: Periods = (None, None)) -> np.ndarray:
+    def _cells(self, part: Part, periods: Periods | None = None) -> np.ndarray:
         """Say which cells around the nodes of a part are in the rectangle, ``(rows + 1, columns + 1)``."""
-        inside = []
+        inside, periods = [], periods or (None,) * len(part)
         for p, cells, period in zip(part, self.grid.shape, periods, strict=True):
             at = np.arange(p.start - 1, p.stop)
             inside.append((at >= 0) & (at < cells) if period is None else np.ones(len(at), bool))
-        return inside[0][:, None] & inside[1]
+        return functools.reduce(np.logical_and, crossed(*inside))
 
     def _numbers(self, part: Part) -> np.ndarray:
         """Return the number of the known value at each node of a part, -1 where there is none."""
         numbers = np.full([p.stop - p.start for p in part], -1)
-        at, y, x = places_of(self._known, part, self._rounds)
-        numbers[y, x] = at
+        at, place = places_of(self._known, part, self._rounds)
+        numbers[place] = at
         return numbers
 
     def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
         """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
-        at, y, x = places_of(self._natural, part, self._rounds)
+        at, place = places_of(self._natural, part, self._rounds)
         added = np.atleast_2d(values)[:, at]
-        for row, field in enumerate(target.reshape(-1, *target.shape[-2:])):
-            np.add.at(field, (y, x), added[row % len(added)])
+        for number, field in enumerate(target.reshape(-1, *target.shape[-len(part) :])):
+            np.add.at(field, place, added[number % len(added)])
 
 
 def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:
     """Add values ``(n or 1, T)`` to flat nodes of ``(n, rows, columns)``."""
-    for row, field in enumerate(target):
-        np.add.at(field.reshape(-1), nodes, values[row % len(values)])
+    for number, field in enumerate(target):
+        np.add.at(field.reshape(-1), nodes, values[number % len(values)])

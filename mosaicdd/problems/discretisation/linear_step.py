@@ -22,7 +22,7 @@ class LinearStep:
     self_adjoint
         Whether it is symmetric.
     rounds, periods
-        After how many nodes each axis of the grid, and of the lattice, comes round.
+        After how many nodes each axis of the grid, and of the lattice, comes round; by default none does.
 
     Attributes
     ----------
@@ -39,17 +39,18 @@ class LinearStep:
         part: Part,
         *,
         self_adjoint: bool,
-        rounds: Periods = (None, None),
-        periods: Periods = (None, None),
+        rounds: Periods | None = None,
+        periods: Periods | None = None,
     ):
         self._equations, self._part = equations, part
-        self._rounds, self._periods = rounds, periods
+        straight = (None,) * len(part)
+        self._rounds, self._periods = rounds or straight, periods or straight
         self.self_adjoint = self_adjoint
         self.force = np.zeros(equations.active.shape)
 
     def values(self, problem: Problem) -> OutlineValues:
         """Return what holds on the sides: nothing, changes are zero there."""
-        return collected([], [])
+        return collected([], [], self._rounds)
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part."""
@@ -98,9 +99,9 @@ class LinearStep:
 
     def given(
         self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return where values are given: nowhere."""
-        return np.empty(0, int), np.empty(0, int), np.empty((1, 0))
+        return (np.empty(0, int),) * len(part), np.empty((1, 0))
 
     def _overlap(self, part: Part) -> tuple[Part, Part]:
         """Return what a part has of the nodes here, in these and in the part."""

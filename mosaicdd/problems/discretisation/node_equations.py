@@ -30,9 +30,9 @@ class Ties:
     known: np.ndarray
     conductances: np.ndarray
 
-    def moved(self, places: tuple[np.ndarray, ...], width: int) -> "Ties":
+    def moved(self, places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> "Ties":
         """Return those of nodes that are elsewhere; see `moved_nodes`."""
-        inside, nodes = moved_nodes(self.nodes, places, width)
+        inside, nodes = moved_nodes(self.nodes, places, shape)
         return Ties(nodes, self.known[inside], self.conductances[inside])
 
 
@@ -64,16 +64,17 @@ class Equations:
     ties: Ties
     outlines: OnOutlines | None = None
 
-    def part(self, rows: slice, columns: slice) -> "Equations":
-        """Return those of some of the nodes."""
+    def part(self, *place: slice) -> "Equations":
+        """Return those of some of the nodes, by a slice per axis."""
         shape = self.active.shape
-        places = tuple(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
+        places = tuple(places_among(n, p) for n, p in zip(shape, place, strict=True))
+        active = self.active[place]
         return Equations(
-            self.conductances.part(rows, columns),
-            self.active[rows, columns],
-            self.volumes[rows, columns],
-            self.ties.moved(places, columns.stop - columns.start),
-            None if self.outlines is None else self.outlines.part(rows, columns),
+            self.conductances.part(*place),
+            active,
+            self.volumes[place],
+            self.ties.moved(places, active.shape),
+            None if self.outlines is None else self.outlines.part(*place),
         )
 
     def stretched(self, by: Stretch) -> "Equations":
@@ -86,5 +87,5 @@ class Equations:
         outlines = self.outlines
         if outlines is not None:
             outlines = outlines.moved(by.places, by.values(outlines.reported) > 0)
-        ties = self.ties.moved(by.places, active.shape[1])
+        ties = self.ties.moved(by.places, active.shape)
         return Equations(conductances, active, by.values(self.volumes), ties, outlines)

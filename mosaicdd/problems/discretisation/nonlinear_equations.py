@@ -224,8 +224,8 @@ class NonlinearEquations:
         u = np.where(self.active, u, 0.0)
         if outlines is not None:
             u[~(outlines.reported | (beyond & self.active))] = np.nan
-        y, x, values = faces.given(problem, faces.values(problem), self.part, outlines)
-        u[y, x] = values[number % len(values)]
+        place, values = faces.given(problem, faces.values(problem), self.part, outlines)
+        u[place] = values[number % len(values)]
         return u
 
     def _require_flows(self, partial: np.ndarray) -> None:

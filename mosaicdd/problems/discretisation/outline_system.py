@@ -38,7 +38,8 @@ class OutlineSystem:
         self._outline = discretisation.values(problem)
         self._problem, self._number = problem, number
         b = discretisation.right_hand_side(problem, self._outline, wide, self._wide)
-        self._b = b[number % len(b), 1:-1, 1:-1]
+        inner = (slice(1, -1),) * len(counts)
+        self._b = b[number % len(b)][inner]
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
@@ -65,10 +66,10 @@ class OutlineSystem:
         if outlines is not None:
             field[~outlines.reported] = np.nan
         if not self._discretisation.floating:
-            y, x, values = self._discretisation.given(
+            place, values = self._discretisation.given(
                 self._problem, self._outline, self._part, outlines
             )
-            field[y, x] = values[self._number % len(values)]
+            field[place] = values[self._number % len(values)]
         return np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
 
     def solve(self, right_hand_side: np.ndarray) -> np.ndarray:

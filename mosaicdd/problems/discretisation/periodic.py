@@ -5,6 +5,7 @@ grid may reach beyond it, where it comes round. What the two sides have of volum
 adds up, each from its own side; so coefficients and sources may jump there.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ def glued(
     natural
         Returns them for a part of the grid; the reaction already times the volumes.
     """
-    if periods == (None, None):
+    if not any(periods):
         return natural(part)
     shape = [p.stop - p.start for p in part]
     reaction, all_volumes = np.zeros((2, *shape))
@@ -71,31 +72,28 @@ def glued(
 
 def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarray]) -> np.ndarray:
     """Return values ``(n, rows, columns)`` at the nodes of a part, those of both sides added up."""
-    if periods == (None, None):
+    if not any(periods):
         return natural(part)
     total = np.zeros((1, *(p.stop - p.start for p in part)))
-    for y, x in _rounds(part, periods):
-        values = natural((y.source, x.source))
+    for rounds in _rounds(part, periods):
+        values = natural(tuple(r.source for r in rounds))
         if len(values) > len(total):
             total = np.repeat(total, len(values), axis=0)
-        total[:, y.nodes, x.nodes] += values
+        total[:, *(r.nodes for r in rounds)] += values
     return total
 
 
 def places_of(
     nodes: np.ndarray, part: Part, periods: Periods
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which of some nodes ``(K, 2)`` lie in a part, and where in it, in every round."""
-    rounds = []
-    for dy in _firsts(part[0], periods[0]):
-        for dx in _firsts(part[1], periods[1]):
-            y, x = nodes[:, 0] + dy - part[0].start, nodes[:, 1] + dx - part[1].start
-            inside = (y >= 0) & (y < part[0].stop - part[0].start)
-            inside &= (x >= 0) & (x < part[1].stop - part[1].start)
-            at = np.flatnonzero(inside)
-            rounds.append((at, y[at], x[at]))
-    at, y, x = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
-    return at, y, x
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Return which of some nodes ``(K, axes)`` lie in a part, and where in it, in every round."""
+    shape = np.array([p.stop - p.start for p in part])
+    which, places = [], []
+    for first in itertools.product(*map(_firsts, part, periods)):
+        moved = nodes + [at - p.start for at, p in zip(first, part, strict=True)]
+        which.append(np.flatnonzero(((moved >= 0) & (moved < shape)).all(axis=1)))
+        places.append(moved[which[-1]])
+    return np.concatenate(which), tuple(np.concatenate(places).T)
 
 
 def _firsts(part: slice, period: int | None) -> list[int]:
@@ -105,9 +103,8 @@ def _firsts(part: slice, period: int | None) -> list[int]:
     return [k * period for k in range(part.start // period, (part.stop - 1) // period + 1)]
 
 
-def _rounds(part: Part, periods: Periods) -> Iterator[tuple[_Round, _Round]]:
-    rows, columns = tuple(_along(p, period) for p, period in zip(part, periods, strict=True))
-    return ((y, x) for y in rows for x in columns)
+def _rounds(part: Part, periods: Periods) -> Iterator[tuple[_Round, ...]]:
+    return itertools.product(*map(_along, part, periods))
 
 
 def _along(part: slice, period: int | None) -> list[_Round]:

@@ -83,7 +83,7 @@ class _Whole:
         sides = ~self._inside_sides()
         near, level = (sides, None) if discretisation.outline is None else self._near(sides)
         numbers = np.argwhere(near)
-        if discretisation.periods != (None, None):
+        if any(discretisation.periods):
             for row in np.unique(numbers[:, 0]).tolist():
                 self._put_row(row, numbers[numbers[:, 0] == row, 1])
             return

@@ -126,7 +126,7 @@ class EquationsInSquares(Discretisation):
         """Return the left-hand sides at all places but the outermost."""
         return self.equations(tuple(slice(1, count - 1) for count in self._squares.shape))
 
-    def _cells(self, part: Part, periods: Periods = (None, None)) -> np.ndarray:
+    def _cells(self, part: Part, periods: Periods | None = None) -> np.ndarray:
         there = [
             (nodes >= 0) & (nodes < cells)
             for nodes, cells in zip(self._squares.nodes, self.grid.shape, strict=True)

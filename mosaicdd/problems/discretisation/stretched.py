@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mosaicdd.lattice.axes import crossed, ends
+from mosaicdd.lattice.axes import crossed, ends, last
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -91,8 +91,7 @@ class Stretch:
     @property
     def at_nodes(self) -> np.ndarray:
         """Which nodes of the lattice are nodes of the grid, ``(rows, columns)``."""
-        y, x = self.there
-        return y[:, None] & x
+        return functools.reduce(np.logical_and, self._open)
 
     @property
     def nodes(self) -> Part:
@@ -104,23 +103,21 @@ class Stretch:
         )
 
     @property
-    def places(self) -> tuple[np.ndarray, np.ndarray]:
+    def places(self) -> tuple[np.ndarray, ...]:
         """Where the nodes of `part` are in that of the lattice, per axis; -1 where they are not."""
-        y, x = self._axes
-        return y.places, x.places
+        return tuple(axis.places for axis in self._axes)
 
     def values(self, on_grid: np.ndarray) -> np.ndarray:
         """Return values ``(.., rows, columns)`` at the nodes of the lattice; zero between those of the grid."""
-        y, x = self._axes
-        return on_grid[..., y.nodes[:, None], x.nodes] * self.at_nodes
+        return on_grid[last(np.ix_(*(axis.nodes for axis in self._axes)))] * self.at_nodes
 
     def interpolated(self, on_grid: np.ndarray) -> np.ndarray:
         """Return values at the nodes of the lattice; linear between those of the grid."""
-        for axis, along in enumerate(self._axes):
-            values = np.moveaxis(on_grid, axis, -1)
-            beside = values[..., np.minimum(along.nodes + 1, values.shape[-1] - 1)]
-            values = (1 - along.ways) * values[..., along.nodes] + along.ways * beside
-            on_grid = np.moveaxis(values, -1, axis)
+        for number, axis in enumerate(self._axes):
+            values = np.moveaxis(on_grid, number, -1)
+            beside = values[..., np.minimum(axis.nodes + 1, values.shape[-1] - 1)]
+            values = (1 - axis.ways) * values[..., axis.nodes] + axis.ways * beside
+            on_grid = np.moveaxis(values, -1, number)
         return on_grid
 
     def conductances(self, between: Conductances) -> Conductances:

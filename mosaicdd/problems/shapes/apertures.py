@@ -16,9 +16,13 @@ So volumes, faces and the outline between them fit together exactly: what flows 
 through its faces or the outline.
 """
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from mosaicdd.lattice.axes import at, others
 
 _CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
@@ -32,7 +36,7 @@ class Cover:
     faces
         Per axis of the edges that they cross, (y, x), those at the low and at the high side of each
         cell: of the left and the right edge, of the lower and the upper one; ``(rows + 1,
-        columns + 1)`` each, at most a half.
+        columns + 1)`` each, at most a half. In space four quarters, by the other axes in their order.
     quarters
         Of the volume of each corner, as `_CORNERS`; ``(rows + 1, columns + 1)``, at most a quarter.
     inside
@@ -43,7 +47,7 @@ class Cover:
         there counts if it is finite. Elsewhere coefficients are as near to those inside.
     """
 
-    faces: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+    faces: tuple[tuple[np.ndarray, ...], ...]
     quarters: tuple[np.ndarray, ...]
     inside: np.ndarray | None = None
     counts: np.ndarray | None = None
@@ -51,22 +55,35 @@ class Cover:
     @classmethod
     def of_cells(cls, cells: np.ndarray) -> "Cover":
         """Return what a domain of whole cells has, ``(rows + 1, columns + 1)``."""
-        half, quarter = 0.5 * cells, 0.25 * cells
-        return cls(((half, half), (half, half)), (quarter,) * 4)
+        corners = 2**cells.ndim
+        face, share = 2 / corners * cells, 1 / corners * cells
+        return cls(((face,) * (corners // 2),) * cells.ndim, (share,) * corners)
 
     @property
     def volumes(self) -> np.ndarray:
         """The part of a cell that each node's volume has, ``(rows, columns)``."""
-        low_left, low_right, up_left, up_right = self.quarters
-        return up_right[:-1, :-1] + up_left[:-1, 1:] + low_right[1:, :-1] + low_left[1:, 1:]
+        return _gathered(self.quarters, range(self.quarters[0].ndim))
 
     def of_edges(self, axis: int, cells: np.ndarray | float = 1.0) -> np.ndarray:
         """Return the faces of the grid edges along an axis, times values of the cells.
 
         ``(rows - 1, columns)`` or ``(rows, columns - 1)``: each edge has half a face in two cells.
         """
-        low, high = (cells * faces for faces in self.faces[axis])
-        return high[1:-1, :-1] + low[1:-1, 1:] if axis == 0 else high[:-1, 1:-1] + low[1:, 1:-1]
+        faces = [cells * face for face in self.faces[axis]]
+        between = at(axis, faces[0].ndim, slice(1, -1))
+        return _gathered([face[between] for face in faces], others(axis, faces[0].ndim))
+
+
+def _gathered(shares: Sequence[np.ndarray], axes: Sequence[int]) -> np.ndarray:
+    """Add up at nodes, or edges, what the cells around have for their corners along some axes."""
+    total: np.ndarray | float = 0.0
+    corners = itertools.product((0, 1), repeat=len(axes))
+    for corner, share in reversed(list(zip(corners, shares, strict=True))):
+        place = [slice(None)] * share.ndim
+        for axis, high in zip(axes, corner, strict=True):  # the high corner is of the cell before
+            place[axis] = slice(None, -1) if high else slice(1, None)
+        total = total + share[tuple(place)]
+    return np.asarray(total)
 
 
 @dataclass(frozen=True)
@@ -109,17 +126,17 @@ def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
     whole = cells & np.logical_and.reduce(corners)
     cut = np.argwhere(cells & np.logical_or.reduce(corners) & ~whole)
     cover = Cover(
-        tuple((0.5 * whole, 0.5 * whole) for _ in (0, 1)),  # type: ignore[arg-type]
+        tuple((0.5 * whole, 0.5 * whole) for _ in (0, 1)),
         tuple(0.25 * whole for _ in _CORNERS),
     )
-    at = cut[:, 0], cut[:, 1]
-    values = np.array([_corner(level, y, x)[at] for y, x in _CORNERS]).reshape(2, 2, -1)
+    here = cut[:, 0], cut[:, 1]
+    values = np.array([_corner(level, y, x)[here] for y, x in _CORNERS]).reshape(2, 2, -1)
     middle = values.mean((0, 1))
     edges = values.mean(0), values.mean(1)  # lower and upper end in turn; left and right
     for side in (0, 1):
         # The face across the left edge, then the right one; across the lower edge, then the upper.
-        cover.faces[0][side][at] = 0.5 * share_inside(edges[0][side], middle)
-        cover.faces[1][side][at] = 0.5 * share_inside(edges[1][side], middle)
+        cover.faces[0][side][here] = 0.5 * share_inside(edges[0][side], middle)
+        cover.faces[1][side][here] = 0.5 * share_inside(edges[1][side], middle)
     pieces: list[tuple[np.ndarray, ...]] = []
     for number, (y, x) in enumerate(_CORNERS):
         corner = np.array([y, x], float)
@@ -129,7 +146,7 @@ def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
             of_mid = edges[0][x] if axis == 0 else edges[1][y]
             points = np.stack([corner, mid, np.array([0.5, 0.5])])
             share, ends, slope = _triangle(np.stack([values[y, x], of_mid, middle]), points)
-            cover.quarters[number][at] += share / 8
+            cover.quarters[number][here] += share / 8
             lengths = np.linalg.norm(ends[0] - ends[1], axis=1)
             crossed = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
             pieces.append(
@@ -190,8 +207,8 @@ def _triangle(level: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.nda
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         alone = (inside[i] != inside[j]) & (inside[i] != inside[k])
-        at = level[:, alone]
-        t = [at[i] / (at[i] - at[other]) for other in (j, k)]
+        ends_at = level[:, alone]
+        t = [ends_at[i] / (ends_at[i] - ends_at[other]) for other in (j, k)]
         small = t[0] * t[1]
         share[alone] = np.where(inside[i, alone], small, 1.0 - small)
         for end, other, part in zip(ends, (j, k), t, strict=True):

@@ -6,12 +6,14 @@ that meet there, which is the length that a flux through the outline counts with
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import crossed
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.shapes.apertures import share_inside
 
@@ -54,7 +56,7 @@ class OutlinePiece:
     nodes
         ``(M, 2)``, (y, x), each once.
     lengths
-        ``(M,)``: the length of the piece that belongs to each, in cells.
+        ``(M,)``: the length of the piece that belongs to each, in cells; in space its area.
     side
         Which side of the rectangle it is: then its nodes are in order, with one more than cells; None if
         it is no side.
@@ -85,13 +87,14 @@ class OutlinePiece:
 
 
 def rectangle_outline(grid: Grid) -> Mapping[str, OutlinePiece]:
-    """Return the four sides of a rectangle by name."""
-    pieces = {}
-    for name, (axis, end) in side_names().items():
-        along = np.arange(grid.nodes[1 - axis])
-        nodes = np.full((len(along), 2), end * grid.shape[axis])
-        nodes[:, 1 - axis] = along
-        lengths = np.ones(len(along))
-        lengths[[0, -1]] = 0.5
+    """Return the four sides of a rectangle by name, or the six of a box."""
+    axes, pieces = len(grid.shape), {}
+    shares = [np.pad(np.ones(cells - 1), 1, constant_values=0.5) for cells in grid.shape]
+    for name, (axis, end) in side_names(axes).items():
+        side = (*grid.nodes[:axis], 1, *grid.nodes[axis + 1 :])
+        nodes = np.indices(side).reshape(axes, -1).T
+        nodes[:, axis] = end * grid.shape[axis]
+        across = [*shares[:axis], np.ones(1), *shares[axis + 1 :]]
+        lengths = functools.reduce(np.multiply, crossed(*across)).ravel()
         pieces[name] = OutlinePiece(nodes, lengths, (axis, end))
     return pieces

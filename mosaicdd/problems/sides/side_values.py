@@ -194,7 +194,7 @@ def enter(
     natural.append((piece.nodes[at], values * lengths[at], part.alpha * lengths[at]))
 
 
-def collected(known: list, natural: list, periods: Periods = (None, None)) -> OutlineValues:
+def collected(known: list, natural: list, periods: Periods) -> OutlineValues:
     """Put the entries of all pieces together, each known node once, with the mean of its values.
 
     Along a periodic axis the last node is the first.
@@ -217,7 +217,7 @@ def collected(known: list, natural: list, periods: Periods = (None, None)) -> Ou
 
 def _first_round(entries: list, periods: Periods) -> np.ndarray:
     """Return the nodes of some entries, ``(K, 2)``."""
-    nodes = np.concatenate([at for at, *_ in entries] or [np.empty((0, 2), int)])
+    nodes = np.concatenate([at for at, *_ in entries] or [np.empty((0, len(periods)), int)])
     for axis, period in enumerate(periods):
         if period is not None:
             nodes[:, axis] %= period

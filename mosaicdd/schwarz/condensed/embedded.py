@@ -140,10 +140,11 @@ class Embedded:
                 shown = shown | self._equations.active[nodes[0]][:, nodes[1]]
             owned.masked_fill_(torch.from_numpy(~shown).to(owned.device), torch.nan)
         if not self._discretisation.floating:
-            y, x, values = self._discretisation.given(
+            place, values = self._discretisation.given(
                 self._problem, self._outline, strip.place, outlines
             )
-            owned[:, torch.from_numpy(y), torch.from_numpy(x)] = torch.from_numpy(values).to(owned)
+            y, x = map(torch.from_numpy, place)
+            owned[:, y, x] = torch.from_numpy(values).to(owned)
         return strip
 
     def _with_copies(
