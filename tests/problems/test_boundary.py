@@ -114,11 +114,10 @@ def test_the_default_length_scale_is_a_sixteenth_of_the_perimeter():
 
 
 def test_the_surface_that_the_edges_span_has_their_values_and_is_exact_for_bilinear_ones():
-    rows, columns = slice(0, 4), slice(0, 6)
+    y, x = np.ogrid[:4, :6]
     boundary = Boundary.of_names(**edges())
-    spanned = boundary.spanned(rows, columns)
+    spanned = boundary.at(y, x)
     np.testing.assert_allclose(spanned, boundary.impose(spanned.copy()), atol=1e-15)
-    np.testing.assert_array_equal(boundary.spanned(slice(1, 3), slice(2, 6)), spanned[1:3, 2:6])
-    y, x = np.mgrid[rows, columns]
+    np.testing.assert_array_equal(boundary.at(y[1:3], x[:, 2:6]), spanned[1:3, 2:6])
     field = 1.0 + 2.0 * x - y + 0.5 * x * y
-    np.testing.assert_allclose(Boundary.of_field(field).spanned(rows, columns), field, atol=1e-14)
+    np.testing.assert_allclose(Boundary.of_field(field).at(y, x), field, atol=1e-14)

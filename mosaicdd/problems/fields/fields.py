@@ -45,7 +45,7 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
     shape = np.broadcast_shapes(*map(np.shape, places))
     if isinstance(values, str):
         try:
-            values = _expression(values.removeprefix("expr:"), len(places))
+            values = expression_at(values.removeprefix("expr:"), len(places))
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
     if isinstance(values, Expression):
@@ -88,7 +88,7 @@ def _require_arguments(function: Callable, axes: int, what: str) -> None:
 
 
 @functools.lru_cache
-def _expression(text: str, axes: int) -> Expression:
+def expression_at(text: str, axes: int) -> Expression:
     """Return an expression, read once for all parts of a grid."""
     return Expression(text, variables=(*reversed(letters(axes)), "pi"))
 

@@ -1,10 +1,11 @@
 """Dirichlet data on the edge of the whole domain: the value type and how it is made."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.ndimage
 
 from mosaicdd.lattice.axes import Slices, letters, times
 from mosaicdd.lattice.grid import Grid
@@ -36,6 +37,16 @@ def corners(axes: int = 2) -> Iterator[tuple[Side, Place, Side, Place]]:
     for a, b in itertools.combinations(range(axes), 2):
         for low, high in itertools.product((0, 1), repeat=2):
             yield (a, low), on_side((b - 1, high)), (b, high), on_side((a, low))
+
+
+def _between_nodes(values: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
+    """Return node values at places in cells, linear between nodes along each axis."""
+    if len(places) == 1:  # much faster than the general way
+        return np.interp(places[0], np.arange(len(values)), values)
+    if not places:
+        return values
+    every = np.stack(np.broadcast_arrays(*places)).astype(float)
+    return scipy.ndimage.map_coordinates(values, every, order=1, mode="nearest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,23 +150,32 @@ class Boundary:
             field[there] = self.edges[side][along]
         return field
 
-    def spanned(self, rows: slice, columns: slice) -> np.ndarray:
-        """Return a smooth surface over some nodes that has these values on its edges, see `at`."""
-        return self.at(
-            np.arange(rows.start, rows.stop)[:, None], np.arange(columns.start, columns.stop)
-        )
+    def at(self, *places: np.ndarray) -> np.ndarray:
+        """Return a smooth surface that has these values on its edges (Coons, 1967; in space Gordon, 1971).
 
-    def at(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Return a smooth surface that has these values on its edges (Coons, 1967), at places in cells."""
-        ny, nx = self.shape
-        bottom, top, left, right = self.edges.values()
-        below, above = (np.interp(x, np.arange(nx + 1), edge) for edge in (bottom, top))
-        before, after = (np.interp(y, np.arange(ny + 1), edge) for edge in (left, right))
-        y, x = y / ny, x / nx
-        low = (1 - x) * bottom[0] + x * bottom[-1]
-        high = (1 - x) * top[0] + x * top[-1]
-        along, across = (1 - y) * below + y * above, (1 - x) * before + x * after
-        return along + across - (1 - y) * low - y * high
+        What is linear between opposite edges, added up over the axes, less what then counts twice: what is linear
+        between corners, and so on.
+
+        Parameters
+        ----------
+        places
+            Along each axis, in the order of arrays, in cells; they broadcast.
+        """
+        total: np.ndarray | float = 0.0
+        for ends in itertools.product((None, 0, 1), repeat=len(places)):
+            fixed = [axis for axis, end in enumerate(ends) if end is not None]
+            if not fixed:
+                continue
+            weight: np.ndarray | float = -((-1.0) ** len(fixed))
+            for axis in fixed:
+                way = places[axis] / self.shape[axis]
+                weight = weight * (way if ends[axis] else 1 - way)
+            place = [slice(None) if end is None else -end for end in ends]
+            first = place.pop(fixed[0])
+            edge = self.edges[fixed[0], int(first == -1)][tuple(place)]
+            free = [place for place, end in zip(places, ends, strict=True) if end is None]
+            total = total + weight * _between_nodes(edge, free)
+        return np.asarray(total)
 
     def require_shape(self, grid: Grid) -> None:
         """Check that the values belong to ``grid``.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mosaicdd.problems.shapes.outline import SIDES, name_of_side, sides
+from mosaicdd.problems.shapes.outline import name_of_side, side_names, sides
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
 from mosaicdd.settings import unknown
 
@@ -62,7 +62,7 @@ class SidePart:
         return self.name if self.whole else f"{self.name}[{self.low:g}:{self.high:g}]"
 
 
-def part_of_name(name: str, condition: Condition) -> SidePart:
+def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
     """Read the name of a piece, or of a part of a side.
 
     Raises
@@ -72,12 +72,12 @@ def part_of_name(name: str, condition: Condition) -> SidePart:
     """
     match = _NAME.fullmatch(str(name))
     whole = match is not None and match[2] is None
-    if match is None or not (match[1] in SIDES or (whole and is_outline(match[1]))):
+    if match is None or not (match[1] in side_names(axes) or (whole and is_outline(match[1]))):
         raise ValueError(
             unknown(
                 "side",
                 name,
-                (*SIDES, "outline", "outer", "hole1", "hole2"),
+                (*side_names(axes), "outline", "outer", "hole1", "hole2"),
                 ", .. (the last four of a domain that is no rectangle), and parts of sides as left[0:0.5]",
             )
         )
@@ -92,7 +92,7 @@ def part_of_name(name: str, condition: Condition) -> SidePart:
     return SidePart(match[1], condition, low, high)
 
 
-def require_conditions(parts: Sequence[SidePart]) -> None:
+def require_conditions(parts: Sequence[SidePart], axes: int = 2) -> None:
     """Check that all have conditions, that they do not overlap, and that periodic sides are pairs.
 
     Raises
@@ -106,7 +106,7 @@ def require_conditions(parts: Sequence[SidePart]) -> None:
                 f"the side {part} must be Dirichlet, Neumann, Robin or Periodic, got "
                 f"{type(part.condition).__name__}"
             )
-    _require_pairs(parts)
+    _require_pairs(parts, axes)
     for i, part in enumerate(parts):
         for before in parts[:i]:
             # A part comes before the whole.
@@ -115,14 +115,14 @@ def require_conditions(parts: Sequence[SidePart]) -> None:
                 raise ValueError(f"the sides {before} and {part} overlap; give every part once")
 
 
-def _require_pairs(parts: Sequence[SidePart]) -> None:
+def _require_pairs(parts: Sequence[SidePart], axes: int) -> None:
     periodic = [part for part in parts if isinstance(part.condition, Periodic)]
     for part in periodic:
         if not part.whole:
             raise ValueError(f"{part} is periodic: a side is so as a whole, or not at all")
     names = {part.name for part in periodic if not is_outline(part.name)}
-    for axis, end in sides():
-        have, lack = name_of_side((axis, end)), name_of_side((axis, 1 - end))
+    for axis, end in sides(axes):
+        have, lack = (name_of_side((axis, which), axes) for which in (end, 1 - end))
         if have in names and lack not in names:
             raise ValueError(
                 f"the side {have} is periodic, the side {lack} is not; give both of the pair"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import letters, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Periods, evaluate, require_finite
 from mosaicdd.problems.fields.given import real_array
@@ -111,19 +112,24 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     what, nodes = f"the side {part}", len(piece.nodes)
     is_array = getattr(values, "shape", ()) or isinstance(values, (list, tuple))
     if is_array and not is_one_each(values):
-        along = None if piece.side is None else "xy"[piece.side[0]]
-        if hasattr(values, "isel") and {"x", "y"} & set(values.dims) - {along}:
-            raise ValueError(f"{what} has values along {values.dims[-1]}, it goes along {along}")
+        axes, along = len(grid.shape), ""
+        if piece.side is not None:
+            along = "".join(letters(axes)[axis] for axis in others(piece.side[0], axes))
+        if hasattr(values, "isel") and set(letters(axes)) & set(values.dims) - set(along):
+            raise ValueError(
+                f"{what} has values along {values.dims[-1]}, it goes along {' and '.join(along)}"
+            )
         if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
             values = values[...]  # a file
-        at_nodes = np.atleast_2d(real_array(values, what))
-        if piece.side is None or at_nodes.ndim > 2 or at_nodes.shape[1] != nodes:
+        at_nodes = real_array(values, what)
+        side = None if piece.side is None else tuple(np.delete(grid.nodes, piece.side[0]))
+        if at_nodes.ndim > axes or at_nodes.shape[1 - axes :] != side:
             raise ValueError(
                 f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"
             )
+        at_nodes = at_nodes.reshape(-1, nodes)
     else:
-        y, x = (piece.nodes * grid.spacing).T
-        at_nodes = evaluated_at(part, y, x)
+        at_nodes = evaluated_at(part, tuple((piece.nodes * grid.spacing).T))
     if piece.inside is not None:
         at_nodes = _finite_near(at_nodes, piece.inside)
     if part.whole:
@@ -131,10 +137,10 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     return at_nodes
 
 
-def evaluated_at(part: SidePart, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+def evaluated_at(part: SidePart, places: Sequence[np.ndarray]) -> np.ndarray:
     """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
     each = part.values if is_one_each(part.values) else [part.values]
-    return np.stack([evaluate(values, (y, x), f"the side {part}") for values in each])
+    return np.stack([evaluate(values, places, f"the side {part}") for values in each])
 
 
 def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:

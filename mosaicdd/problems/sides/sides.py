@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Periods, require_finite
+from mosaicdd.problems.fields.fields import Periods, expression_at, require_finite
 from mosaicdd.problems.fields.given import real_array, same_values
-from mosaicdd.problems.shapes.outline import SIDES, OutlinePiece, rectangle_outline, side_names
+from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.sides.boundary import Boundary, corners
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
 from mosaicdd.problems.sides.edge_data import (
@@ -50,6 +49,8 @@ class Sides:
         A condition for all sides, conditions by name, or values on all edges; see `Problem`.
     data
         Values on all edges where no condition is given.
+    axes
+        Of the domain: two of a rectangle, three of a box.
 
     Raises
     ------
@@ -58,20 +59,23 @@ class Sides:
         pair, or a part of a side.
     """
 
-    def __init__(self, conditions: Any, data: EdgeData | None = None):
+    def __init__(self, conditions: Any, data: EdgeData | None = None, axes: int = 2):
         self.parts: tuple[SidePart, ...] = ()
         self.data = data
+        self.axes = axes
         if isinstance(conditions, Mapping):
             self.parts = tuple(
-                part_of_name(name, condition) for name, condition in conditions.items()
+                part_of_name(name, condition, axes) for name, condition in conditions.items()
             )
         elif isinstance(conditions, (Boundary, Data)) or (
             isinstance(conditions, Sequence) and not isinstance(conditions, str)
         ):
             self.data = conditions
         else:
-            self.parts = tuple(SidePart(name, conditions) for name in (*SIDES, "outline"))
-        require_conditions(self.parts)
+            self.parts = tuple(
+                SidePart(name, conditions) for name in (*side_names(axes), "outline")
+            )
+        require_conditions(self.parts, axes)
         require_boundaries(self.data)
 
     def __eq__(self, other: object) -> bool:
@@ -86,8 +90,8 @@ class Sides:
     def periodic(self) -> tuple[bool, ...]:
         """Along which axes, (y, x), the domain goes on at the opposite side."""
         names = {part.name for part in self.parts if isinstance(part.condition, Periodic)}
-        around = {side for name, side in side_names().items() if name in names}
-        return tuple({(axis, 0), (axis, 1)} <= around for axis in (0, 1))
+        around = {side for name, side in side_names(self.axes).items() if name in names}
+        return tuple({(axis, 0), (axis, 1)} <= around for axis in range(self.axes))
 
     @property
     def any_periodic(self) -> bool:
@@ -186,13 +190,13 @@ class Sides:
         TypeError
             If they are given by an array.
         """
-        part, (y, x) = self.outline(name), points.T
+        part, places = self.outline(name), tuple(points.T)
         if part is not None:
-            values = evaluated_at(part, y * grid.spacing, x * grid.spacing)
+            values = evaluated_at(part, [along * grid.spacing for along in places])
             return require_finite(values, f"the side {part}")
         if self.data is None:
             return np.zeros((1, len(points)))
-        return np.stack([boundary.at(y, x) for boundary in self.edge_values(grid)])
+        return np.stack([boundary.at(*places) for boundary in self.edge_values(grid)])
 
     @property
     def kinds(self) -> tuple:
@@ -210,7 +214,7 @@ class Sides:
         if self.data is not None:
             counts["the boundary"] = problems_of(self.data)
         for part in self.parts:
-            counts[f"the side {part}"] = _problems(part.values)
+            counts[f"the side {part}"] = self._problems(part.values)
         return counts
 
     def require_shape(self, grid: Grid) -> None:
@@ -232,13 +236,16 @@ class Sides:
         ValueError
             If one reaches beyond it, or a text is no expression in ``x`` and ``y``.
         """
+        names = side_names(self.axes)
         for part in self.parts:
             for values in part.values if is_one_each(part.values) else [part.values]:
                 if isinstance(values, str):
-                    Expression(values.removeprefix("expr:"))
-            if is_outline(part.name):
+                    expression_at(values.removeprefix("expr:"), self.axes)
+            if is_outline(part.name) or part.whole:
                 continue
-            size = grid.size[1 - side_names()[part.name][0]]
+            if self.axes != 2:
+                raise Unsupported(f"{part}: parts are of sides of rectangles; name the whole side")
+            size = grid.size[1 - names[part.name][0]]
             high = 0.0 if part.high == math.inf else part.high
             if max(part.low, high) > size * (1 + 1e-9) or part.low == size:
                 raise ValueError(f"{part} reaches beyond the side, which goes from 0 to {size:g}")
@@ -248,14 +255,14 @@ class Sides:
         conditions = {}
         for part in self.parts:
             condition, values = part.condition, part.values
-            if _problems(values) > 1 and not isinstance(condition, Periodic):
+            if self._problems(values) > 1 and not isinstance(condition, Periodic):
                 if not is_one_each(values):
                     values = real_array(values, f"the side {part}")
                 values = values[which.start : which.stop]
                 condition = dataclasses.replace(condition, values=values)
             conditions[str(part)] = condition
         data = None if self.data is None else some_of(self.data, which)
-        return Sides(conditions, data)
+        return Sides(conditions, data, self.axes)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the given values on all edges, of each problem; zero on natural sides.
@@ -279,7 +286,7 @@ class Sides:
             elif part.whole:
                 edges[part.name] = np.zeros((1, len(pieces[part.name].nodes)))
         return [
-            _joined({name: edge[i % len(edge)] for name, edge in edges.items()})
+            _joined({name: edge[i % len(edge)] for name, edge in edges.items()}, grid)
             for i in range(max(map(len, edges.values())))
         ]
 
@@ -357,24 +364,32 @@ class Sides:
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
         boundaries = self.edge_values(grid)
         return {
-            name: np.stack([boundary.edges[side] for boundary in boundaries])
+            name: np.stack([boundary.edges[side].ravel() for boundary in boundaries])
             for name, side in side_names(len(grid.shape)).items()
         }
 
+    def _problems(self, values: Any) -> int:
+        if is_one_each(values):
+            return len(values)
+        shape: tuple[int, ...] = np.shape(values) if isinstance(values, (list, tuple)) else ()
+        shape = tuple(getattr(values, "shape", shape))
+        return shape[0] if len(shape) == self.axes else 1
 
-def _problems(values: Any) -> int:
-    if is_one_each(values):
-        return len(values)
-    shape = np.shape(values) if isinstance(values, (list, tuple)) else ()
-    shape = tuple(getattr(values, "shape", shape))
-    return shape[0] if len(shape) == 2 else 1
 
-
-def _joined(edges: dict[str, np.ndarray]) -> Boundary:
-    """Give two edges that differ in their common corner the mean there."""
-    names = side_names()
-    edges_of_sides = {names[name]: edge.copy() for name, edge in edges.items()}
-    for side, i, other, j in corners():
-        mean = (edges_of_sides[side][i] + edges_of_sides[other][j]) / 2
-        edges_of_sides[side][i] = edges_of_sides[other][j] = mean
-    return Boundary(edges_of_sides)
+def _joined(edges: dict[str, np.ndarray], grid: Grid) -> Boundary:
+    """Give edges that differ in a common corner the mean there."""
+    axes, names = len(grid.shape), side_names(len(grid.shape))
+    own = {
+        names[name]: edge.reshape(tuple(np.delete(grid.nodes, names[name][0])))
+        for name, edge in edges.items()
+    }
+    total = {side: edge.copy() for side, edge in own.items()}
+    counts = {side: np.ones(edge.shape) for side, edge in own.items()}
+    for first, on_first, second, on_second in corners(axes):
+        for side, here, beside, there in (
+            (first, on_first, second, on_second),
+            (second, on_second, first, on_first),
+        ):
+            total[side][here] += own[beside][there]
+            counts[side][here] += 1
+    return Boundary({side: edge / counts[side] for side, edge in total.items()})
