@@ -10,6 +10,7 @@ from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
+# As many as a solve usually takes: benchmarks/solve_2048.md, sides.md, field_iterations.md.
 _ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 5, 9
 _SIDES = (
     "elements that are alike share operators: it takes less time and memory than this, of a medium"

@@ -7,7 +7,7 @@ import click
 
 from mosaicdd.problems.sides.conditions import Condition, condition_of_spec
 
-_MOST = 2**26
+_MOST = 2**26  # cells: up to (2^26 + 1)^2 nodes, numbers that are exact in float64
 
 
 class SizePair(click.ParamType):

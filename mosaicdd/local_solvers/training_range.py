@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mosaicdd.local_solvers.network_solver import NetworkSolver
 
 _PARTS = (16, 8, 4)  # of the perimeter's nodes: wavelengths of 16, 8 and 4 cells
-_QUANTILE = 0.999
+_QUANTILE = 0.999  # so that single draws do not widen the range
 _FLAT = 1e-3  # remainder over data below which the shape of the remainder does not matter
 
 

@@ -13,7 +13,7 @@ import torch
 
 from mosaicdd.parallel.launcher import communicator
 
-_SECONDS = 60
+_SECONDS = 60  # to import, and to end or hang
 # Set by launchers for their own ranks: a new MPI job must not take itself for part of an old one.
 _OF_LAUNCHERS = ("PMI_", "PMI2_", "PMIX_", "OMPI_", "PRTE_", "HYDRA_", "MPI_", "SLURM_")
 

@@ -16,10 +16,9 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.schwarz.fixed_point import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
-# With the exact local solver the residual of the field is far below the last update: 1e-2 of it.
-_LOOSER = 10.0
-_TIGHTER = 1e-2
-_ROUNDS = 3
+# The residual of the field is some 1e-2 of the last update with the exact local solver, and more or less with the
+# data (benchmarks/certify.md): so updates ten times what is asked for come first, then ever smaller ones.
+_LOOSER, _TIGHTER, _ROUNDS = 10.0, 1e-2, 3
 
 Driver = Callable[[Iteration, Interface, Monitor], tuple[Interface, list[str]]]
 

@@ -25,7 +25,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.schwarz.fixed_point import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 
-_RESTART = 30
+_RESTART = 30  # vectors: with two levels some ten are enough, with one level memory comes first
 
 
 def chebyshev_factors(low: float, high: float, degree: int) -> tuple[float, ...]:
@@ -251,7 +251,7 @@ def quasi_newton(
         v.flat += e.flat
 
 
-_DEPTH = 5
+_DEPTH = 5  # last iterates that are combined: each costs two vectors and a row of sums
 _GROWTH = 1.0  # of the update, above which the combination is dropped
 
 

@@ -15,8 +15,10 @@ from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 Progress = Callable[[float, str], None]
 """``progress(fraction, note)``: how much of the work is done, and a remark."""
 
-_SUBDOMAINS = 8192  # of all problems of a batch: beyond, a batch gains nothing
-_WITH_OPERATORS = 16  # problems of a batch where each subdomain's operator is read from memory
+# Of all problems of a batch: beyond, one gains nothing (`scripts/bench_batch.py`).
+_SUBDOMAINS = 8192
+# Problems of a batch where each subdomain's operator is read from memory: as many as *16 more* of benchmarks/fields.md.
+_WITH_OPERATORS = 16
 
 
 class Rounds:

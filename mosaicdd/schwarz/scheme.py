@@ -25,7 +25,7 @@ from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.settings import SolveSettings
 
 _LATTICE = 8  # lattice cells along a side of the small lattice
-_STEPS = 12
+_STEPS = 12  # of Arnoldi's method, which finds the outermost eigenvalues first
 _CYCLE = 3  # relaxed steps after a plain one
 _SLOW = 0.18  # contraction per iteration above which the cycle is not worth it (Laplace: 0.14)
 _FLOW = 4.0  # Peclet number of a subdomain above which eigenvalues say little

@@ -5,8 +5,9 @@ CALLS, SUMS = 2, 4
 residual and error of each problem."""
 
 _FILLED = 8  # a filled subdomain takes about 8 times the memory of a swept one
-_FEW = 8  # ranks, whose messages cost more than they would save by sharing the coarse problem
-_REPLICATED_ON_FEW, _REPLICATED_ON_MANY = 2**20, 2**17  # coarse nodes
+# Ranks whose messages cost more than they would save by sharing the coarse problem, and coarse nodes from which on it
+# is shared: by the plan's model of cost (`scripts/plan_tables.py`).
+_FEW, _REPLICATED_ON_FEW, _REPLICATED_ON_MANY = 8, 2**20, 2**17
 
 
 def count_of_sums(problems: int) -> int:

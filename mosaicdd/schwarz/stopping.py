@@ -25,9 +25,8 @@ Progress = Callable[[int, float, float, float], None]
 
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
 _CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
-_VANISHED = (
-    1e-9  # of the largest size so far: values that are left of a start, where the truth is 0
-)
+# Of the largest size so far: values that are left of a start, where the truth is 0.
+_VANISHED = 1e-9
 _BLOW_UP = 1e6  # growth of the update over the smallest so far that counts as divergence
 
 

@@ -34,14 +34,11 @@ from dataclasses import dataclass
 from mosaicdd.schwarz.settings import CONVERGED
 
 PLAUSIBLE = 0.1  # share of the answer's size above which an estimated error is no convergence
-PLAUSIBLE_LINEARISED = (
-    1e-2  # where estimates are by a derivative that far from the solution is another
-)
-EARNED = 10.0  # errors in updates, as the estimates of the methods have it within that
+PLAUSIBLE_LINEARISED = 1e-2  # by a derivative, which is another one far from the solution
+EARNED = 10.0  # errors in updates: estimates are within that (`scripts/study_trust.py`)
 ROUNDINGS = 4.0  # units in the last place of `|A| |u|`: 2.5 of five products and their sum, 1 of values, elimination
-_VISIBLE = (
-    1e-3  # residual above which rounding leaves too little of the right-hand side to be an answer
-)
+# Residual above which rounding leaves too little of the right-hand side to be an answer.
+_VISIBLE = 1e-3
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from mosaicdd.time.stepper import DataError, Stepper, Taken
 from mosaicdd.unsupported import Unsupported
 
 _AFTER = 2.0**-20  # of a step, after which what jumps at its begin has jumped
-_SMOOTH = (
-    2.0**1.5
-)  # by which the error of a smooth solution at least falls with half the step, that at a jump not
+# By which the error of a smooth solution at least falls with half the step, that at a jump not: between the 2 of a
+# jump and the 4 of a first-order method.
+_SMOOTH = 2.0**1.5
 
 
 class March:

@@ -24,7 +24,7 @@ from mosaicdd.time.levels import Levels
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.unsupported import Unsupported
 
-_PLANNED = 3  # lengths of steps whose plans are kept
+_PLANNED = 3  # lengths of steps whose plans are kept: this one, half and twice as long
 
 
 @dataclass(frozen=True)

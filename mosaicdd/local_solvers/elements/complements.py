@@ -23,7 +23,8 @@ from mosaicdd.local_solvers.elements.kinds import Kinds, Piece
 from mosaicdd.local_solvers.elements.products import products
 from mosaicdd.tensors import Tensors
 
-_MANY = {"cpu": 16, "cuda": 8}  # vectors that are worth whole matrices
+# Vectors for which whole matrices, put together, cost less than rows of their halves.
+_MANY = {"cpu": 16, "cuda": 8}
 
 
 class Complements:

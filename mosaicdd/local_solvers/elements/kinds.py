@@ -16,7 +16,8 @@ import numpy as np
 
 from mosaicdd.lattice.axes import even
 
-_MANY = 24  # members of a kind from which on a product with all of them pays
+# Members of a kind from which on a product with all of them pays; the checkerboard of `scripts/bench_fields.py` shows it.
+_MANY = 24
 _LARGEST = 2**62  # key
 _COMPARED = 1024  # members at a time, for the cache
 

@@ -30,7 +30,8 @@ from mosaicdd.local_solvers.elements.products import rows_times
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.tensors import Tensors
 
-_DISSECTED = 12  # cells a side from which on several products cost less than one
+# Cells a side from which on several products cost less than one; the checkerboard of `scripts/bench_fields.py` shows it.
+_DISSECTED = 12
 _MADE = 16  # kinds at a time, for the cache
 _WIDTH = 16  # of a product: the BLAS takes longer for 15 columns
 

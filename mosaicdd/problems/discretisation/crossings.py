@@ -10,7 +10,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.sides.sides import Sides
 
 LEAST_DAMPING = 0.1
-"""Of fluxes at nodes outside, on a grid too coarse for the exchange."""
+"""Of fluxes at nodes outside: on a grid too coarse for the exchange it would be negative, and turn them round."""
 
 
 @dataclass(frozen=True)

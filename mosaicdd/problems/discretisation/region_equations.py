@@ -27,7 +27,8 @@ from mosaicdd.problems.operators.conductances import Conductances
 
 _ROWS = 8  # of squares that are looked at at a time
 _AT_ONCE = 256  # squares, for the cache
-_GAP = 32  # squares of a row between two that are cheaper to evaluate than to leave out
+# Squares of a row between two that are cheaper to evaluate than to leave out (`scripts/bench_holes.py`).
+_GAP = 32
 
 _Moved = tuple[np.ndarray, np.ndarray, np.ndarray]
 

@@ -8,10 +8,8 @@ import numpy as np
 import scipy.ndimage
 import scipy.spatial
 
-_SMOOTH = (
-    1e5  # largest contrast of lognormal media, between three standard deviations on both sides
-)
-_SHARP = 300.0  # and of those that jump
+# Largest contrast of lognormal media, between three standard deviations on both sides, and of those that jump.
+_SMOOTH, _SHARP = 1e5, 300.0
 
 
 def lognormal(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -97,7 +95,7 @@ KINDS = {
         *(checkerboard, grains, reservoir, noise),
     )
 }
-_SHARES = np.array([6, 4, 4, 2, 2, 2, 3, 1]) / 24
+_SHARES = np.array([6, 4, 4, 2, 2, 2, 3, 1]) / 24  # of these
 _MIXED = 0.25  # share of media to which another is added
 
 

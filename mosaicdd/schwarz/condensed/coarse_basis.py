@@ -28,8 +28,10 @@ from mosaicdd.schwarz.condensed.edge_modes import (
     tried_modes,
 )
 
-_MODES = 3  # of an edge, at most, as all are tried
-_OFTEN = 0.1  # share of the edges that must have more of them for others to have more, too
+# Modes of an edge, at most, as all are tried: SPE10 at 512 to 4096 (`scripts/bench_field_iterations.py`) takes 6 to 8
+# iterations with three, 7 to 10 with two. Where so large a share of the edges asks for more, as in tensors of large
+# ratios, all may have more.
+_MODES, _OFTEN = 3, 0.1
 # With a velocity: at 256, 512, 1024 cells a side and a cell Peclet number of 20, 4 modes below 0.02 take 15,
 # 17, 20 iterations, 6 below 0.1 take 12, 12, 14; more help little.
 _IN_FLOW = 6

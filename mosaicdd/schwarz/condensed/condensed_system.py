@@ -28,12 +28,11 @@ from mosaicdd.schwarz.condensed.measure import Measure, require_range
 from mosaicdd.schwarz.condensed.stars import Stars
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
-_WITH_FACTORS = 250  # bytes per node, where elements keep what is left of their inner nodes
+# Bytes per node where elements keep what is left of their inner nodes; benchmarks/fields.md has them.
+_WITH_FACTORS = 250
 _LEAST = 1e-3  # of the conductances of a lattice edge, by the largest, where cells are crossed
-_RANGE = (
-    1e-140,
-    1e140,
-)  # of the numbers of `S`, whose squares times those of small values are added up
+# Of the numbers of `S`, whose squares times those of small values are added up.
+_RANGE = 1e-140, 1e140
 _RATIO = 1e35  # between them, that float32 has a range for
 _MOST = 0.5  # of the memory there for that; beyond, they do not keep it
 

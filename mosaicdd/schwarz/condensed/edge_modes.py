@@ -14,7 +14,7 @@ from mosaicdd.local_solvers.elements.kinds import alike
 
 _SMALL = 0.03  # eigenvalue below which a mode is worth an unknown (uniform: 0.0096, 0.038, ..)
 _SMALL_IN_FLOW = 0.1  # the same with a velocity, which is on the diagonal, too
-_INVERSE_ITERATIONS = 3
+_INVERSE_ITERATIONS = 3  # modes need no digits: the coarse space is what they span, nearly
 _EQUAL = 1e-9  # relative difference of what is the same
 _LOST = 1e-24  # of the square of a mode, below which it is rounding
 _TINY = 1e-12  # pivot of a singular problem, by the diagonal

@@ -27,11 +27,13 @@ from mosaicdd.schwarz.condensed.vectors import Vectors
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 
-_DRIFT = 0.5  # share of the tolerance that it may have drifted by, for the recurrence to go on
+# Share of the tolerance that it may have drifted by, for the recurrence to go on: inclusions at 1024 x 1024
+# (`scripts/bench_fields.py`) take 17 iterations, 18 when begun again.
+_DRIFT = 0.5
 # Iterations without a smaller residual before one counts as stagnated: of the first round, and of those
 # that begin again where the residual had drifted, often as there is little but rounding left.
 _PATIENCE = (50, 10, 10)
-_BLOW_UP = 1e6
+_BLOW_UP = 1e6  # growth of the residual over the smallest so far that counts as divergence
 # Of a row of S times x, that elements lose: measured in media of contrast 1e6, where they lose most.
 _ROUNDING = 12
 # Rounding beside a residual. Below the first share rows are not even measured: they may be wrong by the

@@ -17,7 +17,8 @@ import torch
 
 from mosaicdd.lattice.axes import even
 
-_LEFT = 0.68  # of the energy, up to which a mode is worth an unknown
+# Of the energy, up to which a mode is worth an unknown: measured as `_MODES` of `coarse_basis`.
+_LEFT = 0.68
 _AT_ONCE = 2048  # operators, for memory
 _TINY = 1e-8  # by which a constant, which has no energy, may not be singular
 

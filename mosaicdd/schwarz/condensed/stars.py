@@ -57,10 +57,8 @@ _STARS = {"cpu": 256, "cuda": 8192}  # that are factorised at once: few, for the
 _CONTRAST = 1e3
 # Powers of two that numbers may be about as large as without a scale: float32 has as much again six times.
 _UNSCALED = 20
-_OWN = (
-    1e-30,
-    1e3,
-)  # diagonals, over a scale: at most some 10, at least 1e-12 by the contrasts that are solved
+# Diagonals, over a scale: at most some 10, at least 1e-12 by the contrasts that are solved.
+_OWN = 1e-30, 1e3
 
 
 class Stars:

@@ -24,7 +24,8 @@ from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.verdict import Evidence, suspected
 
-# Bounds of a step's linear residual: this, and times the nonlinear one.
+# Bounds of a step's linear residual: this, and times the nonlinear one. Early steps, which change much anyway, are
+# cheap so, and late ones still converge faster than linearly.
 _LOOSEST, _FORCING = 1e-2, 0.1
 _SHORTEST = 2.0**-30  # of a step: the first one may be far too long
 _SLOWEST = 0.67  # part of its last update that a step may leave, for an error estimate

@@ -18,7 +18,7 @@ from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
 from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Steps
 
-_MOST = 30  # iterations, from which on condensed elements are faster
+_MOST = 30  # iterations, from which on condensed elements are faster (`scripts/bench_nonlinear.py`)
 _TRIAL = 8  # of them, which show how many it will take
 _STRIP = 2**15  # nodes that are handled at once: they stay in the cache
 

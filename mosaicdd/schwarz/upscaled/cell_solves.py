@@ -11,7 +11,8 @@ import torch
 
 from mosaicdd.local_solvers.upscaling import RATIO
 
-_RELAXATION = 1.25  # on the lines: five rounds do more than six would without
+# On the lines: five rounds do more than six would without (`scripts/bench_field_networks.py`).
+_RELAXATION = 1.25
 _Node = tuple[int, int]
 
 

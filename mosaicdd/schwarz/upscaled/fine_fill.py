@@ -21,7 +21,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.upscaled.cell_solves import Cells, CellValues, Lines, residual_at_nodes
 from mosaicdd.schwarz.upscaled.on_lines import OnLines
 
-_ROUNDS = 5
+_ROUNDS = 5  # after which estimates cover the errors (`scripts/bench_field_networks.py`)
 Slot = tuple[slice | int, slice | int]
 REACH = 6
 """Coarse cells around a fine node that its value depends on."""

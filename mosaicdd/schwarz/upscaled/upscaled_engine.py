@@ -35,7 +35,7 @@ from mosaicdd.schwarz.verdict import Evidence
 from mosaicdd.unsupported import Unsupported
 
 _ROWS = 64  # coarse cells of a band
-_SAFETY = 3.0
+_SAFETY = 3.0  # of estimates: benchmarks/field_networks.md has them beside the errors
 _SLOWEST = 0.95  # rate of further corrections, at most
 _CORRECTION = 1e-2  # relative residual of the correction, which is one digit of the answer at most
 
