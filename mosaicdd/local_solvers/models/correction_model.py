@@ -123,9 +123,9 @@ class CorrectionModel:
         """Return random perimeters of all sizes of the range, and how much worse the error there may be."""
         rng, nodes, pde = np.random.default_rng(0), 4 * subdomain.cells, any_equation(self.card.pde)
         if isinstance(pde, NonlinearEquation) and pde.steepest is not None:
-            given = subdomain.cells, subdomain.size, pde.steepest
+            square = subdomain.cells, subdomain.size, pde.steepest
             return np.stack(
-                [sample_sloped_square(rng, *given) for _ in range(_SQUARES)]
+                [sample_sloped_square(rng, *square) for _ in range(_SQUARES)]
             ), _WORSE_SLOPES
         largest = self.card.boundary_range[1]
         curves = [sample_closed_curve(rng, nodes, 4.0, _LENGTH, largest) for _ in range(_SQUARES)]
@@ -146,10 +146,10 @@ class CorrectionModel:
             name: torch.tensor(field.number, dtype=torch.float64)
             for name, field in operator.fields.items()
         }
-        for some in split(len(g), BATCH):
-            newton.solve(u[some], None, fields)
+        for portion in split(len(g), BATCH):
+            newton.solve(u[portion], None, fields)
         limits = dict.fromkeys((*self.card.ranges, VALUES), np.inf)
         network = self.network.compiled(base, subdomain, limits, device)
-        found = linear + network(network.input(torch.from_numpy(g)), None)
+        predicted = linear + network(network.input(torch.from_numpy(g)), None)
         truth = u[:, *lines]
-        return float((found - truth).norm() / truth.norm())
+        return float((predicted - truth).norm() / truth.norm())

@@ -132,20 +132,20 @@ class _Patches(torch.nn.Module):
         uniform = self.rest(silu(self.bias))
         rows = max(1, _AT_ONCE // math.prod((patches[0].shape[0], patches[0].shape[2])))
         answers: list[list[torch.Tensor]] = [[] for _ in groups]
-        for some in zip(*(part.split(rows, dim=1) for part in patches), strict=True):
-            given = _side_by_side(some)
-            for group, found in zip(groups, answers, strict=True):
-                seen = (torch.nn.functional.linear(given, images[i], self.bias) for i in group)
-                mean = sum(silu(one, inplace=True) for one in seen) / len(group)
-                found.append((self.rest(mean) - uniform).squeeze(-1))
-        return [torch.cat(found, dim=1) for found in answers]
+        for portions in zip(*(part.split(rows, dim=1) for part in patches), strict=True):
+            inputs = _side_by_side(portions)
+            for group, answer in zip(groups, answers, strict=True):
+                seen = (torch.nn.functional.linear(inputs, images[i], self.bias) for i in group)
+                mean = sum(silu(hidden, inplace=True) for hidden in seen) / len(group)
+                answer.append((self.rest(mean) - uniform).squeeze(-1))
+        return [torch.cat(answer, dim=1) for answer in answers]
 
     def _images(self, count: int) -> torch.Tensor:
         """Return the filters in their images, of zero sum, ``(images, D, inputs)``."""
         right, up = self.filters.split(_INPUTS // 2, dim=1)
         right, up = right.unflatten(1, (_LONG, _SHORT)), up.unflatten(1, (_SHORT, _LONG))
         every = [
-            torch.cat([one.flip(axes).flatten(1) for one in pair], dim=1)
+            torch.cat([weights.flip(axes).flatten(1) for weights in pair], dim=1)
             for pair in ((right, up), (up.mT, right.mT))
             for axes in _FLIPS
         ]
@@ -159,10 +159,10 @@ _Views = tuple[torch.Tensor, torch.Tensor]
 
 def _side_by_side(patches: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return what patches hold, ``(B, R, C, inputs)``."""
-    given = patches[0].new_empty(*patches[0].shape[:3], _INPUTS)
-    for part, place in zip(patches, given.split(_INPUTS // 2, dim=3), strict=True):
+    inputs = patches[0].new_empty(*patches[0].shape[:3], _INPUTS)
+    for part, place in zip(patches, inputs.split(_INPUTS // 2, dim=3), strict=True):
         place.unflatten(3, part.shape[3:]).copy_(part)
-    return given
+    return inputs
 
 
 def _around_edges(right: torch.Tensor, up: torch.Tensor) -> _Views:
@@ -208,7 +208,7 @@ class LearnedRule:
         """Return the conductances between the coarse nodes."""
         plain = averaged(fine)
         up, right = (torch.from_numpy(k).float().log()[None] for k in fine.along)
-        flat, steep, across = (one[0].double().numpy() for one in self._network(right, up))
+        flat, steep, across = (answer[0].double().numpy() for answer in self._network(right, up))
         average_up, average_right = plain.along
         edges = (average_right, flat), (average_up, steep)
         known = roughness(right, up)[0].numpy() <= self._roughest  # (R - 1, C - 1)
@@ -232,9 +232,9 @@ def roughness(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """
     half = slice(RATIO // 2, -(RATIO // 2))
     squares, count = torch.zeros(()), 0
-    for one, size in ((right, (_LONG, _SHORT)), (up, (_SHORT, _LONG))):
+    for logs, size in ((right, (_LONG, _SHORT)), (up, (_SHORT, _LONG))):
         for axis in (0, 1):
-            steps = one[:, half, half].diff(dim=1 + axis).square()
+            steps = logs[:, half, half].diff(dim=1 + axis).square()
             width = [n - (axis == i) for i, n in enumerate(size)]
             squares = squares + torch.nn.functional.avg_pool2d(steps, width, RATIO)
             count += 1

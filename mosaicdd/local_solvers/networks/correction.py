@@ -137,7 +137,7 @@ class CorrectionNetwork(torch.nn.Module):
         first, hidden, scales, last = self.matrices()
         matrices = (
             first.contiguous().to(device),
-            [one.contiguous().to(device) for one in hidden],
+            [matrix.contiguous().to(device) for matrix in hidden],
             scales.to(device),
             last[:, along_lines(self.outputs, square)].contiguous().to(device),
         )
@@ -218,8 +218,8 @@ def _corrected(
     n = (square + 1e-30).sqrt()
     t = n / (1.0 + n)
     k = torch.log1p(4.0 * sigma).expand_as(n) / 4.0
-    one = torch.ones_like(t)
-    e = torch.cat([one, t, t * t, k, k * k, t * k, (sigma / 12.5).expand_as(n)], dim=1)
+    ones = torch.ones_like(t)
+    e = torch.cat([ones, t, t * t, k, k * k, t * k, (sigma / 12.5).expand_as(n)], dim=1)
     h = (seen * ((e / n) @ scales[0])).tanh()
     for number, matrix in enumerate(hidden, start=1):
         z = h @ matrix

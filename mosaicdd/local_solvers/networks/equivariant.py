@@ -30,7 +30,7 @@ class EquivariantLayers(torch.nn.Module):
         matrices = SquareSymmetry(4 * cells).matrices.long().numpy()
         products = np.einsum("rij,skj->rsik", matrices, matrices)  # R S^T = R S^-1
         relations = [
-            [int(np.flatnonzero((matrices == one).all(axis=(1, 2)))[0]) for one in row]
+            [int(np.flatnonzero((matrices == product).all(axis=(1, 2)))[0]) for product in row]
             for row in products
         ]
         for name, values in (

@@ -50,9 +50,9 @@ def roughness(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """
     inner, side, half = _inner(), RATIO * CELLS, RATIO * CELLS // 2
     squares, count = torch.zeros(()), 0
-    for one, nodes in ((x, (side + 1, side)), (y, (side, side + 1))):
+    for logs, nodes in ((x, (side + 1, side)), (y, (side, side + 1))):
         for axis in (0, 1):
-            steps = one[:, inner, inner].diff(dim=1 + axis).square()
+            steps = logs[:, inner, inner].diff(dim=1 + axis).square()
             size = [n - (axis == i) for i, n in enumerate(nodes)]
             squares = squares + torch.nn.functional.avg_pool2d(steps, size, half)
             count += 1

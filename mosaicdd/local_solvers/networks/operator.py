@@ -120,13 +120,13 @@ class Channels(torch.nn.Module):
             filters = self.filters[name]
             if len(fields) > 1:
                 filters = filters - filters.mean(dim=1, keepdim=True)
-            shapes = [tuple(_SIDE + (one.shape[k] % RATIO) for k in (1, 2)) for one in fields]
+            shapes = [tuple(_SIDE + (field.shape[k] % RATIO) for k in (1, 2)) for field in fields]
             parts = filters.split([math.prod(shape) for shape in shapes], dim=1)
             answers += [
                 torch.nn.functional.conv2d(
-                    one[:, None], part.unflatten(1, (1, *shape)), stride=RATIO
+                    field[:, None], part.unflatten(1, (1, *shape)), stride=RATIO
                 )
-                for one, part, shape in zip(fields, parts, shapes, strict=True)
+                for field, part, shape in zip(fields, parts, shapes, strict=True)
             ]
         return sum(answers, self.bias[:, None, None])
 

@@ -37,25 +37,25 @@ def find_class(name: str) -> type[Network]:
             f"MOSAICDD_NETWORKS={name}"
         )
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        network = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, SyntaxError, ValueError) as error:
         raise ValueError(f"network {name} cannot be imported: {error}") from error
-    if lacks := _missing(found):
+    if lacks := _missing(network):
         raise ValueError(f"network {name} lacks {lacks}; see mosaicdd/local_solvers/networks")
-    return found
+    return network
 
 
-def _missing(found: object) -> str:
+def _missing(network: object) -> str:
     """Name the first thing that a class lacks to be a network; empty if nothing."""
-    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
+    if not (isinstance(network, type) and issubclass(network, torch.nn.Module)):
         return "the base class torch.nn.Module"
-    settings = getattr(found, "Settings", None)
+    settings = getattr(network, "Settings", None)
     if not (isinstance(settings, type) and dataclasses.is_dataclass(settings)):
         return "a dataclass named Settings"
-    if not isinstance(getattr(found, "linear", None), bool):
+    if not isinstance(getattr(network, "linear", None), bool):
         return "the attribute linear (True or False)"
     for method in _METHODS:
-        if getattr(found, method, None) in (None, getattr(torch.nn.Module, method, None)):
+        if getattr(network, method, None) in (None, getattr(torch.nn.Module, method, None)):
             return f"the method {method}"
     return ""
 

@@ -158,8 +158,8 @@ class UnrolledNetwork(torch.nn.Module):
                 inner.reshape(m - 1, m - 1, count), ((1, 1), (1, 1), (0, 0))
             )  # zero on the perimeter
         y, x = self._points.T
-        found = [values[y + 1, x] - values[y - 1, x], values[y, x + 1] - values[y, x - 1]]
-        return np.concatenate(found).T * (m / 2)
+        differences = [values[y + 1, x] - values[y - 1, x], values[y, x + 1] - values[y, x - 1]]
+        return np.concatenate(differences).T * (m / 2)
 
     def matrices(self) -> Matrices:
         """Return the plain matrices."""
@@ -196,17 +196,17 @@ class UnrolledNetwork(torch.nn.Module):
         limits
             The largest `SLOPE`, `PLANE`, `ROUGHNESS` and `SOURCE` that it is for.
         """
-        one, lines = self.matrices(), along_lines(self.outputs, square)
+        plain, lines = self.matrices(), along_lines(self.outputs, square)
 
         def there(values: torch.Tensor) -> torch.Tensor:
             return values.contiguous().to(device)
 
         matrices = Matrices(
-            there(one.first),
-            [there(values) for values in one.between],
-            [there(values[:, lines]) for values in one.last],
-            [there(values) for values in one.scales],
-            *map(there, (one.fit, one.planes, one.tilted)),
+            there(plain.first),
+            [there(values) for values in plain.between],
+            [there(values[:, lines]) for values in plain.last],
+            [there(values) for values in plain.scales],
+            *map(there, (plain.fit, plain.planes, plain.tilted)),
         )
         return CompiledUnrolled(matrices, self.conductivity, square.size, limits)
 
@@ -219,13 +219,13 @@ def unrolled_network(pde: str, cells: int, settings: UnrolledSettings) -> Unroll
     ValueError
         If the equation has no conductivity.
     """
-    one = any_equation(pde)
-    if not isinstance(one, NonlinearEquation) or one.conductivity is None:
+    equation = any_equation(pde)
+    if not isinstance(equation, NonlinearEquation) or equation.conductivity is None:
         raise ValueError(
             f"an unrolled network is for an equation with a conductivity, {pde} has none; take "
             "the network correction"
         )
-    return UnrolledNetwork(cells, settings, one.conductivity)
+    return UnrolledNetwork(cells, settings, equation.conductivity)
 
 
 class CompiledUnrolled:
@@ -257,9 +257,9 @@ class CompiledUnrolled:
 
     def outside(self, g: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
         """Say which data are too steep or too rough, ``(B,)``; NaN is."""
-        found = sloped(g, self.slopes(g))
+        sizes = sloped(g, self.slopes(g))
         inside = torch.ones(len(g), dtype=torch.bool, device=g.device)
-        for name, values in zip((SLOPE, PLANE, ROUGHNESS), found, strict=True):
+        for name, values in zip((SLOPE, PLANE, ROUGHNESS), sizes, strict=True):
             inside &= values <= self._limits[name]
         if seen is not None:
             inside &= seen.abs().amax(dim=1) <= self._limits[SOURCE]
@@ -318,8 +318,8 @@ def remainder_size(rest: torch.Tensor, seen: torch.Tensor | None) -> torch.Tenso
 
 def _flux(z: torch.Tensor, conductivity: Conductivity) -> torch.Tensor:
     """Return ``F`` for gradients ``(B, K)``."""
-    one, other = z.chunk(2, dim=1)
-    less = conductivity(torch.addcmul(one * one, other, other)) - 1.0
+    up, right = z.chunk(2, dim=1)
+    less = conductivity(torch.addcmul(up * up, right, right)) - 1.0
     return (z.unflatten(1, (2, -1)) * less[:, None]).flatten(1)
 
 
