@@ -54,6 +54,15 @@ def test_fields_are_those_of_newtons_method_with_a_direct_solver(name):
     np.testing.assert_allclose(solution.field, truth_of(name), rtol=0, atol=1e-8)
 
 
+def test_the_tolerance_of_a_call_ends_newtons_method():
+    with Solver(problem("minimal-surface"), settings=TIGHT) as solver:
+        tight, loose = solver(), solver(atol=1e-2)
+    # Steps fall from about 1 on by more than a factor of 10 each: one of 1e-2 is not the last of 1e-11.
+    assert loose.status == "converged_atol"
+    assert loose.iterations < tight.iterations
+    assert loose.report["update"] <= 1e-2
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_the_steps_do_not_grow_with_the_grid(name):
     steps = []

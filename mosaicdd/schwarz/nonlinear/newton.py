@@ -20,7 +20,7 @@ from mosaicdd.schwarz.condensed.measure import driven
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
-from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
+from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.verdict import Evidence, suspected
 
@@ -47,6 +47,8 @@ class Newton:
         To find steps from values on, the first of which is taken that does.
     smooth
         The equation linearised at smooth values, by which residuals are measured.
+    rule
+        When it ends; its ``rtol`` bounds the residual.
 
     Attributes
     ----------
@@ -64,6 +66,7 @@ class Newton:
         equations: NewtonEquations,
         ways: Sequence[Callable[[np.ndarray], Step]],
         smooth: LinearForm,
+        rule: StoppingRule,
         *,
         history: History,
         progress: Progress | None,
@@ -72,7 +75,8 @@ class Newton:
         self._steps, self._place = steps, steps.place
         self._equations, self._progress, self._watch = equations, progress, watch
         self._weights = smooth.weights
-        self._rtol = min(steps.settings.rtol, steps.settings.certify or steps.settings.rtol)
+        self._rule = rule
+        self._rtol = min(rule.rtol, steps.settings.certify or rule.rtol)
         self._measure = self._measured(smooth)
         self._ways = list(ways)
         self._linear: Step | None = None
@@ -262,12 +266,11 @@ class Newton:
 
     def _judge(self, linear: str, *, improved: bool) -> None:
         """Decide how it ended, if it did, by how its last step did."""
-        settings = self._steps.settings
         if not math.isfinite(self.relative):
             self.status = "diverged_nan"
         elif self.relative <= self._rtol:
             self.status = "converged_rtol"
-        elif self.history.update[-1] <= settings.atol:
+        elif self.history.update[-1] <= self._rule.atol:
             self.status = "converged_atol"
         elif not improved:
             self._stagnate("no part of the next one lowers the residual")
@@ -275,7 +278,7 @@ class Newton:
             self._stagnate("rounding leaves too much of its linear problem")
         elif linear in ("diverged_nan", "diverged_tolerance"):
             self.status = linear
-        elif len(self.history.update) >= settings.max_iterations:
+        elif len(self.history.update) >= self._rule.max_iterations:
             self.status = OUT_OF_ITERATIONS
 
     def _stagnate(self, why: str) -> None:

@@ -183,6 +183,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
                 equations,
                 self._ways(equations),
                 beginning.smooth,
+                self._rule(options),
                 history=(options.history or History()).followed_by(History()),
                 progress=options.progress,
                 watch=options.watch or Watch(),

@@ -213,6 +213,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             progress=options.progress,
             watch=options.watch,
             sink=options.sink,
+            atol=options.atol,
         )
         before = clock[1] - clock[0]
         return [
