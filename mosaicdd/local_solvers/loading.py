@@ -3,6 +3,7 @@
 A bare name of a shipped model stands for its file inside the package; anything else is a path.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from mosaicdd.local_solvers.models.conductance_model import ConductanceModel
 from mosaicdd.local_solvers.models.correction_model import CorrectionModel
 from mosaicdd.local_solvers.models.network_model import NetworkModel
 from mosaicdd.local_solvers.models.operator_model import OperatorModel
+from mosaicdd.local_solvers.models.trained_model import TrainedModel
 from mosaicdd.local_solvers.models.weights import insert_weights
 from mosaicdd.local_solvers.networks.conductances import (
     CONDUCTANCES,
@@ -38,7 +40,7 @@ from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.settings import meant
-from mosaicdd.storage.model_file import read_model
+from mosaicdd.storage.model_file import ModelCard, read_model
 
 SHIPPED = Path(__file__).parent / "shipped"
 
@@ -85,55 +87,59 @@ def find_local_solver(name_or_path: str) -> LocalSolver:
     return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
 
 
+# By the network of a model file: what the model is, and its network, not trained yet.
+_MODELS: dict[str, tuple[type[TrainedModel], Callable[[ModelCard], torch.nn.Module]]] = {
+    CONDUCTANCES: (
+        ConductanceModel,
+        lambda card: ConductanceNetwork(ConductanceSettings(**card.settings)),
+    ),
+    OPERATOR: (OperatorModel, lambda card: OperatorNetwork(OperatorSettings(**card.settings))),
+    CORRECTION: (
+        CorrectionModel,
+        lambda card: CorrectionNetwork(card.cells, CorrectionSettings(**card.settings)),
+    ),
+    UNROLLED: (
+        CorrectionModel,
+        lambda card: unrolled_network(card.pde, card.cells, UnrolledSettings(**card.settings)),
+    ),
+}
+
+
+def _shared_network(card: ModelCard) -> torch.nn.Module:
+    equation(card.pde)  # which must be known
+    return build_network(card.network, card.settings, card.subdomain)
+
+
 @torch.random.fork_rng([])  # first weights are drawn, and then replaced
-def find_network(
-    name_or_path: str,
-) -> "NetworkModel | ConductanceModel | OperatorModel | CorrectionModel":
+def find_network(name_or_path: str) -> TrainedModel:
     """Return the network of a shipped model's name or a model file; errors as `find_local_solver`."""
     path = model_path(name_or_path)
     card, weights = read_model(path)
+    model, build = _MODELS.get(card.network, (NetworkModel, _shared_network))
     try:
-        if card.network == CONDUCTANCES:
-            learned = ConductanceNetwork(ConductanceSettings(**card.settings))
-            insert_weights(learned, weights)
-            return ConductanceModel(name_or_path, learned, card)
-        if card.network == OPERATOR:
-            operators = OperatorNetwork(OperatorSettings(**card.settings))
-            insert_weights(operators, weights)
-            return OperatorModel(name_or_path, operators, card)
-        if card.network == CORRECTION:
-            corrections = CorrectionNetwork(card.cells, CorrectionSettings(**card.settings))
-            insert_weights(corrections, weights)
-            return CorrectionModel(name_or_path, corrections, card)
-        if card.network == UNROLLED:
-            unrolled = unrolled_network(card.pde, card.cells, UnrolledSettings(**card.settings))
-            insert_weights(unrolled, weights)
-            return CorrectionModel(name_or_path, unrolled, card)
-        equation(card.pde)
-        network = build_network(card.network, card.settings, card.subdomain)
+        network = build(card)
         insert_weights(network, weights)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
-    return NetworkModel(name_or_path, network, card)
+    return model(name_or_path, network, card)
 
 
-def default_local_solver(problem: Problem) -> str:
-    """Return the name of what solves a problem where nothing else is asked for.
+def default_local_solver(problem: Problem) -> LocalSolver:
+    """Return what solves a problem where nothing else is asked for.
 
-    The shipped network for its operator, or for a family that the operator is of; ``"exact"`` else, where a
+    The shipped network for its operator, or for a family that the operator is of; the exact one else, where a
     side is natural, and for numbers of cells that are no multiples of half a subdomain.
     """
-    size = Subdomain().cells  # of all that are shipped
+    size, operator = Subdomain().cells, problem.operator  # those of all that are shipped
     if not problem.plain or any(n % (size // 2) or n < size for n in problem.domain.cells):
-        return Exact.name
-    if problem.operator == LAPLACE.at():
-        return LAPLACE.name
-    operator = problem.operator
+        return Exact()
+    if operator == LAPLACE.at():
+        return find_network(LAPLACE.name)
     if problem.equation.name not in shipped_models() or not isinstance(operator, EllipticOperator):
-        return Exact.name
+        return Exact()
     model = find_network(problem.equation.name)
     if not isinstance(model, NetworkModel):  # for fields, and approximate: asked for by name
-        return Exact.name
+        return Exact()
     spacing = problem.domain.grid(model.spacing).spacing
     outside = model.outside(operator, Subdomain(model.cells, model.cells * spacing))
-    return Exact.name if outside else model.name
+    return Exact() if outside else model

@@ -98,12 +98,13 @@ class Setup:
 
     def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
         """Find the local solver and bind it to the problem, on a grid of its spacing."""
-        if local_solver is None:
-            local_solver = default_local_solver(problem)
+        world = self._world
         with argument("local_solver"):
-            if isinstance(local_solver, (str, PathLike)):
+            if local_solver is None:
+                self._unbound = world.on_root(lambda: default_local_solver(problem))
+            elif isinstance(local_solver, (str, PathLike)):
                 name = str(local_solver)
-                self._unbound = self._world.on_root(lambda: find_local_solver(name))
+                self._unbound = world.on_root(lambda: find_local_solver(name))
             elif hasattr(local_solver, "bind"):
                 self._unbound = local_solver
             else:

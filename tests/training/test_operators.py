@@ -87,7 +87,7 @@ def test_a_network_learns_and_is_found_again(media, tmp_path):
     assert best.error < 0.95 * best.plain
     model = find_network(str(path))
     assert model.card.validation["error"] == best.error
-    with pytest.raises(ValueError, match="it has none of its own"):
+    with pytest.raises(ValueError, match="has no operator of its own"):
         model.as_trained()
 
 

@@ -5,9 +5,8 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.networks.correction import VALUES, CorrectionNetwork
-from mosaicdd.local_solvers.networks.unrolled import UnrolledNetwork
+from mosaicdd.local_solvers.models.trained_model import TrainedModel
+from mosaicdd.local_solvers.networks.correction import VALUES
 from mosaicdd.local_solvers.nonlinear.corrected import Learned
 from mosaicdd.local_solvers.nonlinear.nonlinear import (
     NonlinearSolver,
@@ -21,7 +20,6 @@ from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.fields.gaussian_process import sample_closed_curve, sample_sloped_square
 from mosaicdd.problems.problem import Problem
-from mosaicdd.storage.model_file import ModelCard
 
 _SQUARES, _LENGTH = 32, 0.25  # of a self-test; in sides of the square
 # Error in the self-test, beside that of the card: this is of data like those of the training, where slopes count, and of
@@ -30,15 +28,10 @@ _WORSE_SLOPES, _WORSE_VALUES = 3.0, 10.0
 _ROUNDING = 1e-6  # of limits
 
 
-class CorrectionModel:
-    """A network that corrects the linear equation's solutions; parameters as `NetworkModel`."""
+class CorrectionModel(TrainedModel):
+    """A network that corrects the linear equation's solutions, before it knows a problem."""
 
-    spacing = None
-
-    def __init__(self, name: str, network: CorrectionNetwork | UnrolledNetwork, card: ModelCard):
-        self.name = name
-        self.network = network
-        self.card = card
+    makes = "corrections of solutions"
 
     def bind(self, problem: Problem, grid: Grid) -> NonlinearSolver:
         """Return the solver for a problem's parameters and source on a grid.
@@ -72,16 +65,6 @@ class CorrectionModel:
             learned=Learned(self.network, limits | {VALUES: self.card.boundary_range[1]}),
             refusal=self._out_of_range(problem, subdomain) or self._unsound(problem, subdomain),
         )
-
-    def as_trained(self) -> NetworkSolver:
-        """Refuse: it is no solver of a linear equation, which rates are measured with.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(f"{self.name} corrects solutions, it is no local solver of its own")
 
     def _out_of_range(self, problem: Problem, subdomain: Subdomain) -> str:
         """Say which parameters the network was not trained for; empty if there are none."""

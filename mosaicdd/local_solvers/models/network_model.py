@@ -4,6 +4,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.models.trained_model import TrainedModel
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
 from mosaicdd.local_solvers.networks.network import Network
@@ -12,27 +13,13 @@ from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
-from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.unsupported import Unsupported
 
 _ROUNDING = 1e-6  # of limits to what operators are like
 
 
-class NetworkModel:
-    """A trained network, before it knows a problem.
-
-    Parameters
-    ----------
-    name
-        What a result reports: the name or the file it was asked for by.
-    network, card
-        The network, and what the model file says of it.
-    """
-
-    def __init__(self, name: str, network: Network, card: ModelCard):
-        self.name = name
-        self.network = network
-        self.card = card
+class NetworkModel(TrainedModel):
+    """A trained network of a linear equation with constant coefficients, before it knows a problem."""
 
     @property
     def _operator(self) -> EllipticOperator:
