@@ -120,7 +120,7 @@ class NetworkSolver(SharedSolver):
         degree = self.card.lifting_degree
         return Lifting(self.operator, self.subdomain, degree, device=device, dtype=dtype)
 
-    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> "PointPlan":
+    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> "NetworkPointPlan":
         """Prepare the solve at points that are not fixed, one for each perimeter."""
         if self.source is not None:
             raise Unsupported(
@@ -129,7 +129,9 @@ class NetworkSolver(SharedSolver):
             )
         network = copy.deepcopy(self.network).to(device, dtype).eval()
         lifting = self.lifting(device=device, dtype=dtype)
-        return PointPlan(network, lifting, dtype, _ACTIVATION_BYTES[torch.device(device).type])
+        return NetworkPointPlan(
+            network, lifting, dtype, _ACTIVATION_BYTES[torch.device(device).type]
+        )
 
     def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if the card states one."""
@@ -204,7 +206,7 @@ class NetworkPlan:
 _VALUES = 8  # per perimeter node and perimeter, as of an embedding in 8 channels
 
 
-class PointPlan:
+class NetworkPointPlan:
     """Evaluate a network, linear or not, where each perimeter has a query point of its own.
 
     Parameters

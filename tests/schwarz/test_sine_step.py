@@ -12,7 +12,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.layouts import field_layout
-from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
 from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Steps
 from mosaicdd.schwarz.nonlinear.sine_step import SineStep
@@ -36,7 +36,7 @@ class Case:
         self.problem = Problem(Domain(grid.shape, grid.spacing), name, fields, SIDES)
         layout = field_layout(ranks, lattice)
         place = FieldShare(ranks, lattice, lattice.spacing + 2)
-        self.inner = InnerNodes(place, layout)
+        self.inner = NodesInside(place, layout)
         steps = Steps(ranks, lattice, place, SolveSettings(), Stopwatch())
         (self.boundary,) = self.problem.boundaries(grid)
         y, x = np.meshgrid(*(np.arange(n) * grid.spacing for n in grid.nodes), indexing="ij")
@@ -65,7 +65,7 @@ def test_the_harmonic_surface_is_that_of_a_direct_solve(ranks, make_lattice, sha
     boundary = Boundary.of_gaussian_process(lattice.grid, seed=1)
     one = Problem(Domain(lattice.grid.shape, lattice.grid.spacing), "laplace", {}, boundary)
     truth = solve_by_sine_transform(one)
-    found = InnerNodes(place, layout).harmonic(boundary)
+    found = NodesInside(place, layout).harmonic(boundary)
     inner = np.zeros_like(truth)
     inner[1:-1, 1:-1] = truth[1:-1, 1:-1]
     np.testing.assert_allclose(found, inner[place.own], rtol=0, atol=1e-12)

@@ -9,7 +9,7 @@ from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.references.smooth_start import screening, smooth_problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
-from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
 from mosaicdd.schwarz.nonlinear.newton_steps import Steps
 
 _LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
@@ -28,7 +28,7 @@ class HarmonicStart:
         Of the nonlinear problem.
     """
 
-    def __init__(self, steps: Steps, inner: InnerNodes | None, solver: CondensedSolver):
+    def __init__(self, steps: Steps, inner: NodesInside | None, solver: CondensedSolver):
         self._steps, self._inner, self._solver = steps, inner, solver
 
     def __call__(self, number: int, boundary: Boundary) -> np.ndarray:

@@ -11,7 +11,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.field_share import FieldShare
 
 
-class InnerNodes:
+class NodesInside:
     """Where the unknowns of a problem with values on all sides are.
 
     Parameters

@@ -29,7 +29,7 @@ from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.nonlinear.harmonic_start import HarmonicStart
-from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
 from mosaicdd.schwarz.nonlinear.nested_start import NestedStart, nested_start
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import (
@@ -75,7 +75,7 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
             self._operator = self._ranks.agree(lambda: self._sampled(operator))
         self._steps = Steps(self._ranks, lattice, self._place, self.settings, self.clock)
         whole = local_solver.discretisation is None  # a rectangle, at whose edge the lattice ends
-        self._inner = InnerNodes(self._place, self.layout) if whole else None
+        self._inner = NodesInside(self._place, self.layout) if whole else None
         self._harmonic = HarmonicStart(self._steps, self._inner, local_solver)
 
     def _sampled(self, operator: Nonlinear) -> NonlinearPart | NonlinearEquations:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.nonlinear.inner_nodes import InnerNodes
+from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
 from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Steps
 
@@ -33,7 +33,7 @@ class SineStep:
     """
 
     def __init__(
-        self, steps: Steps, inner: InnerNodes, equations: RectangleEquations, u: np.ndarray
+        self, steps: Steps, inner: NodesInside, equations: RectangleEquations, u: np.ndarray
     ):
         self._steps, self._inner = steps, inner
         ranks = steps.ranks
