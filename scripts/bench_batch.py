@@ -38,8 +38,8 @@ def main(cells: int = 256, problems: int = 64, runs: int = 5) -> None:
     ways["one after the other, planned anew"] = _in_batches(1, boundaries, anew=True)
     ways |= {f"batches of {n}": _in_batches(n, boundaries) for n in _BATCHES if n <= problems}
     ways["fast sine transform, one by one"] = _one_by_one(solve_by_sine_transform, boundaries)
-    some = boundaries[:_AMG]
-    ways["pyAMG, one by one"] = _one_by_one(solve_by_multigrid, some)
+    fewer = boundaries[:_AMG]
+    ways["pyAMG, one by one"] = _one_by_one(solve_by_multigrid, fewer)
     seconds, fields = {name: [] for name in ways}, {}
     for _ in range(runs):
         for name, run in ways.items():
@@ -63,7 +63,7 @@ def main(cells: int = 256, problems: int = 64, runs: int = 5) -> None:
     )
     note = (
         f"{problems} problems, shipped network, float64, rtol 1e-7; medians of {runs} rounds in which "
-        f"all methods take turns, of the process's CPU time, one thread; pyAMG solves {len(some)} of the problems, its seconds are scaled. "
+        f"all methods take turns, of the process's CPU time, one thread; pyAMG solves {len(fewer)} of the problems, its seconds are scaled. "
         "Planning is counted in the second row only."
     )
     publish("batch", f"{problems} problems of {cells} x {cells}, one core", f"{text}\n\n{note}")

@@ -66,9 +66,9 @@ def _row(
 
 def _peak(device: torch.device, clock: Clock) -> float:
     """Return the operations per second of a large product."""
-    one = torch.ones(1024, 1024, dtype=torch.float64, device=device)
-    out = torch.empty_like(one)
-    return 2 * 1024**3 / clock(lambda: torch.mm(one, one, out=out))
+    matrix = torch.ones(1024, 1024, dtype=torch.float64, device=device)
+    out = torch.empty_like(matrix)
+    return 2 * 1024**3 / clock(lambda: torch.mm(matrix, matrix, out=out))
 
 
 def _cost(

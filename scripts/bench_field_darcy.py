@@ -97,4 +97,4 @@ def _refined(a: np.ndarray) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    main(*(int(one) for one in sys.argv[1:] or ["100", "416"]))
+    main(*(int(number) for number in sys.argv[1:] or ["100", "416"]))

@@ -44,7 +44,7 @@ def main(count: int, path: Path | None, seed: int) -> None:
     header = ["medium", "problems", "least", "median", "most", "within 1 to 10", "below 1"]
     parts = []
     for title, ratios in (("energy norm", energy), ("root mean square, with a velocity", flow)):
-        everything = [one for some in ratios.values() for one in some]
+        everything = [ratio for of_medium in ratios.values() for ratio in of_medium]
         rows = [_row(name, values) for name, values in ratios.items()]
         rows.append(_row("all", everything))
         parts.append(f"Estimate over error, {title}:\n\n{table(header, rows)}")
@@ -75,8 +75,8 @@ def _error(problem: m.Problem, field: np.ndarray) -> tuple[np.ndarray, np.longdo
     """Return the error at the inner nodes, and the square of its energy norm."""
     grid = problem.domain.grid()
     whole = tuple(slice(0, nodes) for nodes in grid.nodes)
-    given = problem.operator.conductances(grid, whole)
-    exact = given.each(lambda values: values.astype(np.longdouble))
+    conductances = problem.operator.conductances(grid, whole)
+    exact = conductances.each(lambda values: values.astype(np.longdouble))
     f = problem.source_at(grid, whole)
     force = 0 if f is None else (grid.spacing**2 * f[0, 1:-1, 1:-1]).astype(np.longdouble)
     system = MediumSystem(problem.operator, grid)

@@ -65,8 +65,8 @@ def _measure(kind: str, cells: int, counts: list[int], folder: Path, path: Path 
         with open(_ROWS, "w", newline="") as file:
             writer = csv.DictWriter(file, (*_KEYS, *_COLUMNS), lineterminator="\n")
             writer.writeheader()
-            for key, one in rows.items():
-                writer.writerow(dict(zip(_KEYS, key, strict=True)) | one)
+            for key, row in rows.items():
+                writer.writerow(dict(zip(_KEYS, key, strict=True)) | row)
 
 
 def _options(kind: str, cells: int, folder: Path, path: Path | None) -> list[str]:

@@ -162,10 +162,12 @@ def _errors(name: str, a: np.ndarray) -> list[list[str]]:
             cells += [f"{errors[solver]:.1e}", f"{solution.error_estimate / size:.1e}"]
             times[solver] = spent
         gains = [
-            f"{errors['averaged'] / errors[one]:.1f}" if one in errors else ""
-            for one in _SOLVERS[1:]
+            f"{errors['averaged'] / errors[solver]:.1f}" if solver in errors else ""
+            for solver in _SOLVERS[1:]
         ]
-        seconds_of = [f"{times[one]:.2f}" if one in times else "" for one in ("exact", *_SOLVERS)]
+        seconds_of = [
+            f"{times[solver]:.2f}" if solver in times else "" for solver in ("exact", *_SOLVERS)
+        ]
         rows.append([name, what, *cells, *gains, *seconds_of])
         print(rows[-1], flush=True)
     return rows
@@ -225,7 +227,7 @@ def beside_peers(cells: int, rounds: int = 3) -> None:
                 times.setdefault(name, []).append(peer.seconds)
                 rows[name] = [name, f"{peer.setup:.2f}", error]
     ours = statistics.median(times["diffusion"])
-    medians = {name: statistics.median(some) for name, some in times.items()}
+    medians = {name: statistics.median(runs) for name, runs in times.items()}
     written = [
         [by, f"{medians[name]:.2f}", setup, error, f"{medians[name] / ours:.1f}"]
         for name, (by, setup, error) in rows.items()
@@ -304,11 +306,13 @@ def _rms(values: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    if given[:1] == ["large"]:
-        large([int(one) for one in given[1:]] or [16384])
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["large"]:
+        large([int(cells) for cells in arguments[1:]] or [16384])
         sys.exit()
-    if given[:1] == ["peers"]:
-        beside_peers(*(int(one) for one in given[1:] or ["2048"]))
+    if arguments[:1] == ["peers"]:
+        beside_peers(*(int(number) for number in arguments[1:] or ["2048"]))
         sys.exit()
-    main(Path(given[0]) if given else None, int(given[1]) if len(given) > 1 else 1024)
+    main(
+        Path(arguments[0]) if arguments else None, int(arguments[1]) if len(arguments) > 1 else 1024
+    )

@@ -58,7 +58,7 @@ def write(rows: list[list[str]], cells: int) -> None:
 def _in_words(rows: list[list[str]], number: int) -> str:
     """Say what a start saves and takes in the media that it has an answer for."""
     parts = [[row[2], *row[4 + 3 * number : 7 + 3 * number]] for row in rows]
-    answered = [[float(one) for one in part] for part in parts if part[1] != "refused"]
+    answered = [[float(entry) for entry in part] for part in parts if part[1] != "refused"]
     saved = [zero - left for zero, left, _, _ in answered]
     pays = sum(seconds > taken for *_, seconds, taken in answered)
     return (
@@ -93,5 +93,5 @@ def _row(problem: m.Problem) -> list[str]:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(int((given or ["1024"])[0]), Path(given[1]) if len(given) > 1 else None)
+    arguments = sys.argv[1:]
+    main(int((arguments or ["1024"])[0]), Path(arguments[1]) if len(arguments) > 1 else None)

@@ -58,7 +58,7 @@ def main(arguments: argparse.Namespace) -> None:
     for medium in arguments.media.split(","):
         keys = [(arguments.cells, medium, by) for by in arguments.by.split(",")]
         pool = pooled(_READY * math.prod(_nodes(arguments.cells)))
-        found: dict[tuple[str, str, str], list[dict[str, str]]] = {key: [] for key in keys}
+        measured: dict[tuple[str, str, str], list[dict[str, str]]] = {key: [] for key in keys}
         alone = int(pool is not None)  # runs for memory
         for run, key in itertools.product(range(alone + arguments.runs), keys):
             row = [arguments.cells, "--media", medium, "--by", key[2], "--row", *path]
@@ -67,11 +67,11 @@ def main(arguments: argparse.Namespace) -> None:
             done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE)
             if done.stdout:  # else the peer is not here
                 print(*key, done.stdout.decode(), flush=True)
-                found[key].append(json.loads(done.stdout))
-        for key, several in found.items():
+                measured[key].append(json.loads(done.stdout))
+        for key, several in measured.items():
             if several:
                 timed = several[alone:]
-                median = {c: _median([one[c] for one in timed]) for c in timed[-1]}
+                median = {c: _median([run[c] for run in timed]) for c in timed[-1]}
                 _keep(key, median | {_BYTES: several[0][_BYTES]})
     _publish()
 
@@ -86,9 +86,9 @@ def _measured(arguments: argparse.Namespace) -> None:
     else:
         a = MEDIA[medium](nodes, np.random.default_rng(0))
     f = np.random.default_rng(1).standard_normal((2 + _MORE, *nodes))
-    found = _ours(a, f) if by == _OURS else _theirs(by, a, f[0])
-    if found is not None:
-        print(json.dumps({"decades": f"{np.ptp(np.log10(a)):.1f}", **found, "pages": page()}))
+    figures = _ours(a, f) if by == _OURS else _theirs(by, a, f[0])
+    if figures is not None:
+        print(json.dumps({"decades": f"{np.ptp(np.log10(a)):.1f}", **figures, "pages": page()}))
 
 
 def _nodes(size: str) -> tuple[int, int]:
@@ -152,10 +152,10 @@ def _theirs(by: str, a: np.ndarray, f: np.ndarray) -> dict[str, str] | None:
         memory = (_peak() - before) / a.size
     else:
         inner = (a.shape[0] - 2, a.shape[1] - 2)
-        found = by_petsc(system.matrix, b, _PETSC[by], _RTOL, inner)
-        if found is None:
+        answer = by_petsc(system.matrix, b, _PETSC[by], _RTOL, inner)
+        if answer is None:
             return None
-        peer, memory = found, found.bytes / a.size
+        peer, memory = answer, answer.bytes / a.size
     return {
         "iterations": "direct" if peer.iterations is None else str(peer.iterations),
         "seconds": f"{peer.seconds:.2f}",

@@ -55,5 +55,7 @@ def main(path: Path, cells: int, counts: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    given = sys.argv[2:]
-    main(Path(sys.argv[1]), int((given or ["8192"])[0]), [int(n) for n in given[1:] or ["2"]])
+    arguments = sys.argv[2:]
+    main(
+        Path(sys.argv[1]), int((arguments or ["8192"])[0]), [int(n) for n in arguments[1:] or ["2"]]
+    )

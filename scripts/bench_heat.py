@@ -134,7 +134,7 @@ def _read() -> dict[tuple[str, str], dict[str, str]]:
 def _publish(rows: dict[tuple[str, str], dict[str, str]]) -> None:
     """Write the table; the ratios are those of a step to the fastest peer's, and to its solve alone."""
     lines = []
-    for (cells, by), row in sorted(rows.items(), key=lambda one: (int(one[0][0]), one[0][1])):
+    for (cells, by), row in sorted(rows.items(), key=lambda item: (int(item[0][0]), item[0][1])):
         others = [other for (size, name), other in rows.items() if size == cells and name in _PETSC]
         ratios = ["", ""]
         if by == "mosaicdd" and others:
@@ -152,5 +152,5 @@ if __name__ == "__main__":
     parser.add_argument("cells", type=int)
     parser.add_argument("steps", type=int, nargs="?", default=200)
     parser.add_argument("--by", default=",".join(_BY))
-    given = parser.parse_args()
-    main(given.cells, given.steps, given.by.split(","))
+    arguments = parser.parse_args()
+    main(arguments.cells, arguments.steps, arguments.by.split(","))

@@ -188,7 +188,7 @@ def large(cells: int, holes: int) -> None:
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     if arguments[:1] == ["large"]:
-        given = [int(argument) for argument in arguments[1:]]
-        large(*(given + [8192, 1000][len(given) :]))
+        numbers = [int(argument) for argument in arguments[1:]]
+        large(*(numbers + [8192, 1000][len(numbers) :]))
     else:
         compared(int(arguments[0]) if arguments else 2048)

@@ -34,16 +34,16 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=list(_PAPER))
     parser.add_argument("--anew", action="store_true")
     parser.add_argument("--job", choices=_METHODS, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.job:
-        _solve_here(given.cells, given.job)
+    arguments = parser.parse_args()
+    if arguments.job:
+        _solve_here(arguments.cells, arguments.job)
         return
-    cells, every = given.cells, {}
+    cells, every = arguments.cells, {}
     if (PAPER / "table4.csv").exists():
         kept = [row for row in read_csv("table4") if row["cells"] == str(cells)]
         every = {(int(row["ranks"]), row["method"]): int(row["iterations"]) for row in kept}
-    for ranks, method in itertools.product(given.ranks, _METHODS):
-        if given.anew or (ranks, method) not in every:
+    for ranks, method in itertools.product(arguments.ranks, _METHODS):
+        if arguments.anew or (ranks, method) not in every:
             job = (__file__, "--cells", str(cells), "--job", method)
             every[ranks, method] = int(on_ranks(ranks, *job).splitlines()[-1])
             rows = [

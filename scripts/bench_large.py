@@ -33,9 +33,9 @@ def main(cells: int, ranks: int) -> None:
         size = output.stat().st_size
         rows = np.random.default_rng(0).choice(np.arange(1, cells), _SAMPLES, replace=False)
         with h5py.File(output) as file:
-            found = np.stack([file["solution"][row] for row in rows])
+            written = np.stack([file["solution"][row] for row in rows])
     boundary = Boundary.of_gaussian_process(Grid((cells, cells), 0.5 / 32), seed=0)
-    difference = np.abs(found - solution_rows(boundary, list(rows)))
+    difference = np.abs(written - solution_rows(boundary, list(rows)))
     spent = report["seconds"]
     results = {
         "ranks": ranks,
@@ -63,5 +63,5 @@ def main(cells: int, ranks: int) -> None:
 
 
 if __name__ == "__main__":
-    given = [int(argument) for argument in sys.argv[1:]]
-    main(*(given + [16384, 2][len(given) :]))
+    numbers = [int(argument) for argument in sys.argv[1:]]
+    main(*(numbers + [16384, 2][len(numbers) :]))

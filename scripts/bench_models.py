@@ -51,13 +51,13 @@ def _on_white_noise(name: str) -> float:
     subdomain, rng = network.subdomain, np.random.default_rng(0)
     g = torch.from_numpy(rng.standard_normal((_PERIMETERS, 4 * subdomain.cells)))
     points = subdomain.interior
-    found = [torch.empty(len(g), len(points), dtype=torch.float64) for _ in range(2)]
+    answers = [torch.empty(len(g), len(points), dtype=torch.float64) for _ in range(2)]
     tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
     for solver, values in zip(
-        (network, ExactSolver(network.operator, subdomain)), found, strict=True
+        (network, ExactSolver(network.operator, subdomain)), answers, strict=True
     ):
         solver.plan(points, **tensors)(g, values)
-    return float((found[0] - found[1]).square().mean().sqrt())
+    return float((answers[0] - answers[1]).square().mean().sqrt())
 
 
 if __name__ == "__main__":

@@ -75,10 +75,10 @@ def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     for what in names:
         row = _row(what)
-        known = {one[1]: one for one in _known()} | {what: row}
+        known = {line[1]: line for line in _known()} | {what: row}
         with open(_FILE, "w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerows([_HEADER, *(known[one] for one in PROBLEMS if one in known)])
+            writer.writerows([_HEADER, *(known[name] for name in PROBLEMS if name in known)])
     text = "By `python scripts/bench_nonlinear_iterations.py`; its head says what is measured."
     title = "Iterations for nonlinear equations"
     publish("nonlinear_iterations", title, f"{text}\n\n{table(_HEADER, _known())}")
@@ -103,11 +103,11 @@ def _row(what: str) -> list[str]:
     counts, seconds = [], 0.0
     for cells in _SIZES:
         begun = time.process_time()
-        found = m.solve(problem(cells), solver, settings=m.SolveSettings(rtol=1e-8))
+        solution = m.solve(problem(cells), solver, settings=m.SolveSettings(rtol=1e-8))
         seconds = time.process_time() - begun
-        if not found.converged:
-            raise RuntimeError(f"{equation} at {cells}: {found.status}")
-        counts.append(str(found.iterations))
+        if not solution.converged:
+            raise RuntimeError(f"{equation} at {cells}: {solution.status}")
+        counts.append(str(solution.iterations))
     tight = m.solve(problem(_SIZES[0]), solver, settings=m.SolveSettings(rtol=1e-11))
     apart = np.abs(np.asarray(tight.field) - solve_directly(problem(_SIZES[0]))).max()
     by = "subdomains" if solver == _BY_SUBDOMAINS else "the grid"

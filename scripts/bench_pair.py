@@ -60,8 +60,8 @@ def _compared(name: str, trees: dict[str, Path], pairs: int, folder: Path) -> li
         lambda key: mosaicdd(ranks, "solve", "-o", str(folder / f"{key}.h5"), *arguments),
     )
     after, before = reports["this"], next(iter(reports.values()))
-    seconds = [[sum(r["seconds"][p] for p in _PARTS) for r in some] for some in (after, before)]
-    memory = [[r["peak_memory_bytes"] / 2**20 for r in some] for some in (after, before)]
+    seconds = [[sum(r["seconds"][p] for p in _PARTS) for r in runs] for runs in (after, before)]
+    memory = [[r["peak_memory_bytes"] / 2**20 for r in runs] for runs in (after, before)]
     counts = {str(r["iterations"]) for r in after + before}
     files = [folder / f"{key}.h5" for key in trees]
     difference = f"{_difference(*files):.0e}"
@@ -97,13 +97,13 @@ def _in_turns(trees: dict[str, Path], pairs: int, run: Callable[[str], Any]) -> 
 def _ratio(after: list[float], before: list[float], form: str) -> list[str]:
     """Return both medians, and the median of the ratios of the pairs."""
     ratios = [a / b for a, b in zip(after, before, strict=True)]
-    medians = [form.format(statistics.median(some)) for some in (after, before)]
+    medians = [form.format(statistics.median(runs)) for runs in (after, before)]
     return [*medians, f"{statistics.median(ratios):.3f}"]
 
 
-def _difference(one: Path, other: Path) -> float:
+def _difference(first: Path, second: Path) -> float:
     """Return the largest difference of the fields of two files."""
-    with h5py.File(one) as a, h5py.File(other) as b:
+    with h5py.File(first) as a, h5py.File(second) as b:
         fields = a["solution"], b["solution"]
         parts = range(0, len(fields[0]), 512)
         return max(

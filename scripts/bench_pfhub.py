@@ -72,8 +72,8 @@ def main(arguments: argparse.Namespace) -> None:
         dt = _STEP / cells
         steps = round(_END / dt)
         series = m.march(problem(cells), initial, dt=dt, steps=steps, every=steps)
-        newton, found = np.mean(series.steps["iterations"]), error(series)
-        figures = [f"{newton:.1f}", f"{found:.1e}"]
+        newton, difference = np.mean(series.steps["iterations"]), error(series)
+        figures = [f"{newton:.1f}", f"{difference:.1e}"]
         rows.append([f"1/{cells}", str(steps), *figures, _PUBLISHED.get(cells, "")])
     header = ["spacing", "steps", "Newton's per step", "L2 error", "published"]
     said = "By `python scripts/bench_pfhub.py`; its head says what is measured. "

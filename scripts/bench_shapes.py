@@ -268,29 +268,29 @@ def _by_elements(name: str, kind: str, points: np.ndarray, size: float) -> np.nd
         side = skfem.FacetBasis(mesh, skfem.ElementTriP2(), facets=facets[robin])
         if robin:
             matrix += skfem.BilinearForm(lambda u, v, w: 2.0 * u * v).assemble(side)
-        given = _value if robin else _flux
-        b_ += skfem.LinearForm(lambda v, w: given(*w.x) * v).assemble(side)
+        side_value = _value if robin else _flux
+        b_ += skfem.LinearForm(lambda v, w: side_value(*w.x) * v).assemble(side)
     if robin:
         u = skfem.solve(matrix, b_)
     else:
         known = facets[True] if mixed else mesh.boundary_facets()
         dofs = basis.get_dofs(known).flatten()
         values = np.zeros(basis.N)
-        given = _value(*basis.doflocs[:, dofs])
-        values[dofs] = given + given**3 / 3 if kind == _NONLINEAR else given
+        fixed = _value(*basis.doflocs[:, dofs])
+        values[dofs] = fixed + fixed**3 / 3 if kind == _NONLINEAR else fixed
         u = skfem.solve(*skfem.condense(matrix, b_, x=values, D=dofs))
     number = np.cumsum(kept) - 1
     at = number[delaunay.find_simplex(points.T)]
     corners = mesh.p[:, mesh.t[:, at]]  # (2, 3, q)
     sides = (corners[:, 1:] - corners[:, :1]).transpose(2, 0, 1)
     weights = np.linalg.solve(sides, (points - corners[:, 0]).T[..., None])[..., 0].T
-    one, two, three = np.stack([1 - weights.sum(axis=0), *weights])
+    first, second, third = np.stack([1 - weights.sum(axis=0), *weights])
     shapes = [
-        *(w * (2 * w - 1) for w in (one, two, three)),
-        *(4 * w * v for w, v in ((one, two), (two, three), (one, three))),
+        *(w * (2 * w - 1) for w in (first, second, third)),
+        *(4 * w * v for w, v in ((first, second), (second, third), (first, third))),
     ]
-    found = sum(w * u[dofs] for w, dofs in zip(shapes, basis.element_dofs[:, at], strict=True))
-    return 2 * np.sinh(np.arcsinh(1.5 * found) / 3) if kind == _NONLINEAR else found
+    values = sum(w * u[dofs] for w, dofs in zip(shapes, basis.element_dofs[:, at], strict=True))
+    return 2 * np.sinh(np.arcsinh(1.5 * values) / 3) if kind == _NONLINEAR else values
 
 
 if __name__ == "__main__":

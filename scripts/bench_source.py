@@ -93,5 +93,5 @@ def _solve(folder: str, cells: int, ranks: int, more: list[str]) -> tuple[dict, 
 
 
 if __name__ == "__main__":
-    given = [int(number) for number in sys.argv[1:]]
-    main(*(given + [4096, 2][len(given) :]))
+    numbers = [int(number) for number in sys.argv[1:]]
+    main(*(numbers + [4096, 2][len(numbers) :]))

@@ -22,10 +22,10 @@ from mosaicdd.problems.references.petsc_solve import OPTIONS, prepared
 
 def main(path: str, method: str, rtol: float) -> None:
     """Set up once, take all steps, and print the seconds."""
-    given = dict(np.load(path))
-    cells, h, dt, steps = (given[name].item() for name in ("cells", "spacing", "dt", "steps"))
+    data = dict(np.load(path))
+    cells, h, dt, steps = (data[name].item() for name in ("cells", "spacing", "dt", "steps"))
     begun = time.perf_counter()
-    solver, matrix = prepared(given, method, symmetric=True)
+    solver, matrix = prepared(data, method, symmetric=True)
     solver.setTolerances(rtol=rtol, max_it=1000)
     iterative = method in OPTIONS
     solver.setInitialGuessNonzero(iterative)

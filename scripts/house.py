@@ -75,8 +75,8 @@ class House:
                     self.names[node.id] += 1
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     self.functions.append(node.end_lineno - node.lineno + 1)
-                    given = node.args
-                    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+                    arguments = node.args
+                    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
                     self.parameters.append(len([a for a in named if a.arg != "self"]))
 
     def lines_of(self, folder: str) -> int:

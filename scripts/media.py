@@ -49,7 +49,7 @@ def channels(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     return a
 
 
-MEDIA = {one.__name__: one for one in (smooth, noise, checkerboard, inclusions, channels)}
+MEDIA = {kind.__name__: kind for kind in (smooth, noise, checkerboard, inclusions, channels)}
 """The kinds by name."""
 
 

@@ -39,5 +39,5 @@ def ready(size: float) -> None:
 def _pool() -> tuple[int, int]:
     """Return how many pages of the pool are free, and the size of one in kB."""
     meminfo = _MEMINFO.read_text() if _MEMINFO.exists() else ""
-    found = dict(re.findall(r"^(HugePages_Free|Hugepagesize):\s*(\d+)", meminfo, re.MULTILINE))
-    return int(found.get("HugePages_Free", 0)), int(found.get("Hugepagesize", 0))
+    pages = dict(re.findall(r"^(HugePages_Free|Hugepagesize):\s*(\d+)", meminfo, re.MULTILINE))
+    return int(pages.get("HugePages_Free", 0)), int(pages.get("Hugepagesize", 0))

@@ -40,9 +40,9 @@ def _recipes(figure: Figure) -> None:
         long = read_csv("recipe_long")
         _curve(axes[1], long, "the paper's recipe", color=colours(0))
         axes[1].set_title(f"the paper's recipe, {float(long[0]['budget']):g} CPU seconds")
-    for one in axes:
-        one.axhline(TARGET, **_PAPERS, label="the paper's end, 2.5e-6")
-        one.set(xlabel="CPU seconds, one core", yscale="log")
+    for panel in axes:
+        panel.axhline(TARGET, **_PAPERS, label="the paper's end, 2.5e-6")
+        panel.set(xlabel="CPU seconds, one core", yscale="log")
     axes[0].set_ylabel("validation MSE, the paper's kind of data")
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7
@@ -59,9 +59,11 @@ def _fig5(figure: Figure) -> None:
     both = figure.subplots(1, 2, sharex=True)
     for axes, what in zip(both, ("inference", "training"), strict=True):
         for width in dict.fromkeys(row["embedded"] for row in rows):
-            some = [row for row in rows if row["embedded"] == width]
-            points = [8 * int(row["points"]) for row in some]
-            split, other = (_column(some, f"{what} {kind}") for kind in ("split", "concatenated"))
+            of_width = [row for row in rows if row["embedded"] == width]
+            points = [8 * int(row["points"]) for row in of_width]
+            split, other = (
+                _column(of_width, f"{what} {kind}") for kind in ("split", "concatenated")
+            )
             (line,) = axes.plot(points, split, "o-", label=f"split, {width} embedded values")
             axes.plot(points, other, "s:", color=line.get_color(), label=f"concatenated, {width}")
         for points, text in ((10_000, "concatenated"), (50_000, "split layer")):
@@ -83,7 +85,9 @@ def _fig6(figure: Figure) -> None:
             if row["ranks"] == ranks:
                 seeds.setdefault(row["seed"], []).append(row)
         count = min(map(len, seeds.values()))
-        curves = np.array([_column(one[:count], "validation_mse") for one in seeds.values()])
+        curves = np.array(
+            [_column(of_seed[:count], "validation_mse") for of_seed in seeds.values()]
+        )
         epochs = _column(next(iter(seeds.values()))[:count], "epoch")
         axes.plot(epochs, np.median(curves, axis=0), label=f"{ranks} ranks")
         axes.fill_between(epochs, *np.quantile(curves, [0.025, 0.975], axis=0), alpha=0.2)
@@ -123,11 +127,11 @@ def _table4(figure: Figure) -> None:
         "four phases, one exchange per iteration",
         "four phases, an exchange after each",
     ):
-        some = [row for row in rows if row["method"] == method]
+        of_method = [row for row in rows if row["method"] == method]
         _growth(
             axes,
-            _column(some, "ranks"),
-            _column(some, "iterations"),
+            _column(of_method, "ranks"),
+            _column(of_method, "iterations"),
             f"{method}, {rows[0]['cells']}",
         )
     _growth(axes, list(TABLE_4), list(TABLE_4.values()), "the paper", color="black", linestyle="--")
@@ -161,12 +165,12 @@ def _lifting(figure: Figure) -> None:
     kinds = list(dict.fromkeys(row["boundary data"] for row in rows))
     for axes, kind in zip(figure.subplots(1, 2, sharey=True), kinds, strict=True):
         for lifting in dict.fromkeys(row["lifting"] for row in rows):
-            some = [r for r in rows if (r["lifting"], r["boundary data"]) == (lifting, kind)]
+            of_kind = [r for r in rows if (r["lifting"], r["boundary data"]) == (lifting, kind)]
             (line,) = axes.plot(
-                _column(some, "cells"), _column(some, "MAE"), "o-", label=f"{lifting}, MAE"
+                _column(of_kind, "cells"), _column(of_kind, "MAE"), "o-", label=f"{lifting}, MAE"
             )
             style = {"color": line.get_color(), "label": f"{lifting}, largest"}
-            axes.plot(_column(some, "cells"), _column(some, "largest"), "s:", **style)
+            axes.plot(_column(of_kind, "cells"), _column(of_kind, "largest"), "s:", **style)
         axes.set(xscale="log", yscale="log", xlabel="cells per side", title=f"{kind} data")
     axes.legend(title="degree of the lifting", fontsize=7)
 

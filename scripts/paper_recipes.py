@@ -106,21 +106,21 @@ def main() -> None:
     parser.add_argument("--only", type=int, help="so many of the recipes")
     parser.add_argument("--output", default="recipes", help="CSV file in benchmarks/paper")
     parser.add_argument("--models", type=Path, help="folder to keep the models in")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    paper_data, own_data = read_dataset(given.paper_data), read_dataset(given.own_data)
-    curves, seconds = [], given.seconds
-    for number, recipe in enumerate(recipes()[: given.only]):
+    paper_data, own_data = read_dataset(arguments.paper_data), read_dataset(arguments.own_data)
+    curves, seconds = [], arguments.seconds
+    for number, recipe in enumerate(recipes()[: arguments.only]):
         data = _judged_alike(own_data, paper_data) if recipe.noisy else paper_data
         with tempfile.TemporaryDirectory() as temporary:
-            model = Path(given.models or temporary) / f"recipe-{number}.h5"
+            model = Path(arguments.models or temporary) / f"recipe-{number}.h5"
             reports = _curve(recipe, data, seconds, model)
         for report in reports:
             errors = (report.validation_mse, report.window_mse)
             row = [number, recipe.title, recipe.losses, f"{seconds:g}", f"{report.seconds:.1f}"]
             curves.append([*row, report.step, *(f"{error:.3e}" for error in errors)])
         print(" ".join(map(str, curves[-1])), flush=True)
-        write_csv(given.output, _COLUMNS, curves)
+        write_csv(arguments.output, _COLUMNS, curves)
 
 
 def _judged_alike(own: Dataset, paper: Dataset) -> Dataset:

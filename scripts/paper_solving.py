@@ -57,15 +57,15 @@ def main() -> None:
     parser.add_argument("--model", help="of the paper's own recipe, for Fig. 1")
     parser.add_argument("--only", nargs="+", help="of fig1, fill, drivers, lifting")
     parser.add_argument("--seconds", type=float, default=10.0, help="of training, per lifting")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     parts = {
-        "fig1": lambda: _fig1(given.model),
+        "fig1": lambda: _fig1(arguments.model),
         "fill": lambda: _fill("laplace-sdnet", 512),
         "drivers": lambda: _drivers(1024),
-        "lifting": lambda: _lifting(given.data, given.seconds),
+        "lifting": lambda: _lifting(arguments.data, arguments.seconds),
     }
-    for name in given.only or parts:
+    for name in arguments.only or parts:
         parts[name]()
 
 
@@ -75,8 +75,8 @@ def _solved(name: str, cells: int, smooth: bool = True, **changes) -> tuple[Outc
     grid = Grid((cells, cells), solver.subdomain.spacing)
     length = None if smooth else 0.1
     boundary = Boundary.of_gaussian_process(grid, seed=0, length=length)
-    found = schwarz_solver(solver, grid.shape, SolveSettings(**changes)).solve(boundary)
-    return found, solve_by_sine_transform(Problem(grid.shape, LAPLACE, sides=boundary))
+    outcome = schwarz_solver(solver, grid.shape, SolveSettings(**changes)).solve(boundary)
+    return outcome, solve_by_sine_transform(Problem(grid.shape, LAPLACE, sides=boundary))
 
 
 def _fig1(model: str | None) -> None:
@@ -88,13 +88,13 @@ def _fig1(model: str | None) -> None:
     named = {"the paper's recipe": model} if model else {}
     named |= {"laplace-sdnet": "laplace-sdnet", "laplace": "laplace", "exact": "exact"}
     for title, name in named.items():
-        found, _ = _solved(name, 128)
+        outcome, _ = _solved(name, 128)
         grid = Grid((128, 128), 0.5 / 32)
         boundary = Boundary.of_gaussian_process(grid, seed=0)
         truth = solve_by_multigrid(Problem(grid.shape, LAPLACE, sides=boundary))
-        error = np.abs(found.field.numpy() - truth)
-        rows.append([title, found.status, f"{error.max():.1e}", f"{error.mean():.1e}"])
-        fields[title] = found.field.numpy(), truth, error
+        error = np.abs(outcome.field.numpy() - truth)
+        rows.append([title, outcome.status, f"{error.max():.1e}", f"{error.mean():.1e}"])
+        fields[title] = outcome.field.numpy(), truth, error
         print(*rows[-1], flush=True)
     write_csv("fig1", ["local solver", "status", "largest difference", "MAE"], rows)
     prediction, truth, _ = fields["laplace-sdnet"]
@@ -114,10 +114,10 @@ def _drivers(cells: int) -> None:
     for title, changes in _DRIVERS.items():
         slow = {"rtol": 1e-7, "max_iterations": 500}
         start = time.process_time()
-        found, truth = _solved("laplace", cells, **(slow | changes))
+        outcome, truth = _solved("laplace", cells, **(slow | changes))
         seconds = time.process_time() - start
-        error = np.abs(found.field.numpy() - truth).mean()
-        rows.append([title, found.iterations, found.status, f"{seconds:.2f}", f"{error:.1e}"])
+        error = np.abs(outcome.field.numpy() - truth).mean()
+        rows.append([title, outcome.iterations, outcome.status, f"{seconds:.2f}", f"{error:.1e}"])
         print(*rows[-1], flush=True)
     for title, options in _HALOS.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -141,10 +141,10 @@ def _lifting(data: str, seconds: float) -> None:
                 result = train(dataset, model, settings)
             for smooth in (True, False):
                 for cells in _SIZES:
-                    found, truth = _solved(model, cells, smooth, rtol=1e-8, max_iterations=60)
-                    error = np.abs(found.field.numpy() - truth)
+                    outcome, truth = _solved(model, cells, smooth, rtol=1e-8, max_iterations=60)
+                    error = np.abs(outcome.field.numpy() - truth)
                     kind = "smooth" if smooth else "length scale 0.1"
-                    what = f"{result.best.validation_mse:.1e}", kind, cells, found.status
+                    what = f"{result.best.validation_mse:.1e}", kind, cells, outcome.status
                     rows.append([lifting, *what, f"{error.mean():.1e}", f"{error.max():.1e}"])
                     print(*rows[-1], flush=True)
     header = ["lifting", "validation MSE", "boundary data", "cells", "status", "MAE", "largest"]
@@ -155,10 +155,14 @@ def _fill(name: str, cells: int) -> None:
     """Fill the same interface in three ways."""
     rows = []
     for smooth in (True, False):
-        found, truth = _solved(name, cells, smooth)
-        mean, middle = _from_all(local_solver(name), found, cells)
+        outcome, truth = _solved(name, cells, smooth)
+        mean, middle = _from_all(local_solver(name), outcome, cells)
         kind = "smooth" if smooth else "length scale 0.1"
-        fields = {"tiles": found.field.numpy(), "mean of all (the paper)": mean, "middles": middle}
+        fields = {
+            "tiles": outcome.field.numpy(),
+            "mean of all (the paper)": mean,
+            "middles": middle,
+        }
         for way, field in fields.items():
             error = np.abs(field - truth)
             rows.append([kind, way, f"{error.mean():.3e}", f"{error.max():.3e}"])
@@ -166,10 +170,10 @@ def _fill(name: str, cells: int) -> None:
     write_csv("fill", ["boundary data", "fill", "MAE", "largest"], rows)
 
 
-def _from_all(solver, found: Outcome, cells: int) -> tuple[np.ndarray, np.ndarray]:
+def _from_all(solver, outcome: Outcome, cells: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of what all subdomains predict, and what those around the nodes' middles do."""
     m, s = solver.subdomain.cells, solver.subdomain.cells // 2
-    lines = [line[0].numpy() for line in found.interface.lines]
+    lines = [line[0].numpy() for line in outcome.interface.lines]
     field = np.empty((cells + 1, cells + 1))
     field[::s], field[:, ::s] = lines[0], lines[1].T
     inside, perimeter = solver.subdomain.interior, solver.subdomain.perimeter
@@ -187,11 +191,11 @@ def _from_all(solver, found: Outcome, cells: int) -> tuple[np.ndarray, np.ndarra
     mean = np.divide(total, count, out=field.copy(), where=count > 0)
     middle, nearest = field.copy(), np.full_like(field, np.inf)
     away = np.abs(inside - m / 2).max(axis=1)
-    for corner, one in zip(corners[:, 0], values.numpy(), strict=True):
+    for corner, predicted in zip(corners[:, 0], values.numpy(), strict=True):
         y, x = (corner + inside).T
         closer = away < nearest[y, x]
         nearest[y[closer], x[closer]] = away[closer]
-        middle[y[closer], x[closer]] = one[closer]
+        middle[y[closer], x[closer]] = predicted[closer]
     for filled in (mean, middle):
         edge = np.ones_like(filled, bool)
         edge[1:-1, 1:-1] = False

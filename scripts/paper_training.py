@@ -55,17 +55,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=20.0, help="processor time per network")
     parser.add_argument("--only", nargs="+", help="of optimisers, convolutions, ranks")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    data = read_dataset(given.data)
+    data = read_dataset(arguments.data)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.h5"
         parts = {
-            "optimisers": lambda: _by_optimisers(data, model, given.epochs),
-            "convolutions": lambda: _by_networks(data, model, given.seconds),
-            "ranks": lambda: _by_ranks(data, model, given.epochs, given.seeds),
+            "optimisers": lambda: _by_optimisers(data, model, arguments.epochs),
+            "convolutions": lambda: _by_networks(data, model, arguments.seconds),
+            "ranks": lambda: _by_ranks(data, model, arguments.epochs, arguments.seeds),
         }
-        for name in given.only or parts:
+        for name in arguments.only or parts:
             parts[name]()
 
 
@@ -109,9 +109,9 @@ def _error(model: Path, size: int) -> float:
     solver = local_solver(str(model))
     grid = Grid((size, size), solver.subdomain.spacing)
     (boundary,) = BoundarySpec("expr:sin(2*pi*x)").boundaries(grid)
-    found = schwarz_solver(solver, (size, size), SolveSettings(rtol=1e-8)).solve(boundary)
+    outcome = schwarz_solver(solver, (size, size), SolveSettings(rtol=1e-8)).solve(boundary)
     truth = solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
-    return float(np.abs(found.field.numpy() - truth).mean())
+    return float(np.abs(outcome.field.numpy() - truth).mean())
 
 
 def _by_optimisers(data: Dataset, model: Path, epochs: int) -> None:

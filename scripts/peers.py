@@ -83,15 +83,15 @@ def multigrids(
     """
     for label, method in MULTIGRIDS.items():
         try:
-            found = by_petsc(matrix, b, method, rtol, grid)
+            answer = by_petsc(matrix, b, method, rtol, grid)
         except RuntimeError as error:
             print(f"{label} fails: {error}", file=sys.stderr)
             yield label, None
             continue
-        if found is None:
+        if answer is None:
             return
-        reached = residual(matrix, b, found.solution) <= _REACHED * rtol
-        yield label, found if reached else None
+        reached = residual(matrix, b, answer.solution) <= _REACHED * rtol
+        yield label, answer if reached else None
 
 
 def _is_symmetric(matrix: scipy.sparse.csr_array) -> bool:

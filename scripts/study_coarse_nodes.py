@@ -45,7 +45,7 @@ class PerfectNetwork(OperatorNetwork):
             fields[name].unfold(1, side + (name == "x"), half).unfold(2, side + (name == "y"), half)
             for name in ("x", "y")
         )
-        right, up = (one.flatten(0, 2).double().exp() for one in (x, y))
+        right, up = (logs.flatten(0, 2).double().exp() for logs in (x, y))
         none = torch.zeros(1, side + 1, side + 1)
         parts = zip(right.split(_PART), up.split(_PART), strict=True)
         lacking = [samples_in(*part, none.expand(len(part[0]), -1, -1)).lacking for part in parts]
@@ -100,5 +100,5 @@ def _errors(problem: m.Problem) -> list[str]:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(int((given or ["512"])[0]), Path(given[1]) if len(given) > 1 else None)
+    arguments = sys.argv[1:]
+    main(int((arguments or ["512"])[0]), Path(arguments[1]) if len(arguments) > 1 else None)
