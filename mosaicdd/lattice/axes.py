@@ -58,6 +58,11 @@ def crossed(*along: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(values.reshape(at(axis, len(along), -1, 1)) for axis, values in enumerate(along))
 
 
+def contains(whole: Slices, part: Slices) -> bool:
+    """Say whether a part lies in another one."""
+    return all(w.start <= p.start and p.stop <= w.stop for p, w in zip(part, whole, strict=True))
+
+
 def within(part: Slices, whole: Slices) -> Slices:
     """Return where a part of the grid lies in an array that holds another, which surrounds it.
 

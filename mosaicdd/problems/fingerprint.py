@@ -11,7 +11,8 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.checksum import checksum_of_row
-from mosaicdd.problems.fields.fields import Part, evaluate
+from mosaicdd.problems.fields.evaluated import evaluate
+from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Field, Part, evaluate
+from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
@@ -107,7 +108,9 @@ class SourceInTime:
 
     def _frame(self, number: int, part: Part) -> np.ndarray:
         """Return the node values of one time."""
-        field = Field(f"f at time {number * self._interval:g}", _Frame(self._source, number))
+        field = Field(
+            f"f at time {number * self._interval:g}", Sliced.of_time(self._source, number)
+        )
         return sampled(field, self._shape, self._grid, part)
 
 
@@ -118,19 +121,7 @@ def in_frames(source: Field) -> bool:
 
 def frame(source: Field, number: int) -> Field:
     """Return the values of one of these times."""
-    return Field(source.name, _Frame(source.values, number))
-
-
-class _Frame:
-    """Node values of one time, read when they are sliced."""
-
-    def __init__(self, values: Any, number: int):
-        self.shape = tuple(values.shape[1:])
-        self._values, self._number = values, number
-
-    def __getitem__(self, place: tuple) -> np.ndarray:
-        """Return ``[..., rows, columns]`` of them."""
-        return self._values[self._number, *place[-2:]]
+    return Field(source.name, Sliced.of_time(source.values, number))
 
 
 def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.ndarray:
@@ -250,19 +241,8 @@ def step_problem(problem: Problem, rate: float) -> Problem:
 
 def _raised(field: Field, number: float) -> Any:
     """Return the values of a field with a number added."""
-    if getattr(field.values, "shape", None):
-        return _RaisedArray(field.values, number)
     what = f"the field {field.name}"
+    if getattr(field.values, "shape", None):
+        shape = tuple(field.values.shape)
+        return Sliced(shape, lambda place: real_array(field.values[place], what) + number)
     return lambda x, y: evaluate(field.values, (y, x), what) + number
-
-
-class _RaisedArray:
-    """Node values with a number added, read when they are sliced."""
-
-    def __init__(self, values: Any, number: float):
-        self.shape = tuple(values.shape)
-        self._values, self._number = values, number
-
-    def __getitem__(self, place: Any) -> np.ndarray:
-        """Return a part of them."""
-        return real_array(self._values[place], "node values") + self._number

@@ -12,7 +12,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
 from mosaicdd.problems.fields.checksum import checksum_of
-from mosaicdd.problems.fields.fields import Field, Part, Some
+from mosaicdd.problems.fields.evaluated import Sliced
+from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import same_values, usable
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
@@ -278,7 +279,7 @@ class Problem:
         """Return some of the problems; sources are not read yet."""
         fields = dict(self.fields)
         if self.source is not None and self.source.problems > 1:
-            fields["f"] = Some(self.source.values, which)
+            fields["f"] = Sliced.some(self.source.values, which)
         return dataclasses.replace(self, fields=fields, sides=self.conditions.some(which))
 
     def with_sides(self, sides: GivenSides) -> "Problem":

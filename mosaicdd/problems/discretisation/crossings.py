@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -14,13 +15,36 @@ LEAST_DAMPING = 0.1
 
 
 @dataclass(frozen=True)
-class Crossings:
-    """Where outlines act on nodes of a part of the grid.
+class _AtNodes:
+    """Things that act on nodes, in arrays of the same length.
 
     Parameters
     ----------
     nodes
-        Flat in the part, ``(T,)``.
+        Flat in a part of the grid, ``(T,)``.
+    """
+
+    nodes: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return all of some."""
+        arrays = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
+        return replace(parts[0], **{name: np.concatenate(each) for name, each in arrays.items()})
+
+    def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> Self:
+        """Return some of them, of nodes with other numbers."""
+        return replace(
+            self, **{name: values[which] for name, values in vars(self).items()} | {"nodes": nodes}
+        )
+
+
+@dataclass(frozen=True)
+class Crossings(_AtNodes):
+    """Where outlines act on nodes of a part of the grid.
+
+    Parameters
+    ----------
     points
         On the outline, ``(T, 2)``, (y, x), in cells.
     weights
@@ -29,7 +53,6 @@ class Crossings:
         Their numbers, ``(T,)``.
     """
 
-    nodes: np.ndarray
     points: np.ndarray
     weights: np.ndarray
     outlines: np.ndarray
@@ -38,16 +61,6 @@ class Crossings:
     def none(cls) -> "Crossings":
         """Return those of a domain without an outline."""
         return cls(np.empty(0, int), np.empty((0, 2)), np.empty(0), np.empty(0, int))
-
-    @classmethod
-    def joined(cls, parts: Sequence["Crossings"]) -> "Crossings":
-        """Return all of some."""
-        names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> "Crossings":
-        """Return some of them, of nodes with other numbers."""
-        return Crossings(nodes, self.points[which], self.weights[which], self.outlines[which])
 
     def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
         """Evaluate the conditions at the points, ``(n or 1, T)``; beyond periodic sides where they come round."""
@@ -66,12 +79,12 @@ class Crossings:
 
 
 @dataclass(frozen=True)
-class NaturalPieces:
+class NaturalPieces(_AtNodes):
     """Pieces of natural outlines, each in the volume of an active node.
 
     Parameters
     ----------
-    nodes, points, outlines
+    points, outlines
         As those of `Crossings`.
     lengths
         In cells, ``(T,)``.
@@ -79,7 +92,6 @@ class NaturalPieces:
         How far inside of the outline the nodes are, in cells, ``(T,)``.
     """
 
-    nodes: np.ndarray
     points: np.ndarray
     outlines: np.ndarray
     lengths: np.ndarray
@@ -90,17 +102,6 @@ class NaturalPieces:
         """Return those of a domain without any."""
         empty = Crossings.none()
         return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0))
-
-    @classmethod
-    def joined(cls, parts: Sequence["NaturalPieces"]) -> "NaturalPieces":
-        """Return all of some."""
-        names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> "NaturalPieces":
-        """Return some of them, of nodes with other numbers."""
-        others = (self.points, self.outlines, self.lengths, self.distances)
-        return NaturalPieces(nodes, *(column[which] for column in others))
 
     def damping(self, exchange: np.ndarray, diffusion: np.ndarray) -> np.ndarray:
         """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.

@@ -3,12 +3,14 @@
 What it makes of the discrete equation in a part of the grid is an `OutlineCut`.
 """
 
+import copy
+
 import numpy as np
 import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.lattice.axes import ends, even, within
+from mosaicdd.lattice.axes import contains, ends, even, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.fields.fields import Part, overlaps
@@ -86,7 +88,7 @@ class CutOutline:
 
         It is kept for further calls, for parts within this one.
         """
-        if self._known is None or not _within(part, self._known[0]):
+        if self._known is None or not contains(self._known[0], part):
             level = np.ones([p.stop - p.start for p in part])
             for (rows, columns), where in overlaps(part, self._grid.nodes, self._periods):
                 values = level[where]
@@ -96,6 +98,16 @@ class CutOutline:
             self._known = part, level
         known, level = self._known
         return level[within(part, known)]
+
+    def at(self, y: np.ndarray, x: np.ndarray, level: np.ndarray) -> "CutOutline":
+        """Return the outline at nodes in any order, all in arrays of the same shape, with the level there."""
+        other = copy.copy(self)
+        other._known = tuple(slice(0, n) for n in level.shape), level
+        if self._numbers is not None:
+            there = (y >= 0) & (y < self._grid.nodes[0]) & (x >= 0) & (x < self._grid.nodes[1])
+            other._numbers = np.zeros(level.shape, int)
+            other._numbers[there] = self._numbers[y[there], x[there]]
+        return other
 
     def reported(self, level: np.ndarray) -> np.ndarray:
         """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""
@@ -162,7 +174,7 @@ class CutOutline:
         """Return the numbers of the outlines of the nodes of a part."""
         numbers = np.zeros([p.stop - p.start for p in part], int)
         if self._numbers is not None:
-            for there, where in overlaps(part, self._grid.nodes, self._periods):
+            for there, where in overlaps(part, self._numbers.shape, self._periods):
                 numbers[where] = self._numbers[there]
         return numbers
 
@@ -189,8 +201,3 @@ class CutOutline:
         return OutlineCut(
             part, cover, level, fixed, numbers, segments, reported=self.reported(level)
         )
-
-
-def _within(part: Part, other: Part) -> bool:
-    """Say whether a part lies in another."""
-    return all(q.start <= p.start and p.stop <= q.stop for p, q in zip(part, other, strict=True))

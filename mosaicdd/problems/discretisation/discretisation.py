@@ -20,18 +20,19 @@ or along a periodic axis the grid again; or parts of a lattice that comes round 
 (`stretched`).
 """
 
+import copy
 import dataclasses
-import functools
 
 import numpy as np
 
-from mosaicdd.lattice.axes import crossed, ends
+from mosaicdd.lattice.axes import ends
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import OnOutlines
 from mosaicdd.problems.discretisation.cut import nonzero
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.node_equations import Equations, Ties
-from mosaicdd.problems.discretisation.periodic import glued, glued_nodes, places_of
+from mosaicdd.problems.discretisation.periodic import GridNodes, glued, glued_nodes, places_of
+from mosaicdd.problems.discretisation.squares_of_nodes import NodeSquares
 from mosaicdd.problems.discretisation.stretched import stretch_of
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
@@ -75,6 +76,7 @@ class Discretisation:
         self.medium = medium
         self._rounds = problem.conditions.periods(grid)
         self.periods = self._rounds if periods is None else periods
+        self._nodes: GridNodes | NodeSquares = GridNodes(grid.shape, self._rounds)
         self._pieces = problem.pieces(grid)
         shape, sides = problem.domain.shape, problem.conditions
         self.outline = None if shape is None else CutOutline(shape, grid, sides)
@@ -108,6 +110,20 @@ class Discretisation:
             # Any node may have any value; the mean is put right at the end.
             self._known = np.array([pin])
 
+    def in_squares(self, squares: NodeSquares, level: np.ndarray | None) -> "Discretisation":
+        """Return that of squares of nodes, side by side; of a domain without periodic axes.
+
+        Parameters
+        ----------
+        level
+            Of the domain's shape at the places of the squares; None of a rectangle.
+        """
+        other = copy.copy(self)
+        other._nodes = squares
+        if self.outline is not None and level is not None:
+            other.outline = self.outline.at(*squares.nodes, level)
+        return other
+
     @property
     def known(self) -> np.ndarray:
         """The nodes whose values are given, or if there are none the one that is left out, ``(K, 2)``."""
@@ -136,7 +152,7 @@ class Discretisation:
         """Return the left-hand sides of a part of the grid."""
         cut = None
         if self.outline is not None:
-            cut = self.outline.cut(part, self._cells(part, self._rounds))
+            cut = self.outline.cut(part, self._nodes.cells(part, self._rounds))
         if cut is not None and not any(self._rounds):
             whole, volumes = self._within(part, cut.cover, cut.volumes)
         else:
@@ -277,7 +293,7 @@ class Discretisation:
         periods
             Of the rectangle, by default without what lies beyond its sides.
         """
-        cells = self._cells(part, periods)
+        cells = self._nodes.cells(part, periods)
         if self.outline is None:
             cover = Cover.of_cells(cells)
             return cover, cover.volumes
@@ -311,24 +327,16 @@ class Discretisation:
 
         return glued_nodes(part, self._rounds, natural)
 
-    def _cells(self, part: Part, periods: Periods | None = None) -> np.ndarray:
-        """Say which cells around the nodes of a part are in the rectangle, ``(rows + 1, columns + 1)``."""
-        inside, periods = [], periods or (None,) * len(part)
-        for p, cells, period in zip(part, self.grid.shape, periods, strict=True):
-            at = np.arange(p.start - 1, p.stop)
-            inside.append((at >= 0) & (at < cells) if period is None else np.ones(len(at), bool))
-        return functools.reduce(np.logical_and, crossed(*inside))
-
     def _numbers(self, part: Part) -> np.ndarray:
         """Return the number of the known value at each node of a part, -1 where there is none."""
         numbers = np.full([p.stop - p.start for p in part], -1)
-        at, place = places_of(self._known, part, self._rounds)
+        at, place = self._nodes.places(self._known, part)
         numbers[place] = at
         return numbers
 
     def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
         """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
-        at, place = places_of(self._natural, part, self._rounds)
+        at, place = self._nodes.places(self._natural, part)
         added = np.atleast_2d(values)[:, at]
         for number, field in enumerate(target.reshape(-1, *target.shape[-len(part) :])):
             np.add.at(field, place, added[number % len(added)])

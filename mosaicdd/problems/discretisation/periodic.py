@@ -5,12 +5,14 @@ grid may reach beyond it, where it comes round. What the two sides have of volum
 adds up, each from its own side; so coefficients and sources may jump there.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import crossed
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -94,6 +96,33 @@ def places_of(
         which.append(np.flatnonzero(((moved >= 0) & (moved < shape)).all(axis=1)))
         places.append(moved[which[-1]])
     return np.concatenate(which), tuple(np.concatenate(places).T)
+
+
+class GridNodes:
+    """Where the nodes of a grid, and its cells, are in a part of it.
+
+    Parameters
+    ----------
+    cells
+        Of the grid, per axis.
+    rounds
+        After how many nodes each axis comes round.
+    """
+
+    def __init__(self, cells: tuple[int, ...], rounds: Periods):
+        self._cells, self._rounds = cells, rounds
+
+    def cells(self, part: Part, periods: Periods | None = None) -> np.ndarray:
+        """Say which cells around the nodes of a part are in the rectangle, ``(rows + 1, columns + 1)``."""
+        inside, periods = [], periods or (None,) * len(part)
+        for p, cells, period in zip(part, self._cells, periods, strict=True):
+            at = np.arange(p.start - 1, p.stop)
+            inside.append((at >= 0) & (at < cells) if period is None else np.ones(len(at), bool))
+        return functools.reduce(np.logical_and, crossed(*inside))
+
+    def places(self, nodes: np.ndarray, part: Part) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return which of some nodes ``(K, axes)`` lie in a part, and where in it; some at several places."""
+        return places_of(nodes, part, self._rounds)
 
 
 def _firsts(part: slice, period: int | None) -> list[int]:

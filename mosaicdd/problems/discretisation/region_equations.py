@@ -17,11 +17,7 @@ from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces,
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations, Ties
-from mosaicdd.problems.discretisation.squares_of_nodes import (
-    MARGIN,
-    EquationsInSquares,
-    NodeSquares,
-)
+from mosaicdd.problems.discretisation.squares_of_nodes import MARGIN, NodeSquares
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -145,9 +141,10 @@ class _Whole:
 
     def _put(self, numbers: np.ndarray, level: np.ndarray | None) -> None:
         """Evaluate the equations in some squares."""
-        squares = NodeSquares(numbers, self._origin, SIDE)
+        squares = NodeSquares(numbers, self._origin, SIDE, self._discretisation.grid.shape)
         plane = None if level is None else level.swapaxes(0, 1).reshape(squares.shape)
-        equations = EquationsInSquares(self._discretisation, squares, plane).all()
+        all_but_outermost = tuple(slice(1, count - 1) for count in squares.shape)
+        equations = self._discretisation.in_squares(squares, plane).equations(all_but_outermost)
         self._keep(numbers, equations, squares.own)
 
         def moved(places: np.ndarray) -> _Moved:

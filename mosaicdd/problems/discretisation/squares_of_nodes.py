@@ -6,15 +6,9 @@ there. What evaluates equations handles rectangles. So it is given a strip, ``(P
 Where two squares meet nothing is right: each has `MARGIN` nodes all around that are cut off.
 """
 
-import copy
-
 import numpy as np
 
-from mosaicdd.problems.discretisation.cut_outline import CutOutline
-from mosaicdd.problems.discretisation.discretisation import Discretisation
-from mosaicdd.problems.discretisation.node_equations import Equations
-from mosaicdd.problems.discretisation.periodic import Periods
-from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.fields.fields import Part, Periods
 
 MARGIN = 2
 """Nodes from a node to all that its equation depends on."""
@@ -31,9 +25,14 @@ class NodeSquares:
         The node at the lower-left corner of that pattern.
     size
         Nodes along the side of a square, without its margin.
+    cells
+        Of the grid, per axis.
     """
 
-    def __init__(self, numbers: np.ndarray, origin: tuple[int, ...], size: int):
+    def __init__(
+        self, numbers: np.ndarray, origin: tuple[int, ...], size: int, cells: tuple[int, ...]
+    ):
+        self._cells = cells
         self._numbers, self.size, self.pitch = numbers, size, size + 2 * MARGIN
         self._origin = np.array(origin)
         self._lowest = numbers.min(axis=0) - 1
@@ -55,8 +54,23 @@ class NodeSquares:
         y, x = np.repeat(self._shift, self.pitch, axis=0).T
         return np.arange(rows)[:, None] + y, np.broadcast_to(np.arange(columns) + x, self.shape)
 
-    def places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return which nodes ``(K, 2)`` of the grid are in the strip, and where: some at several places."""
+    def cells(self, part: Part, periods: Periods | None = None) -> np.ndarray:
+        """Say which cells around the places of a part of the strip are in the rectangle."""
+        there = [
+            (nodes >= 0) & (nodes < cells)
+            for nodes, cells in zip(self.nodes, self._cells, strict=True)
+        ]
+        return np.logical_and(*there)[*(slice(p.start - 1, p.stop) for p in part)]
+
+    def places(self, nodes: np.ndarray, part: Part) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return which nodes ``(K, 2)`` of the grid are in a part of the strip, and where: some at several places."""
+        which, *at = self._places(nodes)
+        along = [(n >= p.start) & (n < p.stop) for n, p in zip(at, part, strict=True)]
+        inside = np.logical_and(*along)
+        places = (n[inside] - p.start for n, p in zip(at, part, strict=True))
+        return which[inside], tuple(places)
+
+    def _places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         first = (nodes - self._origin) // self.size - self._lowest
         near = [(at >= 0) & (at < n) for at, n in zip(first.T, self._index.shape, strict=True)]
         close = np.flatnonzero(near[0] & near[1])
@@ -105,69 +119,3 @@ class NodeSquares:
         shift = self._shift[number[which]]
         nodes = np.stack([y[which], x[which]], axis=1) + shift - self._origin
         return which, nodes, shift
-
-
-class EquationsInSquares(Discretisation):
-    """The discretisation of the strip of some squares; of a domain without periodic axes.
-
-    Parameters
-    ----------
-    level
-        Of the domain's shape at the places; None of a rectangle.
-    """
-
-    def __init__(self, whole: Discretisation, squares: NodeSquares, level: np.ndarray | None):
-        self.__dict__.update(whole.__dict__)
-        self._squares = squares
-        if whole.outline is not None and level is not None:
-            self.outline = _OutlineInSquares(whole.outline, squares, level)
-
-    def all(self) -> Equations:
-        """Return the left-hand sides at all places but the outermost."""
-        return self.equations(tuple(slice(1, count - 1) for count in self._squares.shape))
-
-    def _cells(self, part: Part, periods: Periods | None = None) -> np.ndarray:
-        there = [
-            (nodes >= 0) & (nodes < cells)
-            for nodes, cells in zip(self._squares.nodes, self.grid.shape, strict=True)
-        ]
-        return np.logical_and(*there)[_ring_of_cells(part)]
-
-    def _numbers(self, part: Part) -> np.ndarray:
-        numbers = np.full(self._squares.shape, -1)
-        at, y, x = self._squares.places(self._known)
-        numbers[y, x] = at
-        return numbers[part]
-
-    def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
-        at, y, x = self._squares.places(self._natural)
-        if not len(at):
-            return
-        total = np.zeros(self._squares.shape)
-        np.add.at(total, (y, x), values[at])
-        target += total[part]
-
-
-class _OutlineInSquares(CutOutline):
-    """The outline of a shape in the strip of some squares."""
-
-    def __init__(self, whole: CutOutline, squares: NodeSquares, level: np.ndarray):
-        self.__dict__.update(copy.copy(whole.__dict__))
-        self._squares, self._values = squares, level
-
-    def level(self, part: Part) -> np.ndarray:
-        """Return the level at the places of a part of the strip."""
-        return self._values[part]
-
-    def _outline_of(self, part: Part) -> np.ndarray:
-        numbers = np.zeros(self._squares.shape, int)
-        if self._numbers is not None:
-            y, x = self._squares.nodes
-            there = (y >= 0) & (y < self._grid.nodes[0]) & (x >= 0) & (x < self._grid.nodes[1])
-            numbers[there] = self._numbers[y[there], x[there]]
-        return numbers[part]
-
-
-def _ring_of_cells(part: Part) -> Part:
-    """Return the cells around the nodes of a part, by their lower-left nodes."""
-    return tuple(slice(p.start - 1, p.stop) for p in part)

@@ -4,7 +4,8 @@ import numpy as np
 
 from mosaicdd.lattice.axes import at, ends, others
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Field, Part, overlap, require_finite
+from mosaicdd.problems.fields.evaluated import require_finite
+from mosaicdd.problems.fields.fields import Field, Part, overlap
 
 DIFFUSION = "a", "axx", "ayy"
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from mosaicdd.lattice.axes import letters, others
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Periods, evaluate, require_finite
+from mosaicdd.problems.fields.evaluated import evaluate, require_finite
+from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import (

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Periods, expression_at, require_finite
+from mosaicdd.problems.fields.evaluated import expression_at, require_finite
+from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.sides.boundary import Boundary, corners

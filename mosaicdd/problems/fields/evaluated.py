@@ -1,0 +1,141 @@
+"""Values at coordinates, of a number, a function or an expression; node values that are read when they are sliced."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import coordinates, letters
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.given import is_number, real_array
+
+
+def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np.ndarray:
+    """Evaluate a number, a function ``f(x, y)`` or the text of an expression at coordinates.
+
+    Parameters
+    ----------
+    places
+        Coordinates along each axis, in the order of arrays: ``(y, x)``, which broadcast.
+
+    Raises
+    ------
+    ValueError
+        If an expression cannot be read, or a function gives nothing, or another shape than its coordinates.
+    TypeError
+        If ``values`` is none of these, or a function takes other arguments.
+    """
+    shape = np.broadcast_shapes(*map(np.shape, places))
+    if isinstance(values, str):
+        try:
+            values = expression_at(values.removeprefix("expr:"), len(places))
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
+    if isinstance(values, Expression):
+        return values(**dict(zip(letters(len(places)), places, strict=True)))
+    if callable(values):
+        _require_arguments(values, len(places), what)
+        returned = values(*np.broadcast_arrays(*reversed(places)))
+        if returned is None:
+            raise ValueError(f"{what} is a function that returns None; it must return values")
+        returned = real_array(returned, what)
+        if returned.shape not in ((), shape):
+            raise ValueError(
+                f"the function for {what} must give an array of the shape of its coordinates, "
+                f"{shape}, got {returned.shape}"
+            )
+        return np.broadcast_to(returned, shape).copy()
+    if np.ndim(values) == 0 and is_number(values):
+        return np.full(shape, float(real_array(values, what)))
+    raise TypeError(
+        f"{what} must be a number, a function of ({coordinates(len(places))}), an expression or an "
+        f"array, got {type(values).__name__}"
+    )
+
+
+def _require_arguments(function: Callable, axes: int, what: str) -> None:
+    """Check that a function can be called with a coordinate along each axis."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a function of a library that does not say
+        return
+    try:
+        signature.bind(*[0.0] * axes)
+    except TypeError:
+        time = ""
+        if "t" in signature.parameters:
+            time = "; only f and values on sides may depend on the time t, where steps are taken (march)"
+        raise TypeError(
+            f"{what} must be a function of ({coordinates(axes)}), this one takes {signature}{time}"
+        ) from None
+
+
+@functools.lru_cache
+def expression_at(text: str, axes: int) -> Expression:
+    """Return an expression, read once for all parts of a grid."""
+    return Expression(text, variables=(*reversed(letters(axes)), "pi"))
+
+
+def require_finite(
+    values: np.ndarray, what: str, origin: tuple[int, ...] = (0, 0, 0)
+) -> np.ndarray:
+    """Check values at nodes, and return them.
+
+    Parameters
+    ----------
+    origin
+        Where they begin in the whole, on the last axes.
+
+    Raises
+    ------
+    ValueError
+        If one is NaN or infinite, with the first one's place.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):  # as it is next to always: no array of flags then
+            return values
+    bad = ~np.isfinite(values)
+    if bad.any():
+        at = np.argwhere(bad)[0]
+        first = tuple(int(i + o) for i, o in zip(at, origin[-len(at) :], strict=True))
+        raise ValueError(
+            f"{what} has {int(bad.sum())} of {values.size} values that are not finite, the first at "
+            f"node {first[0] if len(first) == 1 else first}"
+        )
+    return values
+
+
+class Sliced:
+    """Node values ``(.., ny + 1, nx + 1)`` that are read when they are sliced, as those of a file.
+
+    Parameters
+    ----------
+    read
+        ``read(place)``: ``[.., rows, columns]`` of them.
+    """
+
+    def __init__(self, shape: tuple[int, ...], read: Callable[[tuple], Any]):
+        self.shape = shape
+        self._read = read
+
+    def __getitem__(self, place: tuple) -> Any:
+        return self._read(place)
+
+    @classmethod
+    def some(cls, values: Any, which: range) -> "Sliced":
+        """Return those of some of several problems."""
+
+        def read(place: tuple) -> Any:
+            first, *nodes = place
+            chosen = values[which.start : which.stop, *nodes]
+            return chosen if first is Ellipsis else chosen[first]
+
+        return cls((len(which), *values.shape[1:]), read)
+
+    @classmethod
+    def of_time(cls, values: Any, number: int) -> "Sliced":
+        """Return those of one of several times."""
+        shape = tuple(values.shape[1:])
+        return cls(shape, lambda place: values[number, *place[-len(shape) :]])
