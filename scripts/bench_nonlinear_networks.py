@@ -32,7 +32,7 @@ import mosaicdd as m
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import MediumSystem
-from mosaicdd.problems.operators.nonlinear import Linearised
+from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.sides.boundary import Boundary
 
 BOLTZMANN, SURFACE = "poisson-boltzmann", "minimal-surface"

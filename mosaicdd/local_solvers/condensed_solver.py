@@ -13,7 +13,8 @@ from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.operators.medium import Medium
-from mosaicdd.problems.operators.nonlinear import Linearised, Nonlinear
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.operators.nonlinear_part import Linearised
 
 BYTES = 260
 """For each node at least: elements, inverses of the stars, coarse space."""

@@ -22,6 +22,7 @@ from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet
 from mosaicdd.problems.sides.edge_data import Data
+from mosaicdd.problems.sides.parts import require_no_periodic_outline, require_outlines
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
 
@@ -90,9 +91,9 @@ class Problem:
             self.source.require_shape(self.domain.grid())
         self.conditions.require_shape(self.domain.grid())
         if self.domain.shape is None:
-            self.conditions.require_outlines(())
+            require_outlines(self.conditions.parts, ())
         else:
-            self.conditions.require_no_periodic_outline()
+            require_no_periodic_outline(self.conditions.parts)
         if not self.plain:  # checks that natural sides and shapes can be solved for
             if isinstance(self.operator, Nonlinear):
                 self.operator.require_flows(known.name, self.domain.grid().spacing)

@@ -11,7 +11,7 @@ from mosaicdd.problems.equations import NONLINEAR, find_equation, use_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.medium import MediumSystem
-from mosaicdd.problems.operators.nonlinear import Linearised
+from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.operators.patch import Patch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_multigrid, solve_directly

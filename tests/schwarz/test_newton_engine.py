@@ -9,7 +9,7 @@ import torch
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.operators.medium import MediumSystem
-from mosaicdd.problems.operators.nonlinear import Linearised
+from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin

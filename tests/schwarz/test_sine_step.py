@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.operators.medium import MediumSystem
-from mosaicdd.problems.operators.nonlinear import Linearised
+from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform, solve_directly
 from mosaicdd.problems.sides.boundary import Boundary

@@ -19,6 +19,7 @@ from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, stair
 from mosaicdd.problems.shapes.periodic_shapes import require_periodic
 from mosaicdd.problems.shapes.shape import Shape, labelled
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
+from mosaicdd.problems.sides.parts import require_outlines
 from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.problems.sides.sides import Sides
 
@@ -58,7 +59,7 @@ class CutOutline:
         self._known: tuple[Part, np.ndarray] | None = None
         if sides.named:
             self.names, self._numbers = shape.outlines(grid, self._periods)
-            sides.require_outlines(self.names)
+            require_outlines(sides.parts, self.names)
         parts = [sides.outline(name) for name in self.names]
         self.alphas = np.array([0.0 if part is None else part.alpha for part in parts])
         fixed = [part is None or isinstance(part.condition, Dirichlet) for part in parts]

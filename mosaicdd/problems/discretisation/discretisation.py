@@ -40,6 +40,7 @@ from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.problems.sides.parts import require_reached
 from mosaicdd.problems.sides.side_values import OutlineValues, joined_values
 
 
@@ -81,7 +82,7 @@ class Discretisation:
         shape, sides = problem.domain.shape, problem.conditions
         self.outline = None if shape is None else CutOutline(shape, grid, sides)
         if self.outline is not None and shape is not None and not shape.staircase:
-            sides.require_reached(self._pieces, self.outline.names)
+            require_reached(sides.parts, self._pieces, self.outline.names)
         values = self.values(problem)
         self._known = values.known
         self._natural, self._exchange = values.natural, values.exchange

@@ -128,7 +128,7 @@ class NonlinearEquations:
     def _sampled(self) -> dict[str, torch.Tensor]:
         """Return the fields at the nodes of the ring, ``(rows, columns)``; a number takes no memory."""
         cover, _ = self._discretisation.faces.cover(self._ring, self.rounds)
-        return self.operator.sampled_near(self.grid, self._ring, cover, self.rounds)
+        return self.operator.sampled(self.grid, self._ring, cover, self.rounds)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
         """Evaluate what one of several problems gives.

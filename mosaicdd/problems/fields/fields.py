@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, contains, even, last, within
+from mosaicdd.lattice.axes import (
+    Slices,
+    contains,
+    coordinates,
+    crossed,
+    even,
+    last,
+    letters,
+    within,
+)
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.checksum import STRIP, checksum_of, strips_of
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite

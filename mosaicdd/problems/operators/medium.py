@@ -40,7 +40,7 @@ from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
 if TYPE_CHECKING:
-    from mosaicdd.problems.operators.nonlinear import Linearised
+    from mosaicdd.problems.operators.nonlinear_part import Linearised
 
 
 @dataclass(frozen=True)

@@ -9,25 +9,22 @@ What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `Nonli
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, is_number
-from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.jacobian import elliptic_conductances
 from mosaicdd.problems.operators.medium import Medium, require_sign
-from mosaicdd.problems.operators.patch import OFFSETS, Offset, Patch, beside
+from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
+from mosaicdd.problems.operators.patch import Patch
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
-_STRIP = 2**15  # nodes whose patches are differentiated at a time: they stay in the cache
 _PROBES = 256  # values of u for which functions are evaluated, to be told from others
 _ROUNDING = 1e-9  # relative, of residuals
 
@@ -134,38 +131,33 @@ class Nonlinear:
         """
         return NonlinearPart(self, grid, part)
 
-    def sampled(self, grid: Grid, part: Part) -> dict[str, torch.Tensor]:
-        """Return the fields at the nodes of a part, as `on`; a number takes no memory."""
-        shape = tuple(p.stop - p.start for p in part)
-        samples = {}
-        for name, field in self.fields.items():
-            varies = field.number is None
-            nodes = part if varies else tuple(slice(p.start, p.start + 1) for p in part)
-            values = field.sample(grid, nodes)[0]
-            if name in self._signs:
-                values = require_sign(values, field, grid, nodes, positive=self._signs[name])
-            samples[name] = torch.from_numpy(np.ascontiguousarray(values)).expand(shape)
-        return samples
-
-    def sampled_near(
-        self, grid: Grid, part: Part, cover: Cover, periods: Periods | None = None
+    def sampled(
+        self,
+        grid: Grid,
+        part: Part,
+        cover: Cover | None = None,
+        periods: Periods | None = None,
     ) -> dict[str, torch.Tensor]:
-        """Return the fields at the nodes of a part that may reach beyond a domain, as `sample_near` does.
+        """Return the fields at the nodes of a part, as `on`; a number takes no memory.
 
         Parameters
         ----------
         cover
-            What the domain has of the cells around the nodes.
+            What the domain has of the cells around the nodes, which may reach beyond it then: there the fields
+            are as `sample_near` has them.
         """
-        shape, samples = tuple(p.stop - p.start for p in part), {}
+        samples = {}
         for name, field in self.fields.items():
             if field.number is not None:
-                samples[name] = torch.tensor([[field.number]], dtype=torch.float64).expand(shape)
+                number = torch.tensor(field.number, dtype=torch.float64)
+                samples[name] = number.expand([p.stop - p.start for p in part])
                 continue
-            fill = 1.0 if name in self._signs else 0.0
-            (values,) = sample_near(
-                field, grid, part, cover.inside, fill=fill, counts=cover.counts, periods=periods
-            )
+            if cover is None:
+                (values,) = field.sample(grid, part)
+            else:
+                around = (field, grid, part, cover.inside)
+                fill = float(name in self._signs)
+                (values,) = sample_near(*around, fill=fill, counts=cover.counts, periods=periods)
             if name in self._signs:
                 values = require_sign(values, field, grid, part, positive=self._signs[name])
             samples[name] = torch.from_numpy(np.ascontiguousarray(values))
@@ -246,122 +238,6 @@ class Nonlinear:
     def at(self, u: Patch, fields: Mapping[str, Patch], h: float) -> torch.Tensor:
         """Return the residual at the centres of patches."""
         return self._residual(u, h, **fields, **self._others)
-
-
-class NonlinearPart:
-    """A nonlinear operator at the nodes of a part of a grid.
-
-    Attributes
-    ----------
-    grid, part
-        The outermost nodes of the part count as neighbours only.
-    self_adjoint
-        As that of the operator.
-    """
-
-    def __init__(self, operator: Nonlinear, grid: Grid, part: Part):
-        self.grid, self.part = grid, part
-        self.self_adjoint = operator.self_adjoint
-        self._operator = operator
-        self._fields = operator.sampled(grid, part)
-
-    def residual(self, u: np.ndarray) -> np.ndarray:
-        """Return the residual at the nodes inside, times the squared spacing.
-
-        Parameters
-        ----------
-        u
-            At the nodes of the part, ``(rows, columns)``.
-        """
-        values = np.empty([n - 2 for n in u.shape])
-        with torch.no_grad():
-            for strip, there in self._strips(self.part):
-                patch = Patch.of(torch.from_numpy(u[there]))
-                values[strip] = self._at(patch, there).numpy()
-        return values
-
-    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
-        """Return the derivative between the nodes of a part within this one.
-
-        Where a node's residual is not known, as on the edge of ``part``, what its neighbour has of their
-        edge counts; along the edge of the domain, where there is no equation, what lies beside it.
-
-        Raises
-        ------
-        NotEllipticError
-            If it is that of no elliptic equation, so that there are no conductances.
-        """
-        partial: dict[Offset, np.ndarray] = {}
-        shape = tuple(p.stop - p.start - 2 for p in part)
-        for strip, _, found in self._partials(u, part):
-            for offset, gradient in found:
-                partial.setdefault(offset, np.empty(shape))[strip] = gradient.numpy()
-        return elliptic_conductances(partial, symmetric=self.self_adjoint)
-
-    def product(self, u: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """Return the derivative's product with a change of values, at the nodes inside, as `residual`."""
-        values = np.empty([n - 2 for n in u.shape])
-        for strip, there, found in self._partials(u, self.part):
-            around = torch.from_numpy(change[there])
-            total = torch.zeros(values[strip].shape, dtype=torch.float64)
-            for offset, gradient in found:
-                total.addcmul_(gradient, beside(around, offset))
-            values[strip] = total.numpy()
-        return values
-
-    def _partials(
-        self, u: np.ndarray, part: Part
-    ) -> Iterator[tuple[slice, Slices, list[tuple[Offset, torch.Tensor]]]]:
-        """Yield strips as `_strips`, and the derivatives by the values at offsets from the nodes."""
-        for strip, there in self._strips(part):
-            patch = Patch.of(torch.from_numpy(u[there]))
-            leaves = [one.detach().requires_grad_() for one in patch.values]
-            total = self._at(Patch(*leaves), there).sum()
-            found = torch.autograd.grad(total, leaves, allow_unused=True)
-            pairs = zip(OFFSETS, found, strict=True)
-            yield strip, there, [(offset, one) for offset, one in pairs if one is not None]
-
-    def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
-        """Yield strips of the nodes inside a part, and where in this one these and those around are."""
-        rows, columns = within(part, self.part)
-        height = rows.stop - rows.start - 2
-        step = max(1, _STRIP // (columns.stop - columns.start))
-        for start in range(0, height, step):
-            stop = min(start + step, height)
-            yield (
-                slice(start, stop),
-                (slice(rows.start + start, rows.start + stop + 2), columns),
-            )
-
-    def _at(self, u: Patch, there: Slices) -> torch.Tensor:
-        fields = {name: Patch.of(values[there]) for name, values in self._fields.items()}
-        h = self.grid.spacing
-        return self._operator.at(u, fields, h) * h**2
-
-
-class Linearised:
-    """The derivative of a nonlinear operator at values that a rank holds, as a `Medium` of its own.
-
-    Parameters
-    ----------
-    u
-        Values at the nodes of the operator's part.
-    """
-
-    reflective = False
-
-    def __init__(self, operator: NonlinearPart, u: np.ndarray):
-        self.self_adjoint = operator.self_adjoint
-        self._operator, self._u = operator, u
-
-    def conductances(self, grid: Grid, part: Part) -> Conductances:
-        """Return the conductances between the nodes of a part, which ``u`` must surround."""
-        wide = tuple(
-            slice(max(p.start - 1, 0), min(p.stop + 1, nodes))
-            for p, nodes in zip(part, grid.nodes, strict=True)
-        )
-        found = self._operator.derivative(self._u, wide)
-        return found.part(*within(part, wide))
 
 
 def _function(name: str, value: Any) -> Function:

@@ -17,7 +17,8 @@ from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearD
 from mosaicdd.problems.discretisation.outline_system import OutlineSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import MediumSystem
-from mosaicdd.problems.operators.nonlinear import Linearised, Nonlinear
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.smooth_start import screening, smooth_problem
 

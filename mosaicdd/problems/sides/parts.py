@@ -2,13 +2,14 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mosaicdd.problems.shapes.outline import name_of_side, side_names, sides
+from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
 from mosaicdd.settings import unknown
+from mosaicdd.unsupported import Unsupported
 
 _NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
 _OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
@@ -130,3 +131,71 @@ def _require_pairs(parts: Sequence[SidePart], axes: int) -> None:
     for part in parts:
         if part.name in names and not isinstance(part.condition, Periodic):
             raise ValueError(f"the side {part.name} is periodic, so nothing else holds on {part}")
+
+
+def part_on_outline(parts: Sequence[SidePart], name: str) -> SidePart | None:
+    """Return what holds on an outline of a shape; None where nothing is said of it."""
+    named = {part.name: part for part in parts}
+    return named.get(name, named.get("outline"))
+
+
+def require_outlines(parts: Sequence[SidePart], names: Sequence[str]) -> None:
+    """Check that a domain has all outlines that conditions are for.
+
+    Parameters
+    ----------
+    names
+        Of all that it has, besides ``outline`` for all; empty for a rectangle.
+
+    Raises
+    ------
+    ValueError
+        If it has not.
+    """
+    for part in parts:
+        if is_outline(part.name) and part.name not in ("outline", *names):
+            has = f"its outlines are {', '.join(names)}" if names else "it is a rectangle"
+            raise ValueError(f"the domain has no outline {part.name}: {has}")
+
+
+def require_reached(
+    parts: Sequence[SidePart], pieces: Mapping[str, OutlinePiece], outlines: Sequence[str]
+) -> None:
+    """Check that no side has a condition of its own where an outline runs along it.
+
+    Parameters
+    ----------
+    pieces
+        What a shape has of the sides.
+    outlines
+        The names of the outlines.
+
+    Raises
+    ------
+    ValueError
+        If one has: what is said of the outline holds there.
+    """
+    on_outlines = [part_on_outline(parts, name) for name in outlines]
+    for part in parts:
+        replaced = part.name in pieces and pieces[part.name].replaced
+        if replaced and not all(other and part.same_as(other) for other in on_outlines):
+            raise ValueError(
+                f"the side {part}: the outline of the domain runs along this side, and what is said "
+                f"of the outline holds there; name {' or '.join(outlines)} in its place"
+            )
+
+
+def require_no_periodic_outline(parts: Sequence[SidePart]) -> None:
+    """Check that only sides of the rectangle are periodic.
+
+    Raises
+    ------
+    Unsupported
+        If an outline is.
+    """
+    for part in parts:
+        if is_outline(part.name) and isinstance(part.condition, Periodic):
+            raise Unsupported(
+                f"the side {part} is periodic: an outline has a value, a flux or an exchange, only the "
+                "sides of the rectangle may be periodic; name them"
+            )

@@ -27,7 +27,13 @@ from mosaicdd.problems.sides.edge_data import (
     require_boundaries,
     some_of,
 )
-from mosaicdd.problems.sides.parts import SidePart, is_outline, part_of_name, require_conditions
+from mosaicdd.problems.sides.parts import (
+    SidePart,
+    is_outline,
+    part_of_name,
+    part_on_outline,
+    require_conditions,
+)
 from mosaicdd.problems.sides.side_values import (
     EvaluatedPart,
     OutlineValues,
@@ -114,70 +120,7 @@ class Sides:
 
     def outline(self, name: str) -> SidePart | None:
         """Return what holds on an outline of a shape; None where nothing is said of it."""
-        named = {part.name: part for part in self.parts}
-        return named.get(name, named.get("outline"))
-
-    def require_outlines(self, names: Sequence[str]) -> None:
-        """Check that a domain has all outlines that conditions are for.
-
-        Parameters
-        ----------
-        names
-            Of all that it has, besides ``outline`` for all; empty for a rectangle.
-
-        Raises
-        ------
-        ValueError
-            If it has not.
-        """
-        for part in self.parts:
-            if is_outline(part.name) and part.name not in ("outline", *names):
-                has = f"its outlines are {', '.join(names)}" if names else "it is a rectangle"
-                raise ValueError(f"the domain has no outline {part.name}: {has}")
-
-    def require_reached(self, pieces: Mapping[str, OutlinePiece], outlines: Sequence[str]) -> None:
-        """Check that no side has a condition of its own where an outline runs along it.
-
-        Parameters
-        ----------
-        pieces
-            What a shape has of the sides.
-        outlines
-            The names of the outlines.
-
-        Raises
-        ------
-        ValueError
-            If one has: what is said of the outline holds there.
-        """
-        on_outlines = [self.outline(name) for name in outlines]
-        for part in self.parts:
-            if (
-                part.name in pieces
-                and pieces[part.name].replaced
-                and not all(
-                    outline is not None and part.same_as(outline) for outline in on_outlines
-                )
-            ):
-                raise ValueError(
-                    f"the side {part}: the outline of the domain runs along this side, and what is said "
-                    f"of the outline holds there; name {' or '.join(outlines)} in its place"
-                )
-
-    def require_no_periodic_outline(self) -> None:
-        """Check that only sides of the rectangle are periodic.
-
-        Raises
-        ------
-        ValueError
-            If an outline is.
-        """
-        for part in self.parts:
-            if is_outline(part.name) and isinstance(part.condition, Periodic):
-                raise Unsupported(
-                    f"the side {part} is periodic: an outline has a value, a flux or an exchange, only the "
-                    "sides of the rectangle may be periodic; name them"
-                )
+        return part_on_outline(self.parts, name)
 
     def on_outline(self, name: str, points: np.ndarray, grid: Grid) -> np.ndarray:
         """Evaluate the condition on an outline at points ``(T, 2)``, (y, x) in cells: ``(n or 1, T)``.

@@ -20,7 +20,7 @@ from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError
 from mosaicdd.problems.operators.medium import Medium, Resampled
-from mosaicdd.problems.operators.nonlinear import Linearised
+from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.schwarz.condensed.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.condensed.edge_modes import cut_lines
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator, region_interior

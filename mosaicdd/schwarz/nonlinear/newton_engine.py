@@ -19,7 +19,8 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.operators.jacobian import NotEllipticError
-from mosaicdd.problems.operators.nonlinear import Nonlinear, NonlinearPart
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions

@@ -17,7 +17,7 @@ from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearData, 
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.nonlinear import Linearised, NonlinearPart
+from mosaicdd.problems.operators.nonlinear_part import Linearised, NonlinearPart
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary, edges_of
 from mosaicdd.schwarz.field_share import FieldShare
