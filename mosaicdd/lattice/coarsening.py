@@ -6,7 +6,7 @@ lattice nodes.
 
 Unknowns, the coarse nodes inside the domain, are numbered in three parts: lattice nodes ``(K_y - 1,
 K_x - 1)``; those between on lines constant in y, ``(K_y - 1, K_x, q - 1)``; and on lines constant in x,
-``(K_x - 1, K_y, q - 1)``.
+``(K_x - 1, K_y, q - 1)``. With ``q = 1``, which serves any number of axes, the first alone has any.
 """
 
 import math
@@ -47,10 +47,19 @@ class Coarsening:
             )
         self.points = points
         self.step = lattice.spacing // points
-        y, x = lattice.cells
-        grid = Grid((y * points, x * points), lattice.grid.spacing * self.step)
+        if points > 1 and len(lattice.cells) != 2:
+            raise ValueError(
+                f"{points} coarse nodes per lattice cell: more than 1 are for lattices of 2 axes, this "
+                f"one has {len(lattice.cells)}"
+            )
+        cells = tuple(count * points for count in lattice.cells)
+        grid = Grid(cells, lattice.grid.spacing * self.step)
         self.lattice = Lattice(grid, Subdomain(2 * points, lattice.subdomain.size))
-        self.shapes = ((y - 1, x - 1), (y - 1, x, points - 1), (x - 1, y, points - 1))
+        nodes = tuple(count - 1 for count in lattice.cells)
+        self.shapes: list[tuple[int, ...]] = [nodes]
+        if points > 1:
+            y, x = lattice.cells
+            self.shapes += [(y - 1, x, points - 1), (x - 1, y, points - 1)]
         self.size = sum(map(math.prod, self.shapes))
 
     def block(self, block: Block) -> Block:
@@ -73,6 +82,8 @@ class Coarsening:
         """Return where those lie in the three parts: between blocks, cells are touched by both."""
         nodes = [slice(a - 1, b - 1) for a, b in zip(block.start, block.stop, strict=True)]
         cells = [slice(a - 1, b) for a, b in zip(block.start, block.stop, strict=True)]
+        if self.points == 1:
+            return [tuple(nodes)]
         return [tuple(nodes), (nodes[0], cells[1]), (nodes[1], cells[0])]
 
     def sample(
@@ -127,12 +138,13 @@ class Coarsening:
         here = [slice(max(a, 1) - a, min(b, n) + 1 - a) for a, b, n in ends]  # among its lines
         whole = [slice(max(a, 1) - 1, min(b, n)) for a, b, n in ends]  # among the inner lines
         nodes, *between = self.parts(unknowns)
+        inner = nodes[:, *whole]
         for axis, lines in enumerate(coarse.lines):
-            along = 1 - axis
-            inner = nodes[:, *whole] if axis == 0 else nodes[:, *whole].mT
-            part = slice(here[along].start * q, (here[along].stop - 1) * q + 1, q)
-            lines[:, here[axis], part] = inner
+            places = (slice(p.start * q, (p.stop - 1) * q + 1, q) for p in here)
+            part = tuple(here[axis] if axis == other else p for other, p in enumerate(places))
+            coarse.in_order(axis)[:, *part] = inner
             if q > 1:
+                along = 1 - axis
                 cells = slice(block.first[along], block.last[along])
                 target = lines[:, here[axis], :-1].unflatten(2, (-1, q))
                 target[..., 1:] = between[axis][:, whole[axis], cells]

@@ -34,7 +34,7 @@ def fitting_dims(size: int, counts: Dims) -> list[Dims]:
     ValueError
         If no dims fit.
     """
-    fitting = list(_factors(size, counts))
+    fitting = list(factors(size, counts))
     if not fitting:
         raise ValueError(
             f"{size} ranks do not fit: the lattice has {times(counts)} subdomains, each rank needs "
@@ -67,7 +67,7 @@ def require_fitting(dims: Dims, counts: Dims) -> None:
             )
 
 
-def _factors(size: int, counts: Dims) -> Iterator[Dims]:
+def factors(size: int, counts: Dims) -> Iterator[Dims]:
     """Yield all dims of so many ranks that give every rank an item."""
     if not counts:
         yield from [()] if size == 1 else []
@@ -75,10 +75,10 @@ def _factors(size: int, counts: Dims) -> Iterator[Dims]:
     *first, last = counts
     for dim in range(1, min(size, last) + 1):
         if size % dim == 0:
-            yield from ((*before, dim) for before in _factors(size // dim, tuple(first)))
+            yield from ((*before, dim) for before in factors(size // dim, tuple(first)))
 
 
 def _most_ranks(size: int, counts: Dims) -> int:
     """Return the largest number of ranks, at most ``size``, that fit the lattice."""
     most = min(size, math.prod(counts))
-    return next(n for n in range(most, 0, -1) if any(True for _ in _factors(n, counts)))
+    return next(n for n in range(most, 0, -1) if any(True for _ in factors(n, counts)))

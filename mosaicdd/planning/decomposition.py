@@ -12,16 +12,18 @@ grid, its ranks are numbered brick by brick and cut into nodes all the same.
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import Direction, directions, interface_sent
-from mosaicdd.parallel.partition import Dims, require_fitting, share
+from mosaicdd.parallel.partition import Dims, factors, require_fitting, share
 
 _CANDIDATES = 6  # shapes of bricks
 
@@ -46,12 +48,12 @@ class Decomposition:
         self.dims = dims
         axes = [_kinds(*axis) for axis in zip(lattice.subdomains, dims, strict=True)]
         self._kind = np.ix_(*(kind for _, kind in axes))
-        (shares_y, _), (shares_x, _) = axes
-        a, b = lattice.first_centre
-        self._blocks = [
-            [Block(lattice, (y[0] + a, x[0] + b), (y[1] + a, x[1] + b)) for x in shares_x]
-            for y in shares_y
-        ]
+        self._kinds = tuple(len(shares) for shares, _ in axes)
+        self._blocks = []
+        for shares in itertools.product(*(shares for shares, _ in axes)):
+            ends = zip(shares, lattice.first_centre, strict=True)
+            start, stop = zip(*((a + first, b + first) for (a, b), first in ends), strict=True)
+            self._blocks.append(Block(lattice, start, stop))
 
     @property
     def ranks(self) -> int:
@@ -59,28 +61,29 @@ class Decomposition:
         return math.prod(self.dims)
 
     @functools.cached_property
-    def sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """Subdomains per axis of every rank, two arrays ``(py, px)``."""
+    def sides(self) -> tuple[np.ndarray, ...]:
+        """Subdomains per axis of every rank, an array ``(py, px)`` for each."""
         return self._per_axis(lambda block, axis: block.subdomains[axis])
 
     @functools.cached_property
-    def open_ends(self) -> tuple[np.ndarray, np.ndarray]:
+    def open_ends(self) -> tuple[np.ndarray, ...]:
         """Ends per axis of every rank's block, 0 to 2, that have a neighbour: ``(py, px)``."""
         return self._per_axis(lambda block, axis: 2 - sum(block.at_edge(axis)))
 
     @functools.cached_property
     def subdomains(self) -> np.ndarray:
         """Owned subdomains of every rank, ``(py, px)``."""
-        return self.sides[0] * self.sides[1]
+        return functools.reduce(np.multiply, self.sides)
 
     @functools.cached_property
     def interface(self) -> np.ndarray:
         """Stored interface values of every rank, ``(py, px)``."""
-        return self._of_ranks(lambda block: sum(math.prod(block.line_shape(a)) for a in (0, 1)))
+        axes = range(len(self.dims))
+        return self._of_ranks(lambda block: sum(math.prod(block.line_shape(a)) for a in axes))
 
     @functools.cached_property
-    def region(self) -> tuple[np.ndarray, np.ndarray]:
-        """Grid nodes per axis of every rank's stored region, two arrays ``(py, px)``."""
+    def region(self) -> tuple[np.ndarray, ...]:
+        """Grid nodes per axis of every rank's stored region, an array ``(py, px)`` for each."""
         return self._per_axis(lambda block, axis: block.cells[axis] + 1)
 
     def words(self, direction: Direction, halo: int = 1) -> np.ndarray:
@@ -97,16 +100,16 @@ class Decomposition:
             lambda block: _words(dataclasses.replace(block, halo=halo), direction)
         )
 
-    def _per_axis(self, number: Callable[[Block, int], int]) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate ``number(block, axis)`` for both axes."""
+    def _per_axis(self, number: Callable[[Block, int], int]) -> tuple[np.ndarray, ...]:
+        """Evaluate ``number(block, axis)`` for all axes."""
         return tuple(
-            np.array([[number(block, axis) for block in row] for row in self._blocks])[self._kind]
-            for axis in (0, 1)
+            self._of_ranks(lambda block, axis=axis: number(block, axis))  # type: ignore[misc]
+            for axis in range(len(self.dims))
         )
 
     def _of_ranks(self, number: Callable[[Block], int]) -> np.ndarray:
         """Evaluate ``number(block)`` once per kind of block, for all ranks ``(py, px)``."""
-        return np.array([[number(block) for block in row] for row in self._blocks])[self._kind]
+        return np.array(list(map(number, self._blocks))).reshape(self._kinds)[self._kind]
 
 
 @dataclass(frozen=True)
@@ -154,24 +157,25 @@ class Traffic:
 
 def row_wise(dims: Dims, ranks_per_node: int) -> RankOrder:
     """Fill nodes with consecutive ranks of the process grid."""
-    ranks = np.arange(dims[0] * dims[1]).reshape(dims)
+    ranks = np.arange(math.prod(dims)).reshape(dims)
     return RankOrder("row-wise", ranks // ranks_per_node)
 
 
 def bricks(dims: Dims, ranks_per_node: int, brick: Dims) -> RankOrder:
     """Fill nodes with bricks of the process grid, (y, x) ranks each."""
-    y, x = np.indices(dims).reshape(2, -1)
-    order = np.lexsort((x, y, x // brick[1], y // brick[0]))
+    coordinates = np.indices(dims).reshape(len(dims), -1)
+    of_bricks = coordinates // np.array(brick)[:, None]
+    order = np.lexsort((*coordinates[::-1], *of_bricks[::-1]))
     node = np.empty(len(order), dtype=int)
     node[order] = np.arange(len(order)) // ranks_per_node
-    return RankOrder(f"bricks {brick[1]}x{brick[0]}", node.reshape(dims))
+    return RankOrder(f"bricks {times(brick)}", node.reshape(dims))
 
 
 def best_bricks(decomposition: Decomposition, ranks_per_node: int) -> RankOrder:
     """Choose the bricks that send the fewest words between nodes."""
     dims = decomposition.dims
     most = min(ranks_per_node, decomposition.ranks)
-    shapes = [(most // across, across) for across in range(1, most + 1) if most % across == 0]
+    shapes = list(factors(most, (most,) * len(dims)))
     # The words that leave a brick grow with its edges: a few compact shapes are enough to try.
     compact = sorted(shapes, key=sum)[:_CANDIDATES]
     words = [decomposition.words(direction) for direction in directions(len(decomposition.dims))]
@@ -223,4 +227,4 @@ def _words(block: Block, direction: Direction) -> int:
 
 def _leaves(node: np.ndarray, direction: Dims) -> np.ndarray:
     """Say of every rank whether its neighbour in a direction, beyond an edge around, is on another node."""
-    return node != np.roll(node, (-direction[0], -direction[1]), (0, 1))
+    return node != np.roll(node, tuple(-d for d in direction), tuple(range(node.ndim)))

@@ -26,14 +26,15 @@ def coarser(
     apart
         Must divide the cells of the grid.
     """
-    fields = {name: every(values, number, apart) for name, values in problem.fields.items()}
+    axes = len(grid.shape)
+    fields = {name: every(values, number, apart, axes) for name, values in problem.fields.items()}
     if any(values is None for values in fields.values()):
         return None
     domain = Domain(tuple(cells // apart for cells in grid.shape), grid.spacing * apart)
     return Problem(domain, problem.equation, fields, boundary.every(apart))
 
 
-def every(values: Any, number: int, apart: int) -> Any:
+def every(values: Any, number: int, apart: int, axes: int = 2) -> Any:
     """Return a field's values, of one of several problems, for every so many of its nodes.
 
     None if a rank cannot know these, or they are other ones on another grid.
@@ -41,10 +42,10 @@ def every(values: Any, number: int, apart: int) -> Any:
     if isinstance(values, LocalPart) or (isinstance(values, str) and values.startswith(PREFIX)):
         return None
     shape: tuple[int, ...] = getattr(values, "shape", ())
-    if len(shape) < 2:
+    if len(shape) < axes:
         return values
-    nodes = slice(None, None, apart), slice(None, None, apart)
-    return values[nodes] if len(shape) == 2 else values[(number % shape[0], *nodes)]
+    nodes = (slice(None, None, apart),) * axes
+    return values[nodes] if len(shape) == axes else values[(number % shape[0], *nodes)]
 
 
 def refined(values: np.ndarray, apart: int) -> np.ndarray:

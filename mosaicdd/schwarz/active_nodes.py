@@ -1,7 +1,10 @@
 """How many nodes of a shape lie around each lattice node: by that its blocks are cut."""
 
+import math
+
 import numpy as np
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.shapes.shape import Shape
@@ -19,17 +22,19 @@ def active_nodes(shape: Shape, lattice: Lattice, ranks: Ranks) -> np.ndarray:
     ndarray
         ``lattice.subdomains``, integers.
     """
-    rows, columns = (_nearest(lattice, axis) for axis in (0, 1))
+    rows, *across = (_nearest(lattice, axis) for axis in range(len(lattice.cells)))
+    row = math.prod(ends[-1] for ends in across)
 
     def count() -> np.ndarray:
         counts = np.zeros(lattice.subdomains)
-        mine, step = ranks.share(len(counts)), max(1, _NODES // (lattice.spacing * columns[-1]))
+        mine, step = ranks.share(len(counts)), max(1, _NODES // (lattice.spacing * row))
         for first in range(mine.start, mine.stop, step):
             strip = rows[first : min(first + step, mine.stop) + 1]
-            part = slice(strip[0], strip[-1]), slice(0, columns[-1])
+            part = slice(strip[0], strip[-1]), *(slice(0, ends[-1]) for ends in across)
             inside = shape.level(lattice.grid, part) < 0
-            along = _sums(inside, columns)
-            counts[first : first + len(strip) - 1] = _sums(along.T, strip - strip[0]).T
+            for axis, cuts in reversed(list(enumerate((strip - strip[0], *across)))):
+                inside = _sums(inside, cuts, axis)
+            counts[first : first + len(strip) - 1] = inside
         return counts
 
     return ranks.sum(ranks.agree(count)).astype(int)
@@ -43,8 +48,8 @@ def _nearest(lattice: Lattice, axis: int) -> np.ndarray:
     return np.concatenate([[0], np.clip(between, 0, nodes), [nodes]])
 
 
-def _sums(values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
-    """Add up values ``(rows, items)`` between cuts of the items."""
-    until = np.zeros((len(values), values.shape[1] + 1), int)
-    np.cumsum(values, axis=1, out=until[:, 1:])
-    return until[:, cuts[1:]] - until[:, cuts[:-1]]
+def _sums(values: np.ndarray, cuts: np.ndarray, axis: int) -> np.ndarray:
+    """Add up values between cuts along an axis."""
+    until = np.cumsum(values, axis=axis, dtype=int)
+    until = np.pad(until, at(axis, values.ndim, (1, 0), (0, 0)))
+    return np.diff(until.take(cuts, axis), axis=axis)

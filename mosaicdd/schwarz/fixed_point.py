@@ -135,9 +135,10 @@ class FixedPoint(Iteration):
         self._residual = torch.empty(problems, *block.subdomains, **tensors)
         # Per family of lines: what is complete before halos arrive, and all around it; and of that
         # what is this rank's to start from, if it adds up its own subdomains only.
-        self._settled = [block.settled(axis) for axis in (0, 1)]
-        self._frame = [frame(block.inner(axis), self._settled[axis]) for axis in (0, 1)]
-        self._late = [frame(block.owned(axis), self._settled[axis]) for axis in (0, 1)]
+        axes = range(len(block.cells))
+        self._settled = [block.settled(axis) for axis in axes]
+        self._frame = [frame(block.inner(axis), self._settled[axis]) for axis in axes]
+        self._late = [frame(block.owned(axis), self._settled[axis]) for axis in axes]
         self._communicating = clock.part("communication")
         self._moving = clock.part("gather_scatter")
         self._travelling = clock.part("halo", "messages")

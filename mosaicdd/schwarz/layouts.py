@@ -110,9 +110,9 @@ class InterfaceMovement:
     def _layout(self, axis: int) -> Layout:
         return lines_layout(self._ranks, self._lattice, axis, halo=self._halo)
 
-    def scatter(self, lines: tuple[np.ndarray, np.ndarray] | None, v: Interface) -> None:
+    def scatter(self, lines: tuple[np.ndarray, ...] | None, v: Interface) -> None:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
-        for axis in (0, 1):
+        for axis, own in enumerate(v.lines):
             layout = self._layout(axis)
             part = rows_from_root(
                 None if lines is None else lines[axis].__getitem__,
@@ -121,7 +121,7 @@ class InterfaceMovement:
                 np.float64,
                 rows=_rows(layout),
             )
-            v.lines[axis].copy_(torch.from_numpy(part))
+            own.copy_(torch.from_numpy(part))
 
     def gather(
         self, v: Interface, axis: int, sink: Callable[[np.ndarray, Slices], None] | None
@@ -134,11 +134,11 @@ class InterfaceMovement:
             ``sink(lines, place)``, called on the root only; the others may have None.
         """
         layout = self._layout(axis)
-        everything = slice(0, layout.shape[1])
+        everything = tuple(slice(0, count) for count in layout.shape[1:])
 
         def take(lines: np.ndarray, rows: slice) -> None:
             if sink is not None:
-                sink(lines, (rows, everything))
+                sink(lines, (rows, *everything))
 
         rows_to_root(_host(v.lines[axis][0]), layout, self._ranks, take, rows=_rows(layout))
 
@@ -170,4 +170,4 @@ def _host(lines: torch.Tensor) -> np.ndarray:
 
 
 def _rows(layout: Layout) -> int:
-    return max(1, _PORTION // layout.shape[1])
+    return max(1, _PORTION // math.prod(layout.shape[1:]))

@@ -1,4 +1,4 @@
-"""The paper's sweep (section 4.2): four phases of subdomains that do not overlap.
+"""The paper's sweep (section 4.2): four phases of subdomains that do not overlap, in space eight.
 
 They are solved one phase after another, each from the newest values.
 """
@@ -46,7 +46,7 @@ class PhaseIteration(Iteration):
         self._scratch = Interface(block, problems=problems, **tensors)
         self._residual = torch.empty_like(self._scratch.nodes())
         self._phases = []
-        for colour in itertools.product((0, 1), repeat=2):
+        for colour in itertools.product((0, 1), repeat=len(block.start)):
             members = tuple(
                 slice((c - a) % 2, n)
                 for c, a, n in zip(colour, block.start, block.subdomains, strict=True)

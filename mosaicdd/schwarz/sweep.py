@@ -130,7 +130,7 @@ def interface_exchange(
                 f"{count // across}"
             )
     tensors = settings.tensors
-    values = problems * sum(math.prod(block.line_shape(axis)) for axis in (0, 1))
+    values = problems * sum(math.prod(block.line_shape(axis)) for axis in range(len(block.cells)))
     shapes = Interface(block, problems=problems, flat=torch.empty(values, **tensors), **tensors)
     return HaloExchange(
         ranks,

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from mosaicdd.lattice.block import Block, frame
+from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -277,3 +278,34 @@ def test_each_point_is_owned_once_and_the_weights_of_its_covers_add_up_to_one(ce
             np.testing.assert_allclose(corners + cover.local, points[cover.index], rtol=1e-14)
     assert (owned == 1).all()
     np.testing.assert_allclose(weights, 1.0, rtol=0, atol=ROUNDINGS)
+
+
+@pytest.mark.parametrize("cells", CELLS)
+def test_unknowns_at_the_lattice_nodes_are_spread_and_sampled(cells):
+    """Blocks touch all unknowns; spread, and sampled from the lines of the coarse lattice, they are the same."""
+    lattice = lattice_of(cells)
+    coarsening, seen = Coarsening(lattice, 1), set()
+    unknowns = torch.from_numpy(np.random.default_rng(1).uniform(-5, 5, (2, coarsening.size)))
+    inside = np.pad(unknowns.view(2, *lattice.subdomains).numpy(), [(0, 0), *[(1, 1)] * len(cells)])
+    for block in blocks_of(lattice).values():
+        coarse = Interface(coarsening.block(block), problems=2, **KIND)
+        coarsening.spread(unknowns, coarse)
+        expected = Interface(coarse.block, problems=2, **KIND)
+        expected.take(torch.from_numpy(inside[:, *coarse.block.nodes]))
+        assert torch.equal(coarse.flat, expected.flat)
+        touched = coarsening.touched(block)
+        seen |= {*touched.tolist()}
+        fine = Interface(block, problems=2, **KIND)
+        for axis in range(len(cells)):
+            every = [slice(None, None, lattice.spacing)] * len(cells)
+            every[axis] = slice(None)
+            fine.in_order(axis)[:, *every] = coarse.in_order(axis)
+        out = torch.empty(2, len(touched), dtype=torch.float64)
+        coarsening.sample(fine, out, alone=True)
+        assert torch.equal(out, unknowns[:, touched])
+    assert len(seen) == coarsening.size
+
+
+def test_more_coarse_nodes_than_those_of_the_lattice_are_refused_in_space():
+    with pytest.raises(ValueError, match=r"2 coarse .* for lattices of 2 axes, this one has 3"):
+        Coarsening(lattice_of((4, 3, 5)), 2)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.points import PointCover, covers, owned_points
+from mosaicdd.lattice.points import PointCover, covers, interpolate, owned_points
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
@@ -95,9 +95,8 @@ def perimeters_at(v: Interface, problem: int, centres: np.ndarray) -> torch.Tens
 def _on_edge(boundary: Boundary, points: np.ndarray) -> np.ndarray:
     """Interpolate boundary data at points ``(q, 2)`` on the edge of the domain."""
     values = np.empty(len(points))
-    for axis in (0, 1):
-        for end, at in enumerate((0, boundary.shape[axis])):
-            here = points[:, axis] == at
-            edge = boundary.edges[axis, end]
-            values[here] = np.interp(points[here, 1 - axis], np.arange(len(edge)), edge)
+    for (axis, end), edge in boundary.edges.items():
+        here = points[:, axis] == end * boundary.shape[axis]
+        along = np.delete(points[here], axis, axis=1)
+        values[here] = interpolate(edge[None], along)[0]
     return values

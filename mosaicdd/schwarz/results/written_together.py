@@ -24,7 +24,7 @@ def write_lines(
     movement: InterfaceMovement, v: Interface, writer: ArrayWriter | None, dtype: str
 ) -> None:
     """Write the lines of the whole domain by the writer that the root has."""
-    for axis in (0, 1):
+    for axis in range(len(v.lines)):
         name = line_name(axis)
         if writer is not None:
             writer.create(name, v.block.lattice.line_shape(axis), dtype)
