@@ -4,7 +4,7 @@ What is said of an axis is made in loops over the axes, so that it serves any nu
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,28 @@ def letters(axes: int) -> str:
 def coordinates(axes: int) -> str:
     """Return the names of coordinates as people write them, that along x first: ``x, y`` of two."""
     return ", ".join(letters(axes)[::-1])
+
+
+def in_order(by_name: Mapping[str, Any], axes: int, default: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Return what is given by the names of coordinates, in the order of axes.
+
+    Parameters
+    ----------
+    default
+        Of each axis, for those without a name; by default all must be named.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown or missing.
+    """
+    known = dict(zip(letters(axes), default, strict=False))
+    wrong = sorted(set(map(str, by_name)) - set(letters(axes)))
+    lacking = [name for name in letters(axes) if name not in by_name and name not in known]
+    if wrong or lacking:
+        names = ", ".join(wrong) if wrong else f"no {', '.join(reversed(lacking))}"
+        raise ValueError(f"axes are named {coordinates(axes)}, got {names}")
+    return tuple((known | dict(by_name))[name] for name in letters(axes))
 
 
 def times(sizes: Sequence[int]) -> str:

@@ -1,15 +1,20 @@
 """A window: the rectangle of grid nodes that is wanted of a field, in space a box."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, letters
+from mosaicdd.lattice.axes import Slices, in_order, letters
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
 _ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
+
+
+Extent = Sequence[tuple[float, float]] | Mapping[str, tuple[float, float]]
+"""A part of the domain by its ends: of all axes in the order (y, x), or by the names of some."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +30,13 @@ class Window:
         return cls((0,) * len(grid.nodes), grid.nodes)
 
     @classmethod
-    def of_extent(cls, grid: Grid, extent: tuple[tuple[float, float], ...]) -> "Window":
+    def of_extent(cls, grid: Grid, extent: Extent) -> "Window":
         """Snap a rectangle outwards to grid nodes.
 
         Parameters
         ----------
         extent
-            Low and high end per axis, in domain coordinates.
+            Low and high end, in domain coordinates: of some axes by their names, or of all in their order.
 
         Raises
         ------
@@ -40,6 +45,8 @@ class Window:
         ValueError
             If it is empty or reaches beyond the domain.
         """
+        if isinstance(extent, Mapping):
+            extent = in_order(extent, len(grid.shape), [(0.0, size) for size in grid.size])
         try:
             ends = np.asarray(extent, float)
         except (ValueError, TypeError):

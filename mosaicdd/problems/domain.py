@@ -1,12 +1,13 @@
 """The domain of a problem: how many grid cells, and how large they are."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import in_order
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
@@ -23,7 +24,7 @@ class Domain:
     Parameters
     ----------
     cells
-        ``(ny, nx)``.
+        ``(ny, nx)``, or by name, ``{"x": nx, "y": ny}``.
     spacing
         Side of a cell, in units of domain length; by default that of the local solver.
     shape
@@ -44,6 +45,8 @@ class Domain:
 
     def __post_init__(self) -> None:
         cells = self.cells
+        if isinstance(cells, Mapping):
+            cells = in_order(cells, 2)
         if not isinstance(cells, Sequence | np.ndarray) or isinstance(cells, str):
             raise TypeError(f"a domain has cells (ny, nx) along two axes, got {cells!r}")
         if len(cells) != 2 or not all(map(_is_whole, cells)):

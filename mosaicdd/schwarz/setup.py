@@ -6,7 +6,7 @@ from os import PathLike
 
 import numpy as np
 
-from mosaicdd.lattice.window import Window
+from mosaicdd.lattice.window import Extent, Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.loading import default_local_solver, find_local_solver
@@ -25,7 +25,6 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument
 from mosaicdd.unsupported import Unsupported
 
-Extent = tuple[tuple[float, float], tuple[float, float]]
 """Low and high end per axis, (y, x), in units of domain length."""
 
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import as_points, on_grid
+from mosaicdd.lattice.window import Extent
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.abort_hook import abort_uncaught
 from mosaicdd.parallel.balanced_cuts import Cuts
@@ -25,7 +26,7 @@ from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import RESUMABLE, Output, SolveSettings
-from mosaicdd.schwarz.setup import Extent, Setup
+from mosaicdd.schwarz.setup import Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.work import Work, WritePoints
 from mosaicdd.settings import argument, require_type
@@ -56,8 +57,8 @@ class Solver:
     rtol
         Instead of that of the settings: the relative update that is small enough.
     window
-        Ends of the part of the domain whose field is wanted, ``((y0, y1), (x0, x1))``, snapped
-        outwards to grid nodes; by default all of it.
+        Ends of the part of the domain whose field is wanted, ``{"x": (x0, x1), "y": (y0, y1)}``, or in the order
+        of arrays ``((y0, y1), (x0, x1))``, snapped outwards to grid nodes; by default all of it.
     keep
         ``"field"``; ``"unknowns"``, the same and what lies beyond the natural outlines of a shape,
         where control volumes reach; or ``"interface"``: the values on the lattice lines only, no fill.
