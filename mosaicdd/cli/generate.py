@@ -82,11 +82,11 @@ def generate(
         return
     _require_labels(labels)
     with bad_input():
-        given = {
+        chosen = {
             "subdomain": subdomain,
             "fields": tuple((name, float(number)) for name, number in fields),
         }
-        settings = collected(ctx, GenerationSettings, **given)
+        settings = collected(ctx, GenerationSettings, **chosen)
         generation = prepared(out, settings, ranks, overwrite=overwrite)
     quiet = as_json or not ranks.is_root
     with stage("solving samples", quiet=quiet) as show:
@@ -133,8 +133,8 @@ def _squares(
             return False
         if fields:
             raise ValueError(f"the parameters of {pde.name} are drawn: leave out --field")
-        given = {"pde": pde.name, "subdomain": subdomain, "labels": labels}
-        settings = collected(ctx, SquareSettings, **given)
+        chosen = {"pde": pde.name, "subdomain": subdomain, "labels": labels}
+        settings = collected(ctx, SquareSettings, **chosen)
         generation = prepared_squares(out, settings, ranks, overwrite=overwrite)
     with stage("solving squares", quiet=as_json or not ranks.is_root) as show:
         dataset = generation.run(show)

@@ -300,11 +300,11 @@ class SolveSettings:
         return dataclasses.replace(self, **changes)
 
 
-def _word(given: Any) -> Any:
+def _word(value: Any) -> Any:
     """Return the name of a device or a type of torch's or numpy's; what is a name as it is."""
-    if given is None or isinstance(given, str):
-        return given
-    return getattr(given, "__name__", str(given)).removeprefix("torch.")
+    if value is None or isinstance(value, str):
+        return value
+    return getattr(value, "__name__", str(value)).removeprefix("torch.")
 
 
 @dataclass(frozen=True)

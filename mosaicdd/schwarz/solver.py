@@ -197,13 +197,13 @@ class Solver:
     def _require_one(self, problems: int) -> None:
         """Check that nothing was asked for that takes one problem only."""
         output = self._output
-        given = {
+        asked = {
             "until_mae": self._setup.settings.until_mae is not None,
             "resume=True": output is not None and output.resume,
             "shards=True": output is not None and output.shards,
             "keep='interface'": output is not None and not self._setup.fill,
         }
-        for name, is_given in given.items():
+        for name, is_given in asked.items():
             if is_given and problems > 1:
                 raise Unsupported(
                     f"{name} takes one problem, there are {problems}: solve them one by one"
@@ -372,8 +372,8 @@ class Solver:
         self._work.require_start(start)
 
     def _listener(self) -> Watch:
-        one = self._work.problem.problems == 1
-        if self._checkpoints is None or self._output is None or not one:
+        single = self._work.problem.problems == 1
+        if self._checkpoints is None or self._output is None or not single:
             return Watch()
         return Watch(self._checkpoints.save, 60 * self._output.checkpoint_minutes)
 

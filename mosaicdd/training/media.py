@@ -48,7 +48,7 @@ def generate_media(
         if progress:
             progress((index + 1) / settings.samples)
     kinds, *arrays = zip(*samples, strict=True)
-    logarithm, solution, source = (np.stack(one).astype("f4") for one in arrays)
+    logarithm, solution, source = (np.stack(column).astype("f4") for column in arrays)
     validation, seed = settings.validation, settings.seed
     media = MediaDataset("diffusion", logarithm, solution, source, kinds, validation, seed)
     write_media(path, media)
@@ -65,12 +65,12 @@ def _sample(rng: np.random.Generator) -> tuple[str, np.ndarray, np.ndarray, np.n
     edges, sources = _boundary_data(rng, nodes), _sources(rng, nodes)
     none = np.zeros((nodes, nodes))
     fields = np.stack([*edges, *(none for _ in sources)])
-    given = np.stack([*(none for _ in edges), *sources])
-    rhs = [system.right_hand_side(u, f) for u, f in zip(fields, given, strict=True)]
+    loads = np.stack([*(none for _ in edges), *sources])
+    rhs = [system.right_hand_side(u, f) for u, f in zip(fields, loads, strict=True)]
     fields[:, 1:-1, 1:-1] = system.solve(np.stack(rhs, axis=1)).T.reshape(
         len(fields), nodes - 2, -1
     )
-    shared = restricted(np.pad(given, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN))))
+    shared = restricted(np.pad(loads, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN))))
     return kind, logarithm, fields[:, ::RATIO, ::RATIO], shared
 
 

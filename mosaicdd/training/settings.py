@@ -184,8 +184,8 @@ class TrainingSettings:
     seed: int = setting(0, "Seed of weights and sample order.", least=0)
 
     def __post_init__(self) -> None:
-        given = (("pde_weight", 0.0, 1.0), ("residual", "continuous", "multilevel"))
-        for name, labelled, unlabelled in given:
+        defaults = (("pde_weight", 0.0, 1.0), ("residual", "continuous", "multilevel"))
+        for name, labelled, unlabelled in defaults:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, labelled if self.labels else unlabelled)
         check_settings(self)

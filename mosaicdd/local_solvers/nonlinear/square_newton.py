@@ -140,7 +140,7 @@ class SquareNewton:
         leaves about a tenth of itself.
         """
         force = None if f is None else (self.spacing**2 * f).float()
-        patches = {name: one.float() for name, one in self.patches(fields).items()}
+        patches = {name: patch.float() for name, patch in self.patches(fields).items()}
         inverse, sines = self._inverse_of_means(means), self._rounded[0]
         inner, size = u[:, 1:-1, 1:-1], u.abs().amax(dim=(1, 2))
         step = change = torch.zeros_like(inner, dtype=torch.float32)
@@ -165,13 +165,13 @@ class SquareNewton:
     def means(self, u: torch.Tensor, fields: Fields) -> Means:
         """Return the means of the derivative over some nodes of each square."""
         apart = min(_APART, self.cells // 2)
-        found = self._gradients(_thinned(u, apart).values, _thinned_fields(fields, apart))
+        gradients = self._gradients(_thinned(u, apart).values, _thinned_fields(fields, apart))
         zero = torch.zeros(len(u), device=u.device)
         centre, up, down, left, right, *corners = (
-            zero if one is None else one.mean(dim=(1, 2)) for one in found
+            zero if gradient is None else gradient.mean(dim=(1, 2)) for gradient in gradients
         )
         across = sum(corners, zero)
-        y, x = (-(one + across) / 2 for one in (up + down, left + right))
+        y, x = (-(along + across) / 2 for along in (up + down, left + right))
         return Means(y, x, (centre - 2 * (y + x) - across).clamp(min=0.0))
 
     def centre_lines(self, r: torch.Tensor, means: Means) -> tuple[torch.Tensor, torch.Tensor]:
@@ -183,8 +183,10 @@ class SquareNewton:
 
     def _inverse_of_means(self, means: Means) -> torch.Tensor:
         """Return the eigenvalues ``(B, n, n)`` of the inverse of means, as `_waves` has them."""
-        one = self._rounded[2]
-        waves = torch.addcmul(means.x[:, None, None] * one[:, None], means.y[:, None, None], one)
+        eigenvalues = self._rounded[2]
+        waves = torch.addcmul(
+            means.x[:, None, None] * eigenvalues[:, None], means.y[:, None, None], eigenvalues
+        )
         return waves.add_(means.reaction[:, None, None]).reciprocal_()
 
     def residual(self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields) -> torch.Tensor:
@@ -203,8 +205,8 @@ class SquareNewton:
 
     def derivative(self, u: torch.Tensor, patches: Mapping[str, Patch]) -> Partials:
         """Return the derivatives by the values of a patch, ``(B, n, n)`` of float32 each."""
-        found = self._gradients(Patch.of(u).values, patches)
-        pairs = zip(OFFSETS, found, strict=True)
+        gradients = self._gradients(Patch.of(u).values, patches)
+        pairs = zip(OFFSETS, gradients, strict=True)
         return [(offset, gradient) for offset, gradient in pairs if gradient is not None]
 
     def _gradients(
@@ -238,8 +240,8 @@ class SquareNewton:
         """
         values, patches = _thinned(u, apart), _thinned_fields(fields, apart)
         total = -(self.spacing**2) * self.operator.at(values, patches, self.spacing)
-        found = self._gradients(values.values, patches)
-        for gradient, value in zip(found, _thinned(v, apart).values, strict=True):
+        gradients = self._gradients(values.values, patches)
+        for gradient, value in zip(gradients, _thinned(v, apart).values, strict=True):
             if gradient is not None:
                 total.addcmul_(gradient.to(total), value)
         return total
@@ -300,7 +302,7 @@ def _inverse(diffusion: torch.Tensor, reaction: torch.Tensor, waves: torch.Tenso
 
 def _thinned(values: torch.Tensor, apart: int) -> Patch:
     """Cut the patches around every so many inner nodes, along both of the last axes."""
-    return Patch(*(one[..., ::apart, ::apart] for one in Patch.of(values).values))
+    return Patch(*(around[..., ::apart, ::apart] for around in Patch.of(values).values))
 
 
 def _thinned_fields(fields: Fields, apart: int) -> dict[str, Patch]:
@@ -310,8 +312,8 @@ def _thinned_fields(fields: Fields, apart: int) -> dict[str, Patch]:
     }
 
 
-def _dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return (one * other).sum(dim=(-2, -1))
+def _dot(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    return (first * second).sum(dim=(-2, -1))
 
 
 def _transformed(r: torch.Tensor, sines: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:

@@ -102,7 +102,7 @@ def require_sign(
         return values
     first = np.argwhere(bad)[0]
     place = tuple(int(i) + p.start for i, p in zip(first, part, strict=True))
-    count, size = field.count(lambda given: given <= 0 if positive else given < 0)
+    count, size = field.count(lambda held: held <= 0 if positive else held < 0)
     what = f"{count} of the {size} values given are not, the first is" if size else "it is"
     way_out = ": leave what does not conduct out of the domain, by --domain or Domain.from_mask"
     raise ValueError(

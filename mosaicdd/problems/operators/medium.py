@@ -99,9 +99,9 @@ class Medium:
         along = [self.fields.get(f"a{name}", self.fields.get("a")) for name in names]
         known = [a for a in along if a is not None]
         if len(known) < axes:
-            given = sorted(name for name in self.fields if name.startswith("a"))
+            diffusion = sorted(name for name in self.fields if name.startswith("a"))
             raise Unsupported(
-                f"the diffusion {' and '.join(given)} is not that of a grid of {axes} axes: "
+                f"the diffusion {' and '.join(diffusion)} is not that of a grid of {axes} axes: "
                 f"give a, or {', '.join(f'a{name}' for name in reversed(names))}"
             )
         return known

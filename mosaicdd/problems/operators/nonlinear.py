@@ -90,7 +90,7 @@ class Nonlinear:
         rng = np.random.default_rng(0)
         u = torch.from_numpy(rng.uniform(-1, 1, (9, _PROBES)) * np.logspace(-3, 3, _PROBES))
         returned: list[object] = []
-        functions: list[Function] = [one for one in self._others.values() if callable(one)]
+        functions: list[Function] = [value for value in self._others.values() if callable(value)]
         functions.append(lambda _: self.at(Patch(*u), self._ordinary(u[0]), 1.0))
         for function in functions:
             try:
@@ -98,7 +98,7 @@ class Nonlinear:
                     returned.append(torch.as_tensor(function(u[0])).numpy().tobytes())
             except Exception as error:  # noqa: BLE001 - not every value need be one of its own
                 returned.append(str(error))
-        return self._residual, *sorted(self._given.items(), key=lambda one: one[0]), *returned
+        return self._residual, *sorted(self._given.items(), key=lambda item: item[0]), *returned
 
     def require_shape(self, grid: Grid) -> None:
         """Check that fields belong to a grid, and serve all problems.
@@ -185,11 +185,11 @@ class Nonlinear:
         for strips in zip(*(field.strips(grid) for field in varying.values()), strict=True):
             part = strips[0][0]
             values = [  # outside of the domain they may be none
-                torch.from_numpy(np.where(inside(part), one, float(self._signs.get(name, False))))
-                for name, (_, one) in zip(varying, strips, strict=True)
+                torch.from_numpy(np.where(inside(part), held, float(self._signs.get(name, False))))
+                for name, (_, held) in zip(varying, strips, strict=True)
             ]
             fields = self._ordinary(values[0]) | {
-                name: Patch(*[one] * 9) for name, one in zip(varying, values, strict=True)
+                name: Patch(*[held] * 9) for name, held in zip(varying, values, strict=True)
             }
             for u in (0.3, 0.7):
                 if self.at(Patch(*[torch.full_like(values[0], u)] * 9), fields, 1.0).any():

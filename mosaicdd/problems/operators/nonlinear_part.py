@@ -64,18 +64,18 @@ class NonlinearPart:
         """
         partial: dict[Offset, np.ndarray] = {}
         shape = tuple(p.stop - p.start - 2 for p in part)
-        for strip, _, found in self._partials(u, part):
-            for offset, gradient in found:
+        for strip, _, partials in self._partials(u, part):
+            for offset, gradient in partials:
                 partial.setdefault(offset, np.empty(shape))[strip] = gradient.numpy()
         return elliptic_conductances(partial, symmetric=self.self_adjoint)
 
     def product(self, u: np.ndarray, change: np.ndarray) -> np.ndarray:
         """Return the derivative's product with a change of values, at the nodes inside, as `residual`."""
         values = np.empty([n - 2 for n in u.shape])
-        for strip, there, found in self._partials(u, self.part):
+        for strip, there, partials in self._partials(u, self.part):
             around = torch.from_numpy(change[there])
             total = torch.zeros(values[strip].shape, dtype=torch.float64)
-            for offset, gradient in found:
+            for offset, gradient in partials:
                 total.addcmul_(gradient, beside(around, offset))
             values[strip] = total.numpy()
         return values
@@ -86,11 +86,12 @@ class NonlinearPart:
         """Yield strips as `_strips`, and the derivatives by the values at offsets from the nodes."""
         for strip, there in self._strips(part):
             patch = Patch.of(torch.from_numpy(u[there]))
-            leaves = [one.detach().requires_grad_() for one in patch.values]
+            leaves = [leaf.detach().requires_grad_() for leaf in patch.values]
             total = self._at(Patch(*leaves), there).sum()
-            found = torch.autograd.grad(total, leaves, allow_unused=True)
-            pairs = zip(OFFSETS, found, strict=True)
-            yield strip, there, [(offset, one) for offset, one in pairs if one is not None]
+            gradients = torch.autograd.grad(total, leaves, allow_unused=True)
+            pairs = zip(OFFSETS, gradients, strict=True)
+            known = [(offset, gradient) for offset, gradient in pairs if gradient is not None]
+            yield strip, there, known
 
     def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
         """Yield strips of the nodes inside a part, and where in this one these and those around are."""
@@ -131,5 +132,5 @@ class Linearised:
             slice(max(p.start - 1, 0), min(p.stop + 1, nodes))
             for p, nodes in zip(part, grid.nodes, strict=True)
         )
-        found = self._operator.derivative(self._u, wide)
-        return found.part(*within(part, wide))
+        around = self._operator.derivative(self._u, wide)
+        return around.part(*within(part, wide))

@@ -109,11 +109,11 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             source = None if f is None else f[i % len(f)]
             solved.append(self._solve(v, source, self._monitor(v, options)))
         clock.append(time.perf_counter())
-        fields = torch.stack([one.pop("wide") for one in solved])
+        fields = torch.stack([ended.pop("wide") for ended in solved])
         v = Interface(self.block, problems=self.problems, **self._tensors)
-        v.flat.copy_(torch.cat([one["interface"].flat for one in solved]))
+        v.flat.copy_(torch.cat([ended["interface"].flat for ended in solved]))
         certify = self._newton is not None and not any(
-            one["status"] == "interrupted" for one in solved
+            ended["status"] == "interrupted" for ended in solved
         )
         if certify:
             return self._certified(boundaries, solved, v, fields, options, clock)
@@ -121,26 +121,26 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             options.sink(self._strips(fields))
         kept = self._wanted and options.sink is None
         inside = next(iter(self._strips(fields))).owned if self._window else fields
-        estimating = sum(one.pop("estimating") for one in solved)
+        estimating = sum(ended.pop("estimating") for ended in solved)
         clock.append(time.perf_counter())
         iterate, assemble = np.diff(clock).tolist()
         seconds = {"iterate": iterate - estimating, "estimate": estimating, "assemble": assemble}
         return [
             self._outcome(
-                **(one | {"interface": v}),
+                **(ended | {"interface": v}),
                 number=i,
                 field=inside[i] if kept else None,
                 seconds=dict(seconds),
             )
-            for i, one in enumerate(solved)
+            for i, ended in enumerate(solved)
         ]
 
     def _begin(self, v: Interface, boundary: Boundary, number: int) -> None:
         """Write where the iteration of a problem begins."""
         values = None
         if self._solver.learned is None:  # networks iterate faster than Newton's method begins
-            given = self._solver.source.problem, self.block.lattice, boundary, number
-            nested = nested_start(*given, self.settings)
+            where = self._solver.source.problem, self.block.lattice, boundary, number
+            nested = nested_start(*where, self.settings)
             values = None if nested is None else nested(self.block.nodes)
         if values is None:
             write_linear_start(v, self._solver, boundary, number)
@@ -219,11 +219,11 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         return [
             dataclasses.replace(
                 outcome,
-                history=one["history"].followed_by(outcome.history),
-                outside=one["outside"],
+                history=ended["history"].followed_by(outcome.history),
+                outside=ended["outside"],
                 seconds=outcome.seconds | {"iterate": outcome.seconds["iterate"] + before},
             )
-            for outcome, one in zip(outcomes, solved, strict=True)
+            for outcome, ended in zip(outcomes, solved, strict=True)
         ]
 
     def _strips(self, fields: torch.Tensor) -> Iterator[Strip]:

@@ -129,15 +129,15 @@ class NewtonFill:
         values = self.u.cpu()
         if self._relaxed >= _ROUNDED:
             values = values.float()
-        found = torch.from_numpy(self._operator.residual(values.numpy()))
+        residual = torch.from_numpy(self._operator.residual(values.numpy()))
         if self._f is not None:
-            found.sub_(self._f[1:-1, 1:-1].cpu(), alpha=self._block.lattice.grid.spacing**2)
+            residual.sub_(self._f[1:-1, 1:-1].cpu(), alpha=self._block.lattice.grid.spacing**2)
         owned = tuple(
             slice(max(p.start, 1), min(p.stop, n - 1))
             for p, n in zip(self._block.owned_nodes()[0], self.u.shape, strict=True)
         )
-        mine = found[*(slice(p.start - 1, p.stop - 1) for p in owned)]
-        self.residual.copy_(found)
+        mine = residual[*(slice(p.start - 1, p.stop - 1) for p in owned)]
+        self.residual.copy_(residual)
         return float(torch.linalg.vector_norm(mine)) ** 2, self._squares_of_given(owned)
 
     def _squares_of_given(self, owned: Slices) -> float:
@@ -152,14 +152,15 @@ class NewtonFill:
                 if at:
                     along = [*inner[:axis], slice(beside, beside + 1), *inner[axis + 1 :]]
                     total += float(self._given(tuple(along), 1).square().sum())
-        some = tuple(slice(-(-p.start // apart) * apart, p.stop) for p in inner)
-        return total + apart**2 * float(self._given(some, apart).square().sum())
+        thinned = tuple(slice(-(-p.start // apart) * apart, p.stop) for p in inner)
+        return total + apart**2 * float(self._given(thinned, apart).square().sum())
 
     def _given(self, part: Slices, apart: int) -> torch.Tensor:
         """Return the right-hand side at every so many of some nodes of the region."""
         wide = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         fields = {
-            name: one[wide] if one.ndim else one for name, one in self._sampled_fields.items()
+            name: values[wide] if values.ndim else values
+            for name, values in self._sampled_fields.items()
         }
         u = v = self.u[wide]
         for axis in (0, 1):
@@ -168,11 +169,11 @@ class NewtonFill:
                 if at and reached:
                     v = u.clone() if v is u else v
                     v.select(axis, end).zero_()
-        found = self._element.linearised(u, v, fields, apart)
+        b = self._element.linearised(u, v, fields, apart)
         if self._f is not None:
             h = self._block.lattice.grid.spacing
-            found.add_(self._f[part][::apart, ::apart], alpha=h**2)
-        return found
+            b.add_(self._f[part][::apart, ::apart], alpha=h**2)
+        return b
 
     def check(self, boundary: Boundary) -> None:
         """Check that the residual is not too large between the values on the sides, at some of the nodes.
@@ -187,17 +188,17 @@ class NewtonFill:
             for p in self._part
         ]
         u = torch.from_numpy(boundary.at(places[0][:, None], places[1])).to(self.u)
-        here = np.ix_(*(one - p.start for one, p in zip(places, self._part, strict=True)))
+        here = np.ix_(*(nodes - p.start for nodes, p in zip(places, self._part, strict=True)))
         fields = {
             name: values[here] if values.ndim else values
             for name, values in self._sampled_fields.items()
         }
-        found = self._element.sampled_residual(u, 3, fields)
-        if not found.isfinite().all():
+        residual = self._element.sampled_residual(u, 3, fields)
+        if not residual.isfinite().all():
             raise ValueError(
                 "the equation's residual is not finite for values between those on the sides"
             )
-        largest = float(found.abs().max()) * self._element.spacing**2
+        largest = float(residual.abs().max()) * self._element.spacing**2
         if largest > _LARGEST:
             raise ValueError(
                 f"the equation's residual, times the squared spacing, is up to {largest:.0e} for values between "
@@ -219,27 +220,28 @@ class NewtonFill:
             r = windows[batch].reshape(-1, m - 1, m - 1)
             here = means[:, *batch].flatten(1)
             changes = torch.empty(len(r), 2, m - 1, dtype=torch.float64, device=r.device)
-            for some in split(len(r), _SUBDOMAINS):
-                found = self._subdomain.centre_lines(r[some], Means(*here[:, some]))
-                changes[some] = torch.stack(found, dim=1)
+            for portion in split(len(r), _SUBDOMAINS):
+                lines = self._subdomain.centre_lines(r[portion], Means(*here[:, portion]))
+                changes[portion] = torch.stack(lines, dim=1)
             yield changes.neg_().flatten(1)
 
     @property
     def _sampled_fields(self) -> dict[str, torch.Tensor]:
         """Numbers, and the values of fields at the nodes of the region."""
         grid = self._block.lattice.grid
-        found = {}
+        sampled = {}
         for name, field in self._solver.operator.fields.items():
             if field.number is not None:
-                found[name] = torch.tensor(field.number, dtype=torch.float64)
+                sampled[name] = torch.tensor(field.number, dtype=torch.float64)
             else:
-                found[name] = torch.from_numpy(field.sample(grid, self._part)[0]).to(self.u.device)
-        return found
+                values = torch.from_numpy(field.sample(grid, self._part)[0])
+                sampled[name] = values.to(self.u.device)
+        return sampled
 
 
 def _some(fields: Fields, chosen: slice | torch.Tensor) -> Fields:
     """Return the fields of some squares."""
-    return {name: one[chosen] if one.ndim else one for name, one in fields.items()}
+    return {name: values[chosen] if values.ndim else values for name, values in fields.items()}
 
 
 def error_estimate(size: float, nodes: torch.Tensor, block: Block) -> ErrorEstimate:

@@ -52,7 +52,7 @@ class NonlinearIteration:
         self._ranks, self._block, self._plan = ranks, block, plan
         self._transfer = Transfer(block, **tensors)
         self._members = list(batches(block.ring(0), settings.batch_subdomains))
-        largest = max((np.prod(batch_shape(one)) for one in self._members), default=0)
+        largest = max((np.prod(batch_shape(batch)) for batch in self._members), default=0)
         m = block.lattice.subdomain.cells
         self._perimeters = torch.empty(int(largest), 4 * m, **tensors)
         self._lines = torch.empty(int(largest), 2 * (m - 1), **tensors)
@@ -90,13 +90,13 @@ class NonlinearIteration:
 
     def outside(self, v: Interface) -> torch.Tensor | None:
         """Say which subdomains are outside of the training range, ``(rows, columns)``."""
-        found = torch.zeros(self._block.region_subdomains, dtype=torch.bool, device=v.flat.device)
+        beyond = torch.zeros(self._block.region_subdomains, dtype=torch.bool, device=v.flat.device)
         for batch in self._members:
             outside = self._plan.outside(batch, self._restricted(v, batch)[0])
             if outside is None:
                 return None
-            found[batch] = outside.view(batch_shape(batch))
-        return found[self._block.ring(0)]
+            beyond[batch] = outside.view(batch_shape(batch))
+        return beyond[self._block.ring(0)]
 
     def linearise(self, v: Interface, *, closely: bool) -> None:
         """Take the derivative at other values, ``closely`` or not, and factorise the coarse problem.
@@ -110,10 +110,10 @@ class NonlinearIteration:
         with self._linearising:
             for batch in self._members:
                 g = self._restricted(v, batch)[0]
-                found = self._plan.responses(batch, g, closely=closely)
-                found = found.unflatten(0, batch_shape(batch))
-                responses[batch] = found.float()
-                centre[:, *batch] = found[..., s - 1].movedim(2, 0).to(centre)
+                derivative = self._plan.responses(batch, g, closely=closely)
+                derivative = derivative.unflatten(0, batch_shape(batch))
+                responses[batch] = derivative.float()
+                centre[:, *batch] = derivative[..., s - 1].movedim(2, 0).to(centre)
         self._coarse.take(responses, centre[:, *self._block.ring(0)])
 
     def _clear(self, out: Interface) -> None:
