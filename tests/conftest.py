@@ -1,8 +1,9 @@
 """What all tests share: which of them run on how many ranks, a watchdog, small problems.
 
 The same files run as ``pytest`` and as ``mpiexec -n N pytest``. A test marked ``ranks(1, 4)`` runs
-on those numbers of ranks, one without the marker on one rank only. ``--daily`` leaves out sizes of a
-marker between its odd one and its largest (`daily`); ``--nightly`` has them all run by the suite.
+on those numbers of ranks, one without the marker on one rank only. ``--daily`` leaves out all sizes of a
+marker but one rank and one other (`daily`). ``--nightly`` has them all run by the suite, and the tests
+marked ``nightly``, which show what others show at a smaller size or for another case.
 On several ranks all wait for each other after each test; if one has failed and others hang in it,
 the job is ended. Rank 0 reports; the others print their failures to stderr.
 """
@@ -43,23 +44,24 @@ torch.set_num_threads(1)
 
 
 def pytest_addoption(parser):
-    every = "each test on all sizes of its marker (several ranks: tests/test_mpi_suite.py)"
+    every = (
+        "each test on all sizes of its marker (tests/test_mpi_suite.py), and those marked nightly"
+    )
     parser.addoption("--nightly", action="store_true", help=every)
-    few = "each test on one rank, on three and on the most, where its marker has them"
+    few = "each test on one rank and on four, or else as many as its marker has below"
     parser.addoption("--daily", action="store_true", help=few)
 
 
 def daily(sizes):
-    """Return the sizes of a marker that show most: one rank, three (uneven blocks), the most up to six."""
-    several = {size for size in sizes if 1 < size <= 6}
-    return (
-        {1} & set(sizes) | ({3} & several or set(sorted(several)[:1])) | set(sorted(several)[-1:])
-    )
+    """Return the sizes of a marker that show most: one rank, and four, which cut both axes, or the next ones."""
+    several = {size for size in sizes if size in (2, 3, 4)} or {size for size in sizes if size == 6}
+    return {1} & set(sizes) | set(sorted(several)[-1:])
 
 
 @pytest.hookimpl(trylast=True)  # after the reporter has been made
 def pytest_configure(config):
     config.addinivalue_line("markers", "limit(seconds): the watchdog's, instead of 120")
+    config.addinivalue_line("markers", "nightly: run with --nightly only")
     config.pluginmanager.register(_Ranks(config, MPI.COMM_WORLD))
 
 
@@ -72,6 +74,7 @@ class _Ranks:
         self.stderr = os.fdopen(os.dup(2), "w")
         self.failed = False
         self.sizes = daily if config.getoption("daily") else set
+        self.nightly = config.getoption("nightly")
         if world.rank > 0:
             config.pluginmanager.unregister(name="terminalreporter")
 
@@ -79,6 +82,8 @@ class _Ranks:
     def pytest_collection_modifyitems(self, config, items):
         def belongs(item):
             marker = item.get_closest_marker("ranks")
+            if item.get_closest_marker("nightly") and not self.nightly:
+                return False
             return self.world.size in self.sizes(marker.args if marker else (1,))
 
         config.hook.pytest_deselected(items=[item for item in items if not belongs(item)])

@@ -36,8 +36,7 @@ def test_the_tests_for_several_ranks_pass(size, mpiexec, pytestconfig, sizes_tha
     if not files:
         pytest.skip(f"no test needs {size} ranks: --nightly has them")
     pytest_on_a_rank = [sys.executable, "-m", "pytest", "-m", "ranks", "-p", "no:cacheprovider"]
-    if not pytestconfig.getoption("nightly"):
-        pytest_on_a_rank += ["--daily"]
+    pytest_on_a_rank += ["--nightly" if pytestconfig.getoption("nightly") else "--daily"]
     job = subprocess.run(
         [mpiexec, "-n", str(size), *pytest_on_a_rank, *files],
         cwd=_HERE.parent,

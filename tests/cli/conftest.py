@@ -1,10 +1,33 @@
-"""Problems for the command line to solve."""
+"""Problems for the command line to solve, and what interrupts it."""
+
+import signal
 
 import h5py
 import pytest
 
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.storage.inputs import write_boundaries
+
+
+@pytest.fixture
+def signalled(mosaicdd, monkeypatch):
+    """Return a function: ``mosaicdd ARGUMENTS``, and a signal once the first checkpoint is written."""
+
+    def run(number, *arguments, checkpoints=Checkpoints):
+        save, sent = checkpoints.save, []
+
+        def save_and_signal(self, *given):
+            save(self, *given)
+            if not sent:
+                sent.append(number)
+                signal.raise_signal(number)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "save", save_and_signal)
+            return mosaicdd(*arguments, "--checkpoint-minutes", "1e-6")
+
+    return run
 
 
 @pytest.fixture

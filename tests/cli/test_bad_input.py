@@ -17,7 +17,7 @@ import torch
 from mosaicdd.local_solvers.loading import model_path
 from mosaicdd.storage.model_file import read_model, write_model
 
-SIZES = (1, 2, 3, 4, 6)
+SIZES = (1, 2)
 EXACT = ("--local-solver", "exact")
 BOUNDARY = ("--boundary", "gp:seed=0")
 
@@ -317,9 +317,7 @@ def test_a_command_that_is_not_complete(arguments, message, mosaicdd):
 
 STARTED = [
     ((), ("--cells", "2050x2048", "--local-solver", "laplace")),
-    ((), ("--cells", "256x256", "--rtol", "-1")),
-    (("-n", "2"), ("--cells", "256x256", "--boundary", "expr:open(x)")),
-    (("-n", "4"), ("--cells", "256x256", "--dims", "3x3")),
+    (("-n", "2"), ("--cells", "256x256", "--dims", "3x3")),
 ]
 
 

@@ -1,7 +1,6 @@
 """An interrupted ``solve`` and its continuation, as a user or a batch system sees them."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +21,9 @@ from mosaicdd.schwarz.stopping import History
 
 SOLVE = ("solve", "--json", "--local-solver", "exact")
 COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", *SOLVE)
-LONG = ("--cells", "384x384", "--levels", "1", "--sync", "phase", "--rtol", "1e-7")
+SLOW = ("--levels", "1", "--sync", "phase", "--rtol", "1e-7")
+LONG = ("--cells", "384x384", *SLOW)  # for a signal from outside, which comes when it comes
+SHORT = ("--cells", "128x96", *SLOW)
 
 
 def run(*arguments, launcher=()):
@@ -50,69 +51,62 @@ def interrupt(number, *arguments, launcher=()):
     return job.returncode, json.loads(out) if out else None, err
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """Return the file of a solve that nothing interrupts, and its JSON."""
-    output = tmp_path_factory.mktemp("whole") / "whole.h5"
-    code, report, err = run("-o", output, *LONG)
-    assert code == 0, err
-    return output, report
+@pytest.fixture
+def interrupted(signalled, tmp_path):
+    """Return the file of an interrupted solve, beside its checkpoint."""
+    ended = signalled(signal.SIGTERM, *SOLVE, "-o", tmp_path / "out.h5", *SHORT)
+    assert ended.code == 1, ended.err
+    return tmp_path / "out.h5"
 
 
-@pytest.fixture(scope="module")
-def interrupted(tmp_path_factory):
-    """Return the folder with the out.h5 and the checkpoint of an interrupted solve."""
-    folder = tmp_path_factory.mktemp("interrupted")
-    code, _, err = interrupt(signal.SIGTERM, "-o", folder / "out.h5", *LONG)
-    assert code == 1, err
-    return folder
-
-
-@pytest.mark.limit(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_signal_writes_what_there_is_and_resume_goes_on(number, whole, tmp_path):
-    whole, report = whole
-    output = tmp_path / "part.h5"
-    code, part, err = interrupt(number, "-o", output, *LONG)
-    assert (code, part["status"]) == (1, "interrupted"), err
+def test_a_signal_writes_what_there_is_and_resume_goes_on(number, mosaicdd, signalled, tmp_path):
+    output, whole = tmp_path / "part.h5", tmp_path / "whole.h5"
+    report = json.loads(mosaicdd(*SOLVE, "-o", whole, *SHORT).out)
+    ended = signalled(number, *SOLVE, "-o", output, *SHORT)
+    part = json.loads(ended.out)
+    assert (ended.code, part["status"]) == (1, "interrupted"), ended.err
     with h5py.File(output) as file:
         assert file.attrs["status"] == "interrupted"
-    code, rest, _ = run("-o", output, *LONG, "--resume")
-    assert (code, rest["status"]) == (0, "converged_rtol")
+    ended = mosaicdd(*SOLVE, "-o", output, *SHORT, "--resume")
+    rest = json.loads(ended.out)
+    assert (ended.code, rest["status"]) == (0, "converged_rtol")
     assert part["iterations"] < rest["iterations"] == report["iterations"]
     with h5py.File(output) as file, h5py.File(whole) as other:
         np.testing.assert_array_equal(file["solution"][()], other["solution"][()])
     assert not output.with_suffix(".h5.checkpoint").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.limit(300)
-def test_four_ranks_are_interrupted_by_a_signal_to_one_and_three_go_on(whole, tmp_path, mpiexec):
-    output = tmp_path / "part.h5"
+def test_four_ranks_are_interrupted_by_a_signal_to_one_and_three_go_on(tmp_path, mpiexec):
+    output, whole = tmp_path / "part.h5", tmp_path / "whole.h5"
     launcher = (mpiexec, "-n", "4")
     code, part, err = interrupt(signal.SIGTERM, "-o", output, *LONG, launcher=launcher)
     assert (code, part["status"]) == (1, "interrupted"), err
     code, rest, err = run("-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
     assert code == 0, err
     assert rest["ranks"] == 3
-    with h5py.File(output) as file, h5py.File(whole[0]) as other:
+    assert run("-o", whole, *LONG)[0] == 0
+    with h5py.File(output) as file, h5py.File(whole) as other:
         field, truth = file["solution"][()], other["solution"][()]
     np.testing.assert_allclose(field, truth, rtol=0, atol=1e-12 * np.abs(truth).max())
 
 
 @pytest.mark.parametrize("damage", ["missing", "other problem", "truncated", "not finite"])
-def test_a_checkpoint_of_no_use_is_one_line_and_exit_2(damage, interrupted, mosaicdd, tmp_path):
-    output = tmp_path / "out.h5"
-    checkpoint = tmp_path / "out.h5.checkpoint"
-    if damage != "missing":
-        shutil.copytree(interrupted, tmp_path, dirs_exist_ok=True)
+def test_a_checkpoint_of_no_use_is_one_line_and_exit_2(damage, interrupted, mosaicdd):
+    output = interrupted
+    checkpoint = output.with_suffix(".h5.checkpoint")
+    if damage == "missing":
+        checkpoint.unlink()
     if damage == "truncated":
         checkpoint.write_bytes(checkpoint.read_bytes()[:-1000])
     if damage == "not finite":
         with h5py.File(checkpoint, "r+") as file:
             file["lines/0"][3, 3] = np.nan
-    cells = ("--cells", "256x384") if damage == "other problem" else ()
+    cells = ("--cells", "256x96") if damage == "other problem" else ()
     before = checkpoint.read_bytes() if checkpoint.exists() else None
-    ended = mosaicdd(*SOLVE, "-o", output, *LONG, *cells, "--resume")
+    ended = mosaicdd(*SOLVE, "-o", output, *SHORT, *cells, "--resume")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("Error: --resume")
     assert len(ended.err.splitlines()) == 1
@@ -167,6 +161,7 @@ def write_medium(path, seed):
     return *MEDIUM, "--field", f"a={path}"
 
 
+@pytest.mark.nightly
 @pytest.mark.limit(300)
 def test_a_medium_is_interrupted_on_three_ranks_and_goes_on_on_one(tmp_path, mpiexec):
     output, medium = tmp_path / "part.h5", write_medium(tmp_path / "a.npy", 0)
@@ -196,8 +191,9 @@ def test_newtons_method_on_a_shape_is_interrupted_on_three_ranks_and_goes_on_on_
     mosaicdd, tmp_path, mpiexec
 ):
     output = tmp_path / "part.h5"
-    code, whole, err = run("-o", tmp_path / "whole.h5", *NONLINEAR)
-    assert code == 0, err
+    ended = mosaicdd(*SOLVE, "-o", tmp_path / "whole.h5", *NONLINEAR)
+    assert ended.code == 0, ended.err
+    whole = json.loads(ended.out)
     launcher = (mpiexec, "-n", "3")
     code, part, err = interrupt(signal.SIGTERM, "-o", output, *NONLINEAR, launcher=launcher)
     assert (code, part["status"]) == (1, "interrupted"), err
@@ -212,10 +208,9 @@ def test_newtons_method_on_a_shape_is_interrupted_on_three_ranks_and_goes_on_on_
     np.testing.assert_allclose(field, truth, rtol=0, atol=1e-9)
 
 
-@pytest.mark.limit(300)
-def test_other_values_in_the_same_file_are_another_medium(mosaicdd, tmp_path):
+def test_other_values_in_the_same_file_are_another_medium(mosaicdd, signalled, tmp_path):
     output, medium = tmp_path / "part.h5", write_medium(tmp_path / "a.npy", 0)
-    interrupt(signal.SIGTERM, "-o", output, *medium)
+    signalled(signal.SIGTERM, *SOLVE, "-o", output, *medium)
     write_medium(tmp_path / "a.npy", 1)
     ended = mosaicdd(*SOLVE, "-o", output, *medium, "--resume")
     assert ended.code == 2
@@ -224,35 +219,22 @@ def test_other_values_in_the_same_file_are_another_medium(mosaicdd, tmp_path):
 
 
 def test_another_boundary_is_another_problem(interrupted, mosaicdd):
-    output = interrupted / "out.h5"
-    ended = mosaicdd(*SOLVE, "-o", output, *LONG, "--resume", "--boundary", "gp:seed=1")
+    ended = mosaicdd(*SOLVE, "-o", interrupted, *SHORT, "--resume", "--boundary", "gp:seed=1")
     assert ended.code == 2
     assert "its boundary is" in ended.err
 
 
-LATE = """
-import os, signal
-from mosaicdd.cli import main
-from mosaicdd.schwarz.results.checkpoints import Checkpoints
+def test_a_warning_that_comes_after_the_work_does_not_spoil_it(mosaicdd, monkeypatch, tmp_path):
+    remove = Checkpoints.remove
 
-remove = Checkpoints.remove
+    def warned(self):
+        signal.raise_signal(signal.SIGUSR1)
+        remove(self)
 
-def warned(self):
-    os.kill(os.getpid(), signal.SIGUSR1)
-    remove(self)
-
-Checkpoints.remove = warned
-main.main()
-"""
-
-
-def test_a_warning_that_comes_after_the_work_does_not_spoil_it(tmp_path):
+    monkeypatch.setattr(Checkpoints, "remove", warned)
     output = tmp_path / "out.h5"
-    arguments = ("solve", "-o", output, "--cells", "64x64", "--local-solver", "exact")
-    ended = subprocess.run(
-        [sys.executable, "-c", LATE, *arguments], capture_output=True, timeout=60, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
+    ended = mosaicdd("solve", "-o", output, "--cells", "64x64", "--local-solver", "exact")
+    assert ended.code == 0, ended.err
     with h5py.File(output) as file:
         assert file.attrs["status"] == "converged_rtol"
 

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
+from mosaicdd.time.checkpoint import TimeCheckpoint
 
 COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", "solve", "--json")
 HEAT = (
     *("--pde", "heat", "--cells", "96x64", "--boundary", "expr:0", "--initial", "expr:sin(3*x)*y"),
     *("--field", "f=expr:20*exp(-9*((x-0.7-0.4*cos(5*t))**2+(y-0.5)**2))"),
 )
-LONG = (*HEAT, "--dt", "0.002", "--steps", "60", "--every", "15")
+SOLVE = ("solve", "--json")
+LONG = (*HEAT, "--dt", "0.002", "--steps", "24", "--every", "6")
 
 
 @pytest.fixture
@@ -113,47 +115,51 @@ def run(*arguments, launcher=()):
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
-def interrupt(number, output, *arguments):
-    """Start ``solve``, send a signal after the first checkpoint, and return as `run`."""
-    job = subprocess.Popen(
-        [*COMMAND, "-o", output, *arguments, "--checkpoint-minutes", "0.0001"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def kill(output, *arguments):
+    """Start ``solve`` and kill it after the first checkpoint."""
+    command = [*COMMAND, "-o", output, *arguments, "--checkpoint-minutes", "0.0001"]
+    job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not output.with_suffix(".h5.checkpoint").exists() and job.poll() is None:
         time.sleep(0.01)
-    job.send_signal(number)
-    out, err = job.communicate(timeout=100)
-    return job.returncode, json.loads(out) if out else None, err
+    job.send_signal(signal.SIGKILL)
+    assert job.wait(timeout=100) == -signal.SIGKILL
 
 
-@pytest.mark.limit(300)
-def test_what_was_interrupted_or_killed_goes_on_to_the_same_bits(mosaicdd, tmp_path, mpiexec):
-    code, report, err = run("-o", tmp_path / "whole.h5", *LONG)
-    assert (code, err) == (0, "")
+@pytest.fixture
+def whole(mosaicdd, tmp_path):
+    """Return the contents of the file of a march that nothing interrupts."""
+    ended = mosaicdd(*SOLVE, "-o", tmp_path / "whole.h5", *LONG)
+    assert (ended.code, ended.err) == (0, "")
     with h5py.File(tmp_path / "whole.h5") as file:
-        whole = {name: file[name][()] for name in ("solution", "time", "history/time_error")}
+        return {name: file[name][()] for name in ("solution", "time", "history/time_error")}
+
+
+def test_what_was_interrupted_goes_on_to_the_same_bits(
+    mosaicdd, signalled, whole, tmp_path, strict_json
+):
     output = tmp_path / "part.h5"
-    code, part, err = interrupt(signal.SIGTERM, output, *LONG)
-    assert (code, part["status"]) == (1, "interrupted"), err
-    assert len(m.read(output).times) == part["frames"] < report["frames"]
-    code, _, _ = interrupt(signal.SIGKILL, output, *LONG, "--resume")
-    assert code == -signal.SIGKILL
-    code, rest, err = run("-o", output, *LONG, "--resume")
-    assert (code, rest["steps"]) == (0, 60), err
+    ended = signalled(signal.SIGTERM, *SOLVE, "-o", output, *LONG, checkpoints=TimeCheckpoint)
+    part = strict_json(ended.out)
+    assert (ended.code, part["status"]) == (1, "interrupted"), ended.err
+    assert len(m.read(output).times) == part["frames"] < len(whole["time"])
+    other = ("--resume", "--rtol", "1e-10", "--dt", "0.004")
+    ended = mosaicdd(*SOLVE, "-o", output, *LONG, *other)
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert "its dt is 0.002, not 0.004" in ended.err
+    ended = mosaicdd(*SOLVE, "-o", output, *LONG, "--resume")
+    assert (ended.code, strict_json(ended.out)["steps"]) == (0, 24), ended.err
     with h5py.File(output) as file:
         for name, values in whole.items():
             np.testing.assert_array_equal(file[name][()], values)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["part.h5", "whole.h5"]
-    interrupt(signal.SIGKILL, output, *LONG)
-    ended = mosaicdd(
-        *("solve", "--json", "-o", output), *LONG, "--resume", "--rtol", "1e-10", "--dt", "0.004"
-    )
-    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
-    assert "its dt is 0.002, not 0.004" in ended.err
+
+
+@pytest.mark.limit(300)
+def test_what_was_killed_goes_on_on_three_ranks(mosaicdd, whole, tmp_path, mpiexec):
+    output = tmp_path / "part.h5"
+    kill(output, *LONG)
     code, rest, err = run("-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
-    assert (code, rest["ranks"]) == (0, 3), err
+    assert (code, rest["ranks"], rest["steps"]) == (0, 3, 24), err
     with h5py.File(output) as file:
         np.testing.assert_allclose(file["solution"][()], whole["solution"], rtol=0, atol=1e-6)
 

@@ -1,10 +1,6 @@
 """Nonlinear equations on the command line: solved, compared, and refused where they are not sound."""
 
-import json
 import signal
-import subprocess
-import sys
-import time
 
 import h5py
 import numpy as np
@@ -146,23 +142,18 @@ def test_labels_are_left_out_of_nonlinear_equations_alone(mosaicdd, tmp_path, pd
     assert "--no-labels: other data than those of nonlinear equations" in done.err
 
 
-def test_a_signal_keeps_a_checkpoint_and_resume_goes_on(tmp_path):
+def test_a_signal_keeps_a_checkpoint_and_resume_goes_on(mosaicdd, signalled, tmp_path, strict_json):
     output = tmp_path / "out.h5"
-    command = [sys.executable, "-m", "mosaicdd.cli.main", *SOLVE, "-o", output]
-    command += ["--cells", "320x320", "--field", "f=30", "--rtol", "1e-11", "--json"]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    job = subprocess.Popen([*command, "--checkpoint-minutes", "0.0001"], **options)
+    larger = ("--cells", "160x160", "--field", "f=100", "--rtol", "1e-11")
+    command = (*SOLVE, "-o", output, *larger, "--json")
+    done = signalled(signal.SIGTERM, *command)
+    part = strict_json(done.out)
+    assert (done.code, part["status"]) == (1, "interrupted"), done.err
     checkpoint = output.with_suffix(".h5.checkpoint")
-    while not checkpoint.exists() and job.poll() is None:
-        time.sleep(0.01)
-    job.send_signal(signal.SIGTERM)
-    out, err = job.communicate(timeout=60)
-    part = json.loads(out)
-    assert (job.returncode, part["status"]) == (1, "interrupted"), err
     assert checkpoint.exists()
-    done = subprocess.run([*command, "--resume"], **options, timeout=100, check=False)
-    rest = json.loads(done.stdout)
-    assert (done.returncode, rest["status"]) == (0, "converged_rtol"), done.stderr
+    done = mosaicdd(*command, "--resume")
+    rest = strict_json(done.out)
+    assert (done.code, rest["status"]) == (0, "converged_rtol"), done.err
     assert rest["iterations"] > part["iterations"]
     assert not checkpoint.exists()
     with h5py.File(output) as file:

@@ -62,7 +62,9 @@ def test_every_launcher_trains_the_same_model(data, tmp_path, launch):
         assert other["validation_mse"] == pytest.approx(alone, rel=1e-3)
 
 
-@pytest.mark.parametrize("launcher", ["mpiexec", "torchrun"])
+@pytest.mark.parametrize(
+    "launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.nightly)]
+)
 def test_a_batch_smaller_than_the_ranks_is_one_line_of_one_rank(data, tmp_path, launch, launcher):
     job = launch(launcher, "train", data, "-o", tmp_path / "model.h5", "--batch-size", 1)
     lines = [line for line in job.stderr.splitlines() if line.startswith("Error")]
@@ -71,6 +73,7 @@ def test_a_batch_smaller_than_the_ranks_is_one_line_of_one_rank(data, tmp_path, 
     assert job.returncode == (2 if launcher == "mpiexec" else 1)  # torchrun has its own code
 
 
+@pytest.mark.nightly
 def test_generate_on_two_ranks_writes_the_dataset_of_one(tmp_path, launch):
     options = ["--cells", 8, "--size", 0.125, "--samples", 300, "--windows", 50, "--json"]
     figures = {}

@@ -211,20 +211,20 @@ def test_after_sigusr1_the_exit_code_says_that_a_checkpoint_is_there(data, tmp_p
     assert f"the last good checkpoint is {newest}: continue with --resume" in stdout
 
 
-def test_sigterm_to_one_of_four_ranks_stops_all_with_a_checkpoint(data, whole, tmp_path, mpiexec):
+def test_sigterm_to_one_of_two_ranks_stops_all_with_a_checkpoint(data, whole, tmp_path, mpiexec):
     model, pids = tmp_path / "model.h5", tmp_path / "pids"
     pids.mkdir()
     shell = f'echo $$ > {pids}/$PMI_RANK.new; mv {pids}/$PMI_RANK.new {pids}/$PMI_RANK; exec "$@"'
     options = [str(data), "-o", str(model), *OPTIONS, "--epochs", "2000", "--json"]
     process = subprocess.Popen(
-        [mpiexec, "-n", "4", "sh", "-c", shell, "sh", *COMMAND, *options, *OFTEN],
+        [mpiexec, "-n", "2", "sh", "-c", shell, "sh", *COMMAND, *options, *OFTEN],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         text=True,
     )
     wait_for(lambda: len(checkpoints(tmp_path)) == 2, process)
-    os.kill(int((pids / "2").read_text()), signal.SIGTERM)
+    os.kill(int((pids / "1").read_text()), signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == os.EX_TEMPFAIL, stderr
     figures = json.loads(stdout)

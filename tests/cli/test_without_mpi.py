@@ -59,19 +59,21 @@ def without_mpi(blocked, error, *arguments, **environment):
     return python(script, **environment)
 
 
-NO_MPI = pytest.mark.parametrize(
-    ("blocked", "error"), [("mpi4py", "ImportError"), ("mpi4py.MPI", "RuntimeError")]
+ABSENT, WITHOUT_LIBRARY = ("mpi4py", "ImportError"), ("mpi4py.MPI", "RuntimeError")
+NO_MPI = pytest.mark.parametrize(("blocked", "error"), [ABSENT, WITHOUT_LIBRARY])
+ONE_OF_BOTH = pytest.mark.parametrize(
+    ("blocked", "error"), [ABSENT, pytest.param(*WITHOUT_LIBRARY, marks=pytest.mark.nightly)]
 )
 
 
-@NO_MPI
+@ONE_OF_BOTH
 def test_everything_can_be_imported(blocked, error):
     ended = python(BLOCKER.format(blocked=blocked, error=error) + EVERYTHING)
     assert ended.returncode == 0, ended.stderr
     assert "mosaicdd.parallel.layouts.dtensor" in ended.stdout.splitlines()
 
 
-@NO_MPI
+@ONE_OF_BOTH
 def test_help_and_version_need_no_mpi(blocked, error):
     helps = [(command, "--help") for command in COMMANDS]
     ended = without_mpi(blocked, error, ("--help",), ("-h",), ("--version",), *helps)
@@ -81,7 +83,7 @@ def test_help_and_version_need_no_mpi(blocked, error):
     assert f"mosaicdd, version {package.__version__}" in ended.stdout
 
 
-@NO_MPI
+@ONE_OF_BOTH
 def test_every_command_works_on_one_rank(blocked, error, tmp_path):
     data, model, out = (str(tmp_path / name) for name in ("data.h5", "model.h5", "out.h5"))
     rates, image = str(tmp_path / "rates.json"), str(tmp_path / "out.png")

@@ -5,15 +5,16 @@ Fenced blocks of a page run from top to bottom in one empty folder:
 - ``sh`` and ``python`` are run, and must end with exit code 0;
 - ``python NAME.py`` is written to that file;
 - a block without a word, right after one that was run, is what that prints: ``...`` stands for any
-  text, and numbers with a fraction need agree to a tenth only (other libraries round otherwise);
+  text, and numbers with a fraction need agree to one unit of their last digit only (other libraries round
+  otherwise, and what lies between two roundings is printed as either);
 - all others, as ``console``, need what a test has not (a network, a batch system) and are for people.
 """
 
-import math
 import os
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,6 @@ _BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]\d+)?|\d+e[+-]\d+")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SECONDS = 240  # of a page
-_AGREEMENT = 0.1  # of numbers
 
 
 class Block(NamedTuple):
@@ -85,14 +85,19 @@ def agrees(expected, printed):
             pattern += r"(?:.|\n)*?"
         elif _NUMBER.fullmatch(piece):
             pattern += rf"({_NUMBER.pattern})"
-            numbers.append(float(piece))
+            numbers.append(piece)
         else:
             pattern += re.escape(piece)
     found = re.fullmatch(pattern, printed.strip())
     return found is not None and all(
-        math.isclose(float(one), other, rel_tol=_AGREEMENT)
-        for one, other in zip(found.groups(), numbers, strict=True)
+        abs(Decimal(other) - Decimal(number)) <= unit_of(number)
+        for other, number in zip(found.groups(), numbers, strict=True)
     )
+
+
+def unit_of(number):
+    """Return one unit of the last digit of a number."""
+    return Decimal((0, (1,), Decimal(number).as_tuple().exponent))
 
 
 @pytest.mark.limit(_SECONDS + 30)
@@ -142,6 +147,7 @@ def test_the_readme_is_read_in_a_few_minutes():
 
 def test_an_expected_output_leaves_times_open_and_holds_numbers():
     expected = "9 iterations: 1.5e-06, ... s"
-    assert agrees(expected, "9 iterations: 1.48e-06, 0.31 s\n")
-    assert not agrees(expected, "9 iterations: 3.0e-06, 0.31 s\n")
+    assert agrees(expected, "9 iterations: 1.6e-06, 0.31 s\n")
+    assert not agrees(expected, "9 iterations: 1.7e-06, 0.31 s\n")
+    assert not agrees(expected, "9 iterations: 1.5e-07, 0.31 s\n")
     assert not agrees(expected, "8 iterations: 1.5e-06, 0.31 s\n")

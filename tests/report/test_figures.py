@@ -82,7 +82,13 @@ def seen_in(drawing, axes):
 
 @pytest.mark.parametrize(
     ("node", "dpi"),
-    [((60, 60), 60), ((1500, 777), 60), ((1940, 60), 60), ((1023, 1411), 60), ((1500, 777), 200)],
+    [
+        ((60, 60), 60),
+        pytest.param((1500, 777), 60, marks=pytest.mark.nightly),
+        pytest.param((1940, 60), 60, marks=pytest.mark.nightly),
+        pytest.param((1023, 1411), 60, marks=pytest.mark.nightly),
+        pytest.param((1500, 777), 200, marks=pytest.mark.nightly),
+    ],
 )
 def test_the_error_of_a_single_node_of_four_million_is_seen(node, dpi, solved):
     field = smooth(2000, 2000)
@@ -166,7 +172,7 @@ def test_the_heading_says_which_problem_is_drawn(solved):
 
 @pytest.mark.parametrize(
     ("cells", "stacked"),
-    [((32, 256), "y"), ((16, 512), "y"), ((256, 32), "x"), ((512, 16), "x"), ((64, 96), None)],
+    [((16, 512), "y"), ((512, 16), "x"), ((64, 96), None)],
 )
 def test_long_domains_are_stacked_and_tall_ones_stand_side_by_side(cells, stacked, solved):
     field = smooth(*cells)
@@ -206,5 +212,5 @@ def test_nothing_at_all_can_be_drawn_too(state, solved):
     solution = solved(field, **options)
     offset = 0.0 if state in ("equal", "zero") else 1e-3
     reference = np.array(solution.field) + offset
-    for drawing in (figure(solution), figure(solution, reference)):
-        assert pixels(drawing, dpi=50).std() > 0
+    drawing = figure(solution) if state == "no estimate" else figure(solution, reference)
+    assert pixels(drawing, dpi=30).std() > 0

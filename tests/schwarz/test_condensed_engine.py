@@ -191,10 +191,14 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, kind):
     alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
     assert distance(together.gather(), alone.field) < 1e-9
-    for one, other in zip(together.results, alone.results, strict=True):
-        assert one.report["error_estimate"] == pytest.approx(
-            other.report["error_estimate"], rel=0.5
-        )
+    alone, together = alone_and_together(solve, problem, settings=SolveSettings(rtol=1e-4))
+    assert together.iterations == alone.iterations
+    estimates = [
+        [one.report["error_estimate"] for one in found.results] for found in (alone, together)
+    ]
+    # The preconditioner rounds to float32, and differently on other ranks: in each of some ten iterations by
+    # some ten roundings. (At 1e-11 the estimates themselves are of rounding.)
+    np.testing.assert_allclose(*estimates, rtol=100 * np.finfo(np.float32).eps)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_the_exact_local_solver_reproduces_the_direct_solution_on_any_number_of_
 @pytest.mark.parametrize("name", CASES)
 def test_iterations_are_few_and_do_not_grow_with_the_domain(name, make_solver):
     counts = []
-    for side in (256, 512, 1024):
+    for side in (256, 1024):
         problem = case(name, (side, side))
         lattice, solver = bound(problem)
         engine = make_solver(lattice, local_solver=solver, rtol=1e-7)
@@ -129,7 +129,7 @@ def test_the_error_falls_with_the_square_of_the_spacing(name, make_solver):
     solution, source = manufactured(name)
     pde, fields = CASES[name]
     errors = []
-    for side in (32, 64, 128, 256):
+    for side in (64, 128, 256):
         domain = Domain((side, side), spacing=2.0 / side)
         problem = Problem(domain, pde, fields | source, Dirichlet(solution))
         lattice, solver = bound(problem, cells=8)
@@ -137,7 +137,7 @@ def test_the_error_falls_with_the_square_of_the_spacing(name, make_solver):
         along = np.linspace(0.0, 2.0, side + 1)
         errors.append(np.abs(found.field.numpy() - solution(along, along[:, None])).max())
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
-    # Of h^2 with a next term of h^4; on the coarsest grid a strong flow has a cell Peclet number of 8.
+    # Of h^2 with a next term of h^4; on the coarsest grid a strong flow has a cell Peclet number of 4.
     assert orders[-1] > (1.7 if name == "strong flow" else 1.9)
 
 

@@ -23,6 +23,7 @@ from mosaicdd.schwarz.solver import solve
 CELLS, NODES = (512, 512), (513, 513)
 RTOL = 1e-11
 SPE10 = os.environ.get("MOSAICDD_SPE10")
+_DAILY = ("inclusions", "rotating")  # the largest contrast, and what is not symmetric
 
 
 def problem_of(kind):
@@ -39,8 +40,10 @@ def problem_of(kind):
 @pytest.mark.parametrize(
     "kind",
     [
-        *MEDIA,
-        "rotating",
+        *(
+            pytest.param(kind, marks=() if kind in _DAILY else pytest.mark.nightly)
+            for kind in (*MEDIA, "rotating")
+        ),
         pytest.param(
             "spe10", marks=pytest.mark.skipif(SPE10 is None, reason="MOSAICDD_SPE10 names no file")
         ),

@@ -127,7 +127,12 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, name):
     alone, together = alone_and_together(solve, problem(name, (64, 96)), settings=TIGHT)
     assert together.iterations == alone.iterations
     np.testing.assert_allclose(together.gather(), alone.field, rtol=0, atol=1e-10)
-    assert together.error_estimate == pytest.approx(alone.error_estimate, rel=0.5)
+    alone, together = alone_and_together(
+        solve, problem(name, (64, 96)), settings=SolveSettings(rtol=1e-4)
+    )
+    # As of linear media: some ten iterations, each with some ten roundings to float32.
+    rtol = 100 * np.finfo(np.float32).eps
+    np.testing.assert_allclose(together.error_estimate, alone.error_estimate, rtol=rtol)
 
 
 def test_several_problems_are_solved_by_one_call():

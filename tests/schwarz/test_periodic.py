@@ -243,7 +243,7 @@ def test_iterations_are_those_of_the_square():
 @pytest.mark.parametrize("axes", AXES)
 def test_iterations_do_not_grow_where_cells_are_just_above_a_multiple_of_16(axes, varying):
     counts = []
-    for n in (96, 97, 98, 100, 107):
+    for n in (96, 97, 107):
         a = np.exp(np.random.default_rng(0).standard_normal((n, n))) if varying else 1.0
         fields = {"a": a, "c": 0.1, "f": "sin(2*x) + y"}
         counts.append(
@@ -298,7 +298,7 @@ def test_new_values_need_no_new_elements():
 @pytest.mark.parametrize("axes", AXES)
 def test_a_flow_through_periodic_sides_is_of_second_order(axes):
     errors = []
-    for n in (40, 80, 160, 320):
+    for n in (40, 80, 160):
         still, u = manufactured(n, axes, varying=False)
 
         def f(x, y, still=still, u=u):

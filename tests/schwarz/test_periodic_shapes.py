@@ -66,13 +66,13 @@ def manufactured(n, kind, *, varying):
 @pytest.mark.parametrize("kind", ["values", "flux", "exchange"])
 def test_solutions_above_a_wavy_bottom_are_of_second_order(kind, varying):
     errors = []
-    for n in (25, 50, 100, 200):
+    for n in (25, 50, 100):
         problem, u = manufactured(n, kind, varying=varying)
         solution = solve(problem, settings=TIGHT)
         assert solution.status == "converged_rtol"
         errors.append(np.nanmax(abs(solution.field - u(solution.x, solution.y[:, None]))))
     # Where the outline crosses grid lines differs from grid to grid: errors fall unevenly.
-    assert np.log2(errors[0] / errors[-1]) / 3 > 1.8, errors
+    assert np.log2(errors[0] / errors[-1]) / 2 > 1.8, errors
 
 
 @pytest.mark.parametrize("n", [48, 49, 61])

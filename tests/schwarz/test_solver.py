@@ -153,7 +153,7 @@ def test_torch_in_is_torch_out():
 
 
 @pytest.mark.ranks(1, 2)
-def test_three_hundred_solvers_leak_no_communicator_and_no_memory(comm):
+def test_a_hundred_solvers_leak_no_communicator_and_no_memory(comm):
     problem = Problem((64, 64), "laplace", sides=Dirichlet("x*y"))
 
     def loop(count):
@@ -164,11 +164,11 @@ def test_three_hundred_solvers_leak_no_communicator_and_no_memory(comm):
         with open(f"/proc/{os.getpid()}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    before = loop(50)
-    after = loop(300)
-    # One solver has 64 kB of values and plans; the allocator's own unrest is a few MB.
-    assert after - before < 8 * 2**20
-    many = [comm.Dup() for _ in range(200)]  # would fail were the ids of 350 communicators gone
+    before = loop(30)
+    after = loop(100)
+    # One solver has 64 kB of values and plans, a hundred 6.4 MB; the allocator's own unrest is 1 MB or two.
+    assert after - before < 4 * 2**20
+    many = [comm.Dup() for _ in range(2000)]  # MPICH has 2048: would fail were those of 130 gone
     for one in many:
         one.Free()
 

@@ -27,12 +27,12 @@ def travelling(n):
 
 def test_a_travelling_wave_is_of_second_order_in_space_and_time():
     errors = []
-    for n in (20, 40, 80):
+    for n in (20, 40):
         problem, u = travelling(n)
         series = m.march(problem, lambda x, y, u=u: u(x, y, 0.0), dt=1 / n, steps=n // 4, **TIGHT)
         truth = u(series.x, series.y[:, None], series.times[-1])
         errors.append(abs(series.field - truth).max())
-    assert np.log2(errors[0] / errors[-1]) / 2 > 1.8, errors
+    assert np.log2(errors[0] / errors[-1]) > 1.8, errors
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
