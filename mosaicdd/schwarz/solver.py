@@ -2,13 +2,11 @@
 
 import threading
 import time
-from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.lattice.window import Extent
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.abort_hook import abort_uncaught
@@ -18,20 +16,17 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.field_share import FieldStart
-from mosaicdd.schwarz.results.checkpoints import Checkpoints, Earlier
 from mosaicdd.schwarz.results.kept import Batch, Kept
-from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import RESUMABLE, Output, SolveSettings
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.schwarz.work import Work, WritePoints
-from mosaicdd.settings import argument, require_type
-from mosaicdd.storage.atomic import naming_checkpoint, require_writable
-from mosaicdd.storage.shards import require_shard_folder
+from mosaicdd.schwarz.work import Work
+from mosaicdd.schwarz.writing import Writing
+from mosaicdd.settings import require_type
+from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.unsupported import Unsupported
 
 
@@ -117,17 +112,14 @@ class Solver:
             require_type("settings", settings, SolveSettings)
             if rtol is not None:
                 settings = settings.with_changes(rtol=rtol)
-            self._output = self._checked_output(output)
+            self._writing = Writing(self._world, output, self._clock)
             plan = (self._world, settings, window, keep, self._clock)
             self._setup = Setup(problem, local_solver, *plan)
-            if self._output is not None and self._output.shards:
-                self._setup.require_field("shards")
-            self._require_one(problem.problems)
-            if self._output is None and self._setup.fill:
+            self._writing.require_possible(self._setup, problem)
+            if self._writing.output is None and self._setup.fill:
                 self._setup.require_room(problem.problems)
             self._work = Work(self._world, self._setup, problem)
-            self._place_points(points)
-            self._checkpoints, self._earlier = self._checkpoint()
+            self._writing.plan(self._setup, self._work, points)
         except Exception:  # of all ranks alike
             self.close()
             raise
@@ -181,68 +173,7 @@ class Solver:
     @property
     def checkpoint(self) -> Path | None:
         """Where checkpoints go, if any are written."""
-        return None if self._checkpoints is None else self._checkpoints.path
-
-    def _checked_output(self, output: str | PathLike | Output | None) -> Output | None:
-        if output is None:
-            return None
-        output = output if isinstance(output, Output) else Output(output)
-        with argument("output"):
-            self._world.on_root(lambda: require_writable(output.path))
-        if output.shards:
-            with argument("shards"):
-                self._world.on_root(lambda: require_shard_folder(output.path))
-        return output
-
-    def _require_one(self, problems: int) -> None:
-        """Check that nothing was asked for that takes one problem only."""
-        output = self._output
-        asked = {
-            "until_mae": self._setup.settings.until_mae is not None,
-            "resume=True": output is not None and output.resume,
-            "shards=True": output is not None and output.shards,
-            "keep='interface'": output is not None and not self._setup.fill,
-        }
-        for name, is_given in asked.items():
-            if is_given and problems > 1:
-                raise Unsupported(
-                    f"{name} takes one problem, there are {problems}: solve them one by one"
-                )
-
-    def _place_points(self, points: Any) -> None:
-        self._write_points: WritePoints | None = None
-        if points is None:
-            return
-        with argument("points"):
-            if self._work.problem.problems > 1 or self._output is None:
-                raise Unsupported("points are written to the output file of one problem")
-            points = as_points(points)
-            cells = on_grid(points, self._setup.grid)
-            values_at = self._work.engine(1).plan_points(cells)
-
-        def write(file: SolutionOutput, outcome: Outcome) -> None:
-            with self._clock.part("points"):
-                (values,) = values_at(outcome.interface, self._work.boundaries)
-            file.points(points, values)
-
-        self._write_points = write
-
-    def _checkpoint(self) -> tuple[Checkpoints | None, Earlier | None]:
-        """Return what keeps checkpoints, and where an earlier run stopped."""
-        if self._output is None or self._work.problem.problems > 1:
-            return None, None
-        checkpoints = Checkpoints(
-            str(self._output.path),
-            self._setup.ranks,
-            self._work.engine(1),
-            self._work.problem,
-            self._setup.bound.name,
-            self._setup.settings,
-        )
-        if not self._output.resume:
-            return checkpoints, None
-        with argument("resume"):
-            return checkpoints, checkpoints.read()
+        return self._writing.checkpoint
 
     def __call__(
         self,
@@ -306,12 +237,7 @@ class Solver:
             return last if self._settled else Work(self._world, self._setup, last.problem)
         require_type("problem", problem, Problem)
         last.require_like(problem)
-        if self._write_points is not None and (problem.source is not None or problem.problems > 1):
-            raise Unsupported(
-                "this Solver was planned with points, which take one problem without a source; make "
-                "a new one without points and interpolate the field"
-            )
-        self._require_one(problem.problems)
+        self._writing.require_possible(self._setup, problem)
         return Work(self._world, self._setup, problem)
 
     def _solve(
@@ -325,32 +251,25 @@ class Solver:
             self._world.agree(lambda: self._require_start(start))
         if atol is None:
             atol = self._setup.settings.atol
-        self._watch = self._listener()
+        work, writing = self._work, self._writing
+        self._watch = writing.watch(work.problem.problems)
         before = self._clock.seconds
         self._world.barrier()
         setup = time.perf_counter() - begun
-        with naming_checkpoint(self.checkpoint), self._file() or nullcontext() as file:
-            plan = (start, self._earlier, atol, progress, self._watch, file, self._write_points)
-            kept, results, spent = self._work.solve(*plan)
-            report = self._work.report(results)
+        with naming_checkpoint(self.checkpoint), writing.file(self._setup, work) as file:
+            plan = (start, writing.earlier, atol, progress, self._watch, file, writing.points)
+            kept, results, spent = work.solve(*plan)
+            report = work.report(results)
             report["seconds"] = seconds_spent(self._clock, begun, setup, spent, before)
             report["parts"] = parts_of_ranks(self._world, self._clock)
             if file is not None:
                 file.describe(report, results)
-        resumable = report["status"] in RESUMABLE
-        if self._checkpoints is not None and not resumable:
-            self._checkpoints.remove()
-        self._begun = self._earlier = None
-        return Solution(
-            self._work.problem,
-            self._kept(kept),
-            report,
-            results,
-            checkpoint=self.checkpoint if resumable else None,
-        )
+        checkpoint = writing.end(resumable=report["status"] in RESUMABLE)
+        self._begun = None
+        return Solution(work.problem, self._kept(kept), report, results, checkpoint=checkpoint)
 
     def _kept(self, batches: list[Batch]) -> Kept:
-        engine = self._work.first_engine
+        engine, output = self._work.first_engine, self._writing.output
         return Kept(
             self._given_ranks,
             self._setup.settings,
@@ -362,7 +281,7 @@ class Solver:
             self._work.boundaries,
             self._work.told,
             batches,
-            Path(self._output.path) if self._output is not None and self._setup.fill else None,
+            Path(output.path) if output is not None and self._setup.fill else None,
         )
 
     def _require_start(self, start: Solution | FieldStart) -> None:
@@ -370,28 +289,6 @@ class Solver:
         if not isinstance(start, FieldStart):
             require_type("start", start, Solution, wanted)
         self._work.require_start(start)
-
-    def _listener(self) -> Watch:
-        single = self._work.problem.problems == 1
-        if self._checkpoints is None or self._output is None or not single:
-            return Watch()
-        return Watch(self._checkpoints.save, 60 * self._output.checkpoint_minutes)
-
-    def _file(self) -> SolutionOutput | None:
-        if self._output is None:
-            return None
-        return SolutionOutput(
-            str(self._output.path),
-            self._world,
-            self._setup.lattice,
-            self._work.problem,
-            self._work.boundaries,
-            self._setup.settings.dtype,
-            self._setup.window,
-            self._clock,
-            shards=self._output.shards,
-            outline_points=self._work.first_engine.outline_points,
-        )
 
 
 def solve(

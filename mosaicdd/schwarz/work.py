@@ -26,7 +26,7 @@ from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.settings import argument
 
-WritePoints = Callable[[SolutionOutput, Outcome], None]
+WritePoints = Callable[[SolutionOutput, Outcome, "Work"], None]
 """Writes the values at the points that were asked for."""
 
 
@@ -171,7 +171,7 @@ class Work:
         progress: Progress | None,
         watch: Watch,
         file: SolutionOutput | None,
-        write_points: WritePoints | None,
+        write_points: WritePoints,
     ) -> tuple[list[Batch], list[Result], dict[str, float]]:
         """Solve and write batch after batch; return what is kept, all results, and the seconds.
 
@@ -238,15 +238,15 @@ class Work:
         number: int,
         outcomes: Sequence[Outcome],
         members: range,
-        write_points: WritePoints | None,
+        write_points: WritePoints,
     ) -> None:
         """Write what belongs to a round besides the fields of this group, which are written by now."""
         if not members and self._setup.fill:
             file.fields((), (slice(0, 0), slice(0, 0)))
         if not self._setup.fill:
             file.lines(self.engine(1).movement, outcomes[0].interface)
-        if write_points is not None:
-            write_points(file, outcomes[0])
+        if outcomes:
+            write_points(file, outcomes[0], self)
         file.maps(outcomes, members)
         if number == 0:
             file.source(self._own_nodes())

@@ -1,0 +1,156 @@
+"""What a solver writes while it works: a solution file, values at points, checkpoints of one problem."""
+
+from contextlib import nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from mosaicdd.lattice.points import as_points, on_grid
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.results.checkpoints import Checkpoints, Earlier
+from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.results.output import SolutionOutput
+from mosaicdd.schwarz.results.point_values import PointValues
+from mosaicdd.schwarz.settings import Output
+from mosaicdd.schwarz.setup import Setup
+from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.work import Work
+from mosaicdd.settings import argument
+from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.shards import require_shard_folder
+from mosaicdd.unsupported import Unsupported
+
+
+class Writing:
+    """The files of a solver, if it is to write any; all ranks use it together.
+
+    Parameters
+    ----------
+    output
+        What is asked for.
+
+    Attributes
+    ----------
+    output
+        It, or None.
+    earlier
+        Where an earlier run stopped, that is to go on.
+
+    Raises
+    ------
+    OSError, ValueError
+        If it cannot be written: the same on all ranks.
+    """
+
+    def __init__(self, world: Ranks, output: str | PathLike | Output | None, clock: Stopwatch):
+        self._world, self._clock = world, clock
+        self.output = output if output is None or isinstance(output, Output) else Output(output)
+        self.earlier: Earlier | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._values_at: PointValues | None = None
+        if self.output is None:
+            return
+        path = self.output.path
+        with argument("output"):
+            world.on_root(lambda: require_writable(path))
+        if self.output.shards:
+            with argument("shards"):
+                world.on_root(lambda: require_shard_folder(path))
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where checkpoints go, if any are written."""
+        return None if self._checkpoints is None else self._checkpoints.path
+
+    def require_possible(self, setup: Setup, problem: Problem) -> None:
+        """Check that nothing was asked for that takes one problem only, or a field, or no source.
+
+        Raises
+        ------
+        Unsupported
+            If something was.
+        """
+        output, problems = self.output, problem.problems
+        if output is not None and output.shards:
+            setup.require_field("shards")
+        asked = {
+            "until_mae": setup.settings.until_mae is not None,
+            "resume=True": output is not None and output.resume,
+            "shards=True": output is not None and output.shards,
+            "keep='interface'": output is not None and not setup.fill,
+        }
+        for name, is_given in asked.items():
+            if is_given and problems > 1:
+                raise Unsupported(
+                    f"{name} takes one problem, there are {problems}: solve them one by one"
+                )
+        if self._values_at is not None and (problem.source is not None or problems > 1):
+            raise Unsupported(
+                "this Solver was planned with points, which take one problem without a source; make "
+                "a new one without points and interpolate the field"
+            )
+
+    def plan(self, setup: Setup, work: Work, points: Any) -> None:
+        """Plan the values at points, and checkpoints; read where an earlier run stopped."""
+        single = work.problem.problems == 1
+        if points is not None:
+            with argument("points"):
+                if not single or self.output is None:
+                    raise Unsupported("points are written to the output file of one problem")
+                self._points = as_points(points)
+                cells = on_grid(self._points, setup.grid)
+                self._values_at = work.first_engine.plan_points(cells)
+        if self.output is None or not single:
+            return
+        self._checkpoints = Checkpoints(
+            str(self.output.path),
+            setup.ranks,
+            work.first_engine,
+            work.problem,
+            setup.bound.name,
+            setup.settings,
+        )
+        if self.output.resume:
+            with argument("resume"):
+                self.earlier = self._checkpoints.read()
+
+    def watch(self, problems: int) -> Watch:
+        """Return what a solve listens to, which keeps checkpoints of one problem."""
+        if self._checkpoints is None or self.output is None or problems > 1:
+            return Watch()
+        return Watch(self._checkpoints.save, 60 * self.output.checkpoint_minutes)
+
+    def file(self, setup: Setup, work: Work) -> SolutionOutput | nullcontext[None]:
+        """Return the solution file of some work, to be entered; nothing is written where none is asked for."""
+        if self.output is None:
+            return nullcontext()
+        return SolutionOutput(
+            str(self.output.path),
+            self._world,
+            setup.lattice,
+            work.problem,
+            work.boundaries,
+            setup.settings.dtype,
+            setup.window,
+            self._clock,
+            shards=self.output.shards,
+            outline_points=work.first_engine.outline_points,
+        )
+
+    def points(self, file: SolutionOutput, outcome: Outcome, work: Work) -> None:
+        """Write the values at the points that were asked for, if any were."""
+        if self._values_at is not None:
+            with self._clock.part("points"):
+                (values,) = self._values_at(outcome.interface, work.boundaries)
+            file.points(self._points, values)
+
+    def end(self, *, resumable: bool) -> Path | None:
+        """Remove the checkpoint of a run that has ended; return that of one from which another may go on."""
+        self.earlier = None
+        if resumable:
+            return self.checkpoint
+        if self._checkpoints is not None:
+            self._checkpoints.remove()
+        return None
