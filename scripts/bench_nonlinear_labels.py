@@ -18,12 +18,10 @@ from bench_nonlinear_networks import random_problem, reference, relative
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
-from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
-from mosaicdd.training.serial import SerialTraining
 from mosaicdd.training.settings import SquareSettings, TrainingSettings
 from mosaicdd.training.squares import prepared_squares
 
-LESSONS = {"poisson-boltzmann": CorrectionLesson, "minimal-surface": UnrolledLesson}
+NETWORKS = {"poisson-boltzmann": "correction", "minimal-surface": "unrolled"}
 _SEEDS = (911, 1, 2)
 _CELLS = 512
 _COLUMNS = (
@@ -47,13 +45,20 @@ def row(equation: str, epochs: int, samples: int, *, labels: bool) -> list[objec
         prepared_squares(data, SquareSettings(equation, samples=samples, labels=labels)).run()
         generated = time.process_time()
         settings = TrainingSettings(labels=labels, epochs=epochs)
-        best = SerialTraining(LESSONS[equation], data, model, settings).run().best
+        best = m.train(data, model, settings, network=NETWORKS[equation]).best
         trained = time.process_time()
-        if best is None:
-            raise RuntimeError("the training was interrupted")
         errors = [field_error(equation, str(model), seed) for seed in _SEEDS]
     word, seconds = "yes" if labels else "no", (generated - begun, trained - generated)
-    return [equation, word, samples, seconds[0], best.step, seconds[1], best.error, *errors]
+    return [
+        equation,
+        word,
+        samples,
+        seconds[0],
+        best.step,
+        seconds[1],
+        best.figures["error"],
+        *errors,
+    ]
 
 
 def field_error(equation: str, model: str, seed: int) -> float:

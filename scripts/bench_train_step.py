@@ -14,6 +14,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.training.equation_losses import EquationLosses
 from mosaicdd.training.memory import hold_freed_memory, kept_bytes, samples_per_pass
 from mosaicdd.training.objective import Objective
 from mosaicdd.training.optimisers import build_optimiser
@@ -88,7 +89,9 @@ class _Step:
         self, network: torch.nn.Module, subdomain: Subdomain, way: str, passes: list[Pass]
     ):
         settings = TrainingSettings(pde_weight=1.0, laplacian=way)
-        self._objective = Objective(network, LAPLACE.at(), subdomain, settings)
+        self._objective = Objective(
+            network, EquationLosses(network, LAPLACE.at(), subdomain, settings)
+        )
         samples = samples_per_pass(self._objective, passes)
         self._passes = [part for whole in passes for part in _split(whole, samples)]
         self._optimiser = build_optimiser(self._objective.weights(), settings)

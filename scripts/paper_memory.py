@@ -20,6 +20,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.planning.measure import resident_bytes
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.training.equation_losses import EquationLosses
 from mosaicdd.training.objective import Objective
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import TrainingSettings
@@ -75,7 +76,7 @@ def _train(subdomains: int, way: tuple[str, bool] | None) -> None:
     network = build_network("sdnet", tomllib.loads(_RECIPE.read_text())["settings"], subdomain)
     network.recompute = recompute
     settings = TrainingSettings(pde_weight=1.0 if way else 0.0, laplacian=laplacian)
-    objective = Objective(network, LAPLACE.at(), subdomain, settings)
+    objective = Objective(network, EquationLosses(network, LAPLACE.at(), subdomain, settings))
     g, silent = torch.randn(subdomains, 4 * subdomain.cells), torch.zeros_like(objective.signals)
     points, others = (2 * torch.rand(_POINTS, 2) - 1 for _ in range(2))
     objective(Pass(g, 1.0, points, torch.randn(subdomains, _POINTS)), silent).backward()

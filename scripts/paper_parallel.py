@@ -36,6 +36,7 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.training.equation_losses import EquationLosses
 from mosaicdd.training.objective import SIGNALS, Objective
 from mosaicdd.training.parallel_objective import ParallelObjective
 from mosaicdd.training.rank_group import RankGroup, rank_group
@@ -90,7 +91,7 @@ def _step(ranks: RankGroup) -> tuple[ParallelObjective, list[Pass]]:
     subdomain = Subdomain()
     network = build_network("sdnet", tomllib.loads(_RECIPE.read_text())["settings"], subdomain)
     settings = TrainingSettings(pde_weight=1.0)
-    objective = Objective(network, LAPLACE.at(), subdomain, settings)
+    objective = Objective(network, EquationLosses(network, LAPLACE.at(), subdomain, settings))
     g = torch.randn(_SAMPLES, 4 * subdomain.cells)
     points, others = (2 * torch.rand(_POINTS, 2) - 1 for _ in range(2))
     passes = [Pass(g, 1.0, points, torch.randn(_SAMPLES, _POINTS)), Pass(g, 1.0, others)]

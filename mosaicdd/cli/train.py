@@ -2,20 +2,16 @@
 
 import logging
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-from mosaicdd.cli.bad_input import BadInputError, bad_input
+from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
 from mosaicdd.cli.show import stage
 from mosaicdd.cli.train_config import network_settings, read_config
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
-
-if TYPE_CHECKING:
-    from mosaicdd.training.serial import Lesson
 
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
@@ -106,21 +102,16 @@ def train(
     from mosaicdd.parallel.signals import listening
     from mosaicdd.parallel.watch import Watch
     from mosaicdd.storage.metrics_file import require_tensorboard
-    from mosaicdd.training.lessons import find_lesson
     from mosaicdd.training.loop import Training
     from mosaicdd.training.optimisers import TrainingDivergedError
     from mosaicdd.training.rank_group import rank_group
 
     torch.set_num_threads(threads_per_rank())
-    with bad_input():
-        lesson = find_lesson(network)
-        own = {**config, **network_settings(pairs)}
-    if lesson is not None:
-        return _alone(ctx, data, output, lesson, own, resume, checkpoint_minutes, as_json)
     if tensorboard is not None:
         with bad_input("--tensorboard"):
             require_tensorboard(tensorboard)
     with bad_input():
+        own = {**config, **network_settings(pairs)}
         settings = collected(ctx, TrainingSettings)
         execution = collected(ctx, ExecutionSettings)
         training = Training(data, output, settings, execution, network, own, tensorboard, pde)
@@ -146,54 +137,3 @@ def train(
                 draw(training, result)
             show_result(training, result, replaces, as_json)
     return 0 if result.finished else _INTERRUPTED
-
-
-def _alone(
-    ctx: click.Context,
-    data: str,
-    output: str,
-    lesson: "type[Lesson]",
-    own: dict,
-    resume: bool,
-    checkpoint_minutes: float,
-    as_json: bool,
-) -> int:
-    """Train a network of conductances, operators or corrections; on one rank, on the processor."""
-    from mosaicdd.parallel.signals import listening
-    from mosaicdd.parallel.watch import Watch
-    from mosaicdd.storage.json_line import json_line
-    from mosaicdd.training.optimisers import TrainingDivergedError
-    from mosaicdd.training.serial import SerialReport, SerialTraining
-
-    if world().size > 1 or ctx.params["device"] != "cpu":
-        raise BadInputError(
-            f"the network {lesson.name} trains on one rank, on the processor: leave out mpiexec and "
-            "--device"
-        )
-    asked = vars(collected(ctx, ExecutionSettings)).items() - vars(ExecutionSettings()).items()
-    others = [name for name in ("dry_run", "tensorboard", "pde") if ctx.params[name]]
-    for name in [*others, *(name for name, _ in sorted(asked))]:
-        raise BadInputError(
-            f"--{name.replace('_', '-')}: not for the network {lesson.name}; leave it out"
-        )
-
-    def stand(now: SerialReport) -> str:
-        return f"error {now.error:.2e} on held-out data ({lesson.plain} {now.plain:.2e})"
-
-    with bad_input():
-        settings = collected(ctx, TrainingSettings)
-        training = SerialTraining(lesson, data, output, settings, own)
-        if resume:
-            training.resume()
-    watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
-    with stage(f"training {lesson.name}", quiet=as_json) as show, listening(watch):
-        try:
-            result = training.run(lambda now: show(now.progress, stand(now)), watch)
-        except TrainingDivergedError as error:
-            raise click.ClickException(f"{error}; {training.checkpoints.last_good}") from error
-    if not result.finished:
-        click.echo(f"interrupted; {training.checkpoints.last_good}: continue with --resume")
-        return _INTERRUPTED
-    text = f"{output}: {lesson.name}, {stand(result.best)} after {result.best.seconds:.0f} s"
-    click.echo(json_line({"model": output} | result.figures) if as_json else text)
-    return 0

@@ -24,16 +24,15 @@ def show_result(training: Training, result: TrainingResult, replaces: bool, as_j
         click.echo(json_line(result.figures | {"model": output if result.finished else None}))
     elif result.finished:
         click.echo(
-            f"{output}{' (replaced)' if replaces else ''}: {result.card.network}, "
-            f"{result.parameters} parameters, validation MSE {best.validation_mse:.2e} (windows "
-            f"{best.window_mse:.2e}) after {result.steps} steps in {result.seconds:.1f} s"
+            f"{output}{' (replaced)' if replaces else ''}: {result.name}, {result.parameters} parameters, "
+            f"{best.errors} after {result.steps} steps in {result.seconds:.1f} s"
         )
     else:
         click.echo(
             f"interrupted after step {result.steps}; {training.checkpoints.last_good}: continue "
             "with --resume"
         )
-    if result.finished and result.far_off:
+    if result.far_off:
         click.echo(
             f"{output} is far off: its validation error is {result.relative_error:.0%} of what the "
             "lifting alone leaves (10% is usable, 1% good); give it more --epochs, another --lr, or "
@@ -48,7 +47,7 @@ def draw(training: Training, result: TrainingResult) -> None:
         return
     from mosaicdd.report.curves import learning_curve
 
-    title = f"{result.card.network}, validation MSE {result.best.validation_mse:.1e}"
+    title = f"{result.name}, {result.best.errors}"
     learning_curve(read_metrics(training.metrics_path), title, Path(f"{training.output}.png"))
 
 

@@ -12,7 +12,12 @@ from mosaicdd.storage.solution_file import StoredSolution
 
 SMALL = 9  # points
 _MARKED = 40  # iterations whose values are marked one by one
-_ERRORS = {"validation_mse": "validation MSE", "window_mse": "windows MSE"}
+_ERRORS = {
+    "validation_mse": "validation MSE",
+    "window_mse": "windows MSE",
+    "error": "relative error",
+    "plain": "without the network",
+}
 _LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
 
 
@@ -28,7 +33,8 @@ def learning_curve(rows: list[dict], title: str, path: Path) -> None:
     axes = figure.subplots(1, 2)
     for ax, curves in zip(axes, (_ERRORS, _LOSSES), strict=True):
         for name, label in curves.items():
-            points = [(row["step"], row[name]) for row in rows if row[name]]
+            # The mean logarithm of an error is no loss for an axis of logarithms.
+            points = [(row["step"], row[name]) for row in rows if (row.get(name) or 0.0) > 0]
             if points:
                 ax.semilogy(*zip(*points, strict=True), ".-", label=label)
         if ax.lines:

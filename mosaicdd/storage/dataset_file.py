@@ -9,7 +9,6 @@ all by the rank that made it, so a generation that is killed has lost the parts 
 another number of ranks can continue it.
 """
 
-import hashlib
 import itertools
 import json
 import os
@@ -27,6 +26,7 @@ from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import atomic_file
 from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
+from mosaicdd.storage.rows import hash_of
 
 FORMAT_VERSION = SEALED
 # What reading a part that is missing, cut short or changed may raise.
@@ -144,10 +144,7 @@ class Dataset:
     @property
     def content_hash(self) -> str:
         """SHA-256 of the samples, independent of the file that holds them."""
-        digest = hashlib.sha256()
-        for array in (self.boundary, self.solution):
-            digest.update(np.ascontiguousarray(array, dtype="<f8").data)
-        return digest.hexdigest()
+        return hash_of([self.boundary, self.solution], "<f8")
 
 
 def write_dataset(path: str | os.PathLike, dataset: Dataset) -> None:

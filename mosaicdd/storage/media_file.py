@@ -5,15 +5,17 @@ around; ``/solution`` and ``/source (n, q, N / 4 + 1, N / 4 + 1)``: of ``q`` pro
 every fourth node, and the sources shared out to these; ``/kind (n,)``, names.
 """
 
-import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
 from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
+from mosaicdd.storage.rows import FileArray, hash_of
 
 FORMAT_VERSION = SEALED
+_ARRAYS = ("logarithm", "solution", "source")
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class MediaDataset:
         held = self.logarithm.shape, self.source.shape
         if held != shapes or len(self.kind) != count:
             raise ValueError(f"media and sources must have the shapes {shapes}, got {held}")
-        arrays = (self.logarithm, self.solution, self.source)
+        arrays = [array for array in self._arrays if isinstance(array, np.ndarray)]
         if not all(np.isfinite(array).all() for array in arrays):
             raise ValueError("media and solutions must be finite, found NaN or infinity")
 
@@ -53,10 +55,20 @@ class MediaDataset:
     @property
     def content_hash(self) -> str:
         """SHA-256 of media and solutions, independent of the file that holds them."""
-        digest = hashlib.sha256()
-        for array in (self.logarithm, self.solution, self.source):
-            digest.update(np.ascontiguousarray(array, dtype="<f4").data)
-        return digest.hexdigest()
+        return hash_of(self._arrays, "<f4")
+
+    def __len__(self) -> int:
+        """Return the number of media."""
+        return len(self.kind)
+
+    def rows(self, rows: slice) -> Self:
+        """Return some of the media, in memory."""
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        return replace(self, kind=self.kind[rows], **arrays)
+
+    @property
+    def _arrays(self) -> list[np.ndarray]:
+        return [getattr(self, name) for name in _ARRAYS]
 
 
 def write_media(path: str | os.PathLike, media: MediaDataset) -> None:
@@ -67,12 +79,17 @@ def write_media(path: str | os.PathLike, media: MediaDataset) -> None:
         file.attrs["seed"] = media.seed
         file.attrs["validation"] = media.validation
         file["kind"] = list(media.kind)
-        for name in ("logarithm", "solution", "source"):
+        for name in _ARRAYS:
             file.create_dataset(name, data=getattr(media, name).astype("f4"))
 
 
-def read_media(path: str | os.PathLike) -> MediaDataset:
+def read_media(path: str | os.PathLike, *, whole: bool = True) -> MediaDataset:
     """Read a file of media.
+
+    Parameters
+    ----------
+    whole
+        Whether the arrays are read, or stay in the file until `MediaDataset.rows` reads some.
 
     Raises
     ------
@@ -82,15 +99,12 @@ def read_media(path: str | os.PathLike) -> MediaDataset:
         If it is foreign, truncated or inconsistent; the message names it.
     """
     with open_to_read(path, "media", FORMAT_VERSION) as file:
-        content = {
+        content: dict[str, Any] = {
             "pde": str(file.attrs["pde"]),
             "validation": float(file.attrs["validation"]),
             "seed": int(file.attrs["seed"]),
             "kind": tuple(name.decode() for name in file["kind"][()]),
-            "logarithm": file["logarithm"][()],
-            "solution": file["solution"][()],
-            "source": file["source"][()],
-        }
+        } | {name: file[name][()] if whole else FileArray(path, file[name]) for name in _ARRAYS}
     try:
         return MediaDataset(**content)
     except ValueError as error:

@@ -4,17 +4,18 @@
 or of those alone that are held out, which are the last.
 """
 
-import hashlib
 import os
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
+from mosaicdd.storage.rows import FileArray, hash_of
 
 FORMAT_VERSION = SEALED
+_ARRAYS = ("parameters", "boundary", "source", "solution")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class SquareDataset:
                 raise ValueError(
                     f"the {name} of {count} squares must have the shape {shape}, got {array.shape}"
                 )
-            if not np.isfinite(array).all():
+            if isinstance(array, np.ndarray) and not np.isfinite(array).all():
                 raise ValueError(f"the {name} of squares must be finite, found NaN or infinity")
 
     @property
@@ -67,10 +68,19 @@ class SquareDataset:
     @property
     def content_hash(self) -> str:
         """SHA-256 of problems and solutions, independent of the file that holds them."""
-        digest = hashlib.sha256()
-        for array in (self.parameters, self.boundary, self.source, self.solution):
-            digest.update(np.ascontiguousarray(array, dtype="<f4").data)
-        return digest.hexdigest()
+        return hash_of([getattr(self, name) for name in _ARRAYS], "<f4")
+
+    def __len__(self) -> int:
+        """Return the number of squares."""
+        return len(self.boundary)
+
+    def rows(self, rows: slice) -> Self:
+        """Return some of the squares, in memory; all of them solved, or none."""
+        first, last, _ = rows.indices(len(self.boundary))
+        solved = slice(max(first - self.unsolved, 0), max(last - self.unsolved, 0))
+        arrays = {name: getattr(self, name)[rows] for name in _ARRAYS[:-1]}
+        # Which of them are held out is said of the whole alone.
+        return replace(self, validation=0.0, solution=self.solution[solved], **arrays)
 
 
 def write_squares(path: str | os.PathLike, squares: SquareDataset) -> None:
@@ -83,12 +93,17 @@ def write_squares(path: str | os.PathLike, squares: SquareDataset) -> None:
         file.attrs["seed"] = squares.seed
         file.attrs["validation"] = squares.validation
         file.attrs["parameter_names"] = list(squares.parameter_names)
-        for name in ("parameters", "boundary", "source", "solution"):
+        for name in _ARRAYS:
             file[name] = getattr(squares, name)
 
 
-def read_squares(path: str | os.PathLike) -> SquareDataset:
+def read_squares(path: str | os.PathLike, *, whole: bool = True) -> SquareDataset:
     """Read a file of squares.
+
+    Parameters
+    ----------
+    whole
+        Whether the arrays are read, or stay in the file until `SquareDataset.rows` reads some.
 
     Raises
     ------
@@ -98,14 +113,13 @@ def read_squares(path: str | os.PathLike) -> SquareDataset:
         If it is foreign, truncated or inconsistent; the message names it.
     """
     with open_to_read(path, "squares", FORMAT_VERSION) as file:
-        arrays = ("parameters", "boundary", "source", "solution")
         content: dict[str, Any] = {
             "pde": str(file.attrs["pde"]),
             "subdomain": Subdomain(int(file.attrs["cells"]), float(file.attrs["size"])),
             "parameter_names": tuple(str(name) for name in file.attrs["parameter_names"]),
             "validation": float(file.attrs["validation"]),
             "seed": int(file.attrs["seed"]),
-        } | {name: file[name][()] for name in arrays}
+        } | {name: file[name][()] if whole else FileArray(path, file[name]) for name in _ARRAYS}
     try:
         return SquareDataset(**content)
     except ValueError as error:

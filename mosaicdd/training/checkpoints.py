@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 _KEPT = 2
 
 
-class Checkpoints:
+class TrainingCheckpoints:
     """The files ``OUTPUT.checkpoint-STEP``; used by one process.
 
     Parameters
@@ -33,12 +33,12 @@ class Checkpoints:
     def files(self) -> list[Path]:
         """The checkpoints that are there, the newest first."""
         pattern = re.compile(re.escape(self._output.name) + r"\.checkpoint-(\d+)")
-        found = [
+        by_step = [
             (int(match[1]), path)
             for path in self._output.parent.iterdir()
             if (match := pattern.fullmatch(path.name))
         ]
-        return [path for _, path in sorted(found, reverse=True)]
+        return [path for _, path in sorted(by_step, reverse=True)]
 
     def save(self, state: dict, step: int) -> None:
         """Write a checkpoint, then remove the oldest.

@@ -34,7 +34,9 @@ class CoarseSolve(torch.autograd.Function):
         for places, sign in ((i * count + j, -1), (j * count + i, -1), (i * count + i, 1)):
             a.index_add_(1, places, k, alpha=sign)
         a = a.index_add_(1, j * count + j, k).view(-1, count, count)
-        factor = torch.linalg.cholesky(a[:, inner[:, None], inner])
+        factor, failed = torch.linalg.cholesky_ex(a[:, inner[:, None], inner])
+        # A loss that is not finite ends a training on all ranks; an error here would, on this one alone.
+        factor[failed != 0] = math.nan
         right = b[:, :, inner].mT - a[:, inner[:, None], outer] @ u[:, :, outer].mT
         u = u.clone()
         u[:, :, inner] = torch.cholesky_solve(right, factor).mT
@@ -78,7 +80,8 @@ def coarse_conductances(
     inner = slice(MARGIN, -MARGIN)
     flat = _averaged(right[:, 1:-1, inner])
     steep = _averaged(up[:, inner, 1:-1].mT).mT
-    nodes = torch.arange(flat.shape[1] * steep.shape[2]).view(flat.shape[1], steep.shape[2])
+    nodes = torch.arange(flat.shape[1] * steep.shape[2], device=flat.device)
+    nodes = nodes.view(flat.shape[1], steep.shape[2])
     ends = [(nodes[:, :-1], nodes[:, 1:]), (nodes[:-1], nodes[1:])]
     values = [flat, steep]
     if network is not None:
@@ -89,7 +92,7 @@ def coarse_conductances(
         values = [flat + along + rest, steep + beside + rest, rising, falling]
         ends += [(nodes[:-1, :-1], nodes[1:, 1:]), (nodes[1:, :-1], nodes[:-1, 1:])]
     pairs = torch.cat([torch.stack(pair).flatten(1) for pair in ends], dim=1)
-    return torch.cat([one.flatten(1) for one in values], dim=1), pairs
+    return torch.cat([part.flatten(1) for part in values], dim=1), pairs
 
 
 def series_mean(values: torch.Tensor, axis: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Training of networks of corrections on squares of a nonlinear equation.
+"""Lessons of networks of corrections: squares of a nonlinear equation.
 
 The labels are what the linear equation's solutions lack on the centre lines. The loss is the mean square of what is wrong
 over that of the data, so that small data are worth as much as large ones. Without labels, what is wrong is what the
@@ -6,7 +6,9 @@ equation would change, as `equation_step` says it.
 """
 
 import os
-from dataclasses import asdict
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,185 +32,199 @@ from mosaicdd.local_solvers.networks.unrolled import (
     sloped,
     unrolled_network,
 )
-from mosaicdd.local_solvers.nonlinear.square_newton import SquareNewton
-from mosaicdd.problems.equations import any_equation
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.storage.square_file import SquareDataset, read_squares
 from mosaicdd.training.equation_step import EquationStep
-from mosaicdd.training.serial import Lesson, SerialReport
-from mosaicdd.training.squares import linear_reaction, place, require_learnable
+from mosaicdd.training.reports import Report
+from mosaicdd.training.row_lesson import RowLesson
+from mosaicdd.training.rows import OwnRows, RowPass
+from mosaicdd.training.square_samples import SquareSamples, learnable_equation
 
 _BATCH = 2048  # squares of a pass without gradients
 _ANEW = 8  # of so many squares in a batch, the step by the equation is taken anew for one
 _RANGE = 0.999  # quantile of the training data's roughness that the model is for
 
 
-class SquareSamples:
-    """What a network of corrections is given of squares, and what it is to say.
+@dataclass(frozen=True)
+class SquareInputs:
+    """What a network of corrections is given of squares, on its device.
 
-    Attributes
+    Parameters
     ----------
-    g, w
-        Perimeters, and what the network sees of the source's effect, ``(n, P)`` and ``(n, K)``.
-    sigma
-        The linear reaction, lengths in sides of the square, ``(n, 1)``.
-    linear
-        The linear equation's solutions on the centre lines, ``(n, Q)``.
-    labels, values
-        Corrections and solutions there, of those that are solved, ``(., Q)``.
+    inputs
+        What it is called with, rows for all squares.
+    size, weight
+        Of their data, and of their errors in the loss, ``(n, 1)``.
     """
 
-    def __init__(self, squares: SquareDataset, network: CorrectionNetwork | UnrolledNetwork):
-        pde = _equation_of(squares)
-        m, h = squares.subdomain.cells, squares.subdomain.spacing
-        newton = SquareNewton(pde.operator({}), m, h, torch.device("cpu"))
-        reaction = linear_reaction(pde, squares.parameters)
-        sight = torch.from_numpy(network.sight)
-        columns: list[list[torch.Tensor]] = [[], [], []]
-        at = network.outputs.T
-        for start in range(0, len(reaction), _BATCH):
-            some = slice(start, start + _BATCH)
-            g = torch.from_numpy(squares.boundary[some]).double()
-            f = torch.from_numpy(squares.source[some]).double()[:, 1:-1, 1:-1]
-            w = torch.zeros(len(g), m + 1, m + 1, dtype=torch.float64)
-            newton.linear(w, f, reaction[some])
-            seen = w[:, 1:-1, 1:-1].flatten(1) @ sight
-            place(g, w)
-            newton.linear(w, f, reaction[some])
-            for column, one in zip(columns, (g.float(), seen.float(), w[:, *at]), strict=True):
-                column.append(one)
-        self.g, self.w, linear = (torch.cat(column) for column in columns)
-        self.values = torch.from_numpy(squares.solution[:, *at])
-        self.labels = (self.values - linear[squares.unsolved :]).float()
-        self.linear = linear.float()
-        self.sigma = (reaction * squares.subdomain.size**2).float()[:, None]
+    inputs: tuple[torch.Tensor, ...]
+    size: torch.Tensor
+    weight: torch.Tensor
+
+    def to(self, like: torch.Tensor) -> "SquareInputs":
+        """Return them in the precision and on the device of a tensor."""
+        inputs = tuple(values.to(like) for values in self.inputs)
+        return SquareInputs(inputs, self.size.to(like), self.weight.to(like))
 
 
-class SquareLesson(Lesson):
+class SquareLesson(RowLesson):
     """Corrections of the linear equation; errors are root mean squares over that of the solutions.
 
     Attributes
     ----------
-    given
-        What the network is called with, rows for all squares.
-    size
-        Of their data, ``(n, 1)``.
-    weight
-        Of their errors in the loss, ``(n, 1)``.
+    samples, held_out
+        Of this rank: those that are learned, and those that are not.
     unit
         Of values, as the network has them.
     """
 
-    plain = "linear"
-    network: CorrectionNetwork | UnrolledNetwork
-    given: tuple[torch.Tensor, ...]
-    size: torch.Tensor
-    weight: torch.Tensor
+    network: Any
     unit = 1.0
 
-    def __init__(self, data: SquareDataset, network: CorrectionNetwork | UnrolledNetwork):
-        self.squares, self.network = data, network
-        self.samples = SquareSamples(data, network)
-        self.learned = len(data.boundary) - data.held_out
-        self._held_out = slice(-data.held_out, None)
-        self._step: EquationStep | None = None
-        self._aims = torch.empty(0)
+    def take(self, rows: OwnRows[SquareDataset]) -> int:
+        """Solve the linear equation in the squares."""
+        self._rows = rows
+        parts = (rows.learned, rows.held_out)
+        self.samples, self.held_out = (
+            self.in_units(SquareSamples(part, self.network)) for part in parts
+        )
+        self._learned, self._others = (
+            self.inputs(samples).to(self.like) for samples in (self.samples, self.held_out)
+        )
+        self._labels, self._lacking = (
+            samples.labels.to(self.like) for samples in (self.samples, self.held_out)
+        )
+        self.prepares = not self.settings.labels
+        if self.prepares:
+            pde, device = learnable_equation(rows.whole), self.ranks.device
+            self._step = EquationStep(rows.learned, pde, self.network.outputs, device)
+            self._linear = self.samples.linear.to(self.like)
+            # Of squares that have not been seen yet there is nothing to learn.
+            self._labels = torch.full_like(self._linear, torch.nan)
+        return len(rows.learned)
+
+    def in_units(self, samples: SquareSamples) -> SquareSamples:
+        """Return samples in the units of the network."""
+        return samples
+
+    @abstractmethod
+    def inputs(self, samples: SquareSamples) -> SquareInputs:
+        """Return what the network is given."""
 
     @classmethod
-    def require(cls, data: SquareDataset, *, labels: bool) -> None:
+    def require(
+        cls, name: str, network: Any, dataset: SquareDataset, settings: Any, execution: Any
+    ) -> None:
         """Check that what is to be learned from is solved."""
-        if labels and data.unsolved:
+        super().require(name, network, dataset, settings, execution)
+        if settings.labels and dataset.unsolved:
             raise ValueError(
-                f"{data.unsolved} of {len(data.boundary)} squares have no solution: train without labels, or "
+                f"{dataset.unsolved} of {len(dataset)} squares have no solution: train without labels, or "
                 "generate them with labels"
             )
 
     @classmethod
     def read(cls, data: str | os.PathLike | SquareDataset) -> SquareDataset:
-        """Return a dataset of squares."""
-        return data if isinstance(data, SquareDataset) else read_squares(data)
+        """Return a dataset of squares, whose arrays stay in its file."""
+        return data if isinstance(data, SquareDataset) else read_squares(data, whole=False)
 
-    def forget_labels(self) -> None:
-        """Learn from the equation alone from now on."""
-        self._step = EquationStep(self.squares, _equation_of(self.squares), self.network.outputs)
-        self._aims = torch.full_like(self.samples.linear, torch.nan)
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the inputs, and what is learned."""
+        given = self._learned
+        return [*given.inputs, given.size, given.weight, self._labels]
 
-    def loss(self, chosen: torch.Tensor) -> torch.Tensor:
+    def loss(self, part: RowPass) -> torch.Tensor:
         """Return the weighted mean square of what is wrong in some squares."""
-        found = self.network(*(one[chosen] for one in self.given))
-        if self._step is None:
-            aims = self.samples.labels[chosen]
-        else:
-            aims = self._led_to(chosen, found.detach(), self._step)
-        return ((found - aims) * self.weight[chosen]).square().mean()
+        corrections = self._corrections(part.rows)
+        aims = self._labels[part.rows].nan_to_num(nan=0.0)
+        return ((corrections - aims) * self._learned.weight[part.rows]).square().mean()
 
-    def _led_to(
-        self, chosen: torch.Tensor, found: torch.Tensor, step: EquationStep
-    ) -> torch.Tensor:
-        """Return the corrections that the equation leads to, of some taken anew from those of the network.
+    def _corrections(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.network(*(values[rows] for values in self._learned.inputs))
+
+    @torch.no_grad()
+    def prepare(self, passes: list[RowPass]) -> None:
+        """Note what the equation leads to, for some of the squares anew, from the network's corrections.
 
         Of squares that are seen for the first time, and where it leads nowhere, from the linear solution.
         """
-        first = self._aims[chosen].isnan().any(dim=1)
-        anew = first.clone()
-        anew[::_ANEW] = True
-        which, begin = chosen[anew], torch.where(first[:, None], 0.0, found)[anew]
-        lines = self.samples.linear[which] + begin
-        led = begin + step(which, self.unit * lines) / self.unit
+        rows = torch.cat([part.rows for part in passes])
+        places = torch.cat([part.places for part in passes])
+        first = self._labels[rows].isnan().any(dim=1) & (places >= 0)
+        anew = first | (places % _ANEW == 0)
+        rows, first = rows[anew], first[anew]
+        begin = torch.where(first[:, None], 0.0, self._corrections(rows))
+        lines = self._linear[rows] + begin
+        led = begin + self._step(rows, self.unit * lines).to(self.like) / self.unit
         sound = led.isfinite().all(dim=1)
-        self._aims[which[sound]] = led[sound]
-        return self._aims[chosen].nan_to_num(nan=0.0)
+        self._labels[rows[sound]] = led[sound]
 
-    def errors(self) -> tuple[float, float]:
+    def error_sums(self, *, everywhere: bool) -> list[float]:
+        """Return the sums of squares of what is wrong, of what the linear equation lacks, and of solutions."""
+        values = (self._wrong(), self._lacking, self.held_out.values)
+        return [float(value.double().square().sum()) for value in values]
+
+    def errors(self, sums: list[float]) -> tuple[float, float]:
         """Return the relative errors of the network, and of the linear equation's solutions."""
-        size = self.samples.values[self._held_out].square().mean().sqrt()
-        lacking = self.samples.labels[self._held_out]
-        wrong = self._wrong()
-        error, plain = (float(one.square().mean().sqrt() / size) for one in (wrong, lacking))
-        return error, plain
+        wrong, lacking, size = sums
+        return (wrong / size) ** 0.5, (lacking / size) ** 0.5
 
     @torch.no_grad()
     def _wrong(self) -> torch.Tensor:
-        """Return what is wrong in the held-out squares, ``(n, Q)``."""
-        every = torch.arange(self.learned, len(self.size)).split(_BATCH)
-        found = [self.network(*(one[part] for one in self.given)) for part in every]
-        return torch.cat(found) - self.samples.labels[self._held_out]
+        """Return what is wrong in this rank's held-out squares, ``(n, Q)``."""
+        parts = zip(*(values.split(_BATCH) for values in self._others.inputs), strict=True)
+        return torch.cat([self.network(*inputs) for inputs in parts]) - self._lacking
 
-    def ranges(self, learned: slice) -> dict[str, list[float]]:
-        """Return what a model is limited to, by name, besides parameters: from what it has learned of."""
-        raise NotImplementedError
+    @abstractmethod
+    def ranges(self) -> dict[str, torch.Tensor]:
+        """Return what a model is limited to, by name, besides parameters, in each square that was learned."""
 
-    def card(self, best: SerialReport, training: dict) -> ModelCard:
+    def card(self, name: str, best: Report) -> ModelCard:
         """Write down what the network is, was trained on, and reaches."""
-        squares, learned = self.squares, slice(0, self.learned)
+        squares, joined = self._rows.whole, self.ranks.joined
         wrong = self._wrong()
-        shares = wrong.square().mean(dim=1).sqrt() / self.size[self.learned :, 0]
-        largest = float(self.samples.g[learned].abs().max())
-        ends = zip(squares.parameters.min(axis=0), squares.parameters.max(axis=0), strict=True)
-        ranges = {
-            name: [float(f"{least:.2g}"), float(f"{most:.2g}")]
-            for name, (least, most) in zip(squares.parameter_names, ends, strict=True)
+        shares = joined(wrong.square().mean(dim=1).sqrt() / self._others.size[:, 0])
+        parameters = np.concatenate([self._rows.learned.parameters, self._rows.held_out.parameters])
+        ends = _ends(joined(torch.from_numpy(parameters)).double())
+        largest = float(joined(self.samples.g.abs().amax(dim=1)).max())
+        limits = {
+            limit: float(np.quantile(joined(values).numpy(), _RANGE if limit == ROUGHNESS else 1.0))
+            for limit, values in self.ranges().items()
         }
         return ModelCard(
             pde=squares.pde,
             cells=squares.subdomain.cells,
             size=squares.subdomain.size,
-            network=self.name,
+            network=name,
             settings=asdict(self.network.settings),
             lifting_degree=None,
             boundary_range=[-largest, largest],
-            ranges=ranges | self.ranges(learned),
+            ranges=dict(zip(squares.parameter_names, ends, strict=True))
+            | {limit: [0.0, most] for limit, most in limits.items()},
             validation={
-                "error": best.error,
+                "error": best.figures["error"],
                 "median": float(shares.median()),
-                "largest": float(wrong.abs().max()),
-                "linear": best.plain,
+                "largest": float(joined(wrong.abs().amax(dim=1)).max()),
+                "linear": best.figures["plain"],
             },
-            training=training,
-            dataset_hash=squares.content_hash,
         )
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return what the equation has led to so far."""
+        return {"labels": self.ranks.joined(self._labels)} if self.prepares else {}
+
+    def load_state(self, state: dict[str, torch.Tensor]) -> None:
+        """Take up this rank's rows of it."""
+        if self.prepares:
+            first = self.batches.first(self.ranks)
+            self._labels.copy_(state["labels"][first : first + len(self._labels)])
+
+
+def _ends(values: torch.Tensor) -> list[list[float]]:
+    """Return the least and the largest of each column, to two digits."""
+    columns = zip(values.amin(dim=0).tolist(), values.amax(dim=0).tolist(), strict=True)
+    return [[float(f"{least:.2g}"), float(f"{most:.2g}")] for least, most in columns]
 
 
 class CorrectionLesson(SquareLesson):
@@ -216,60 +232,64 @@ class CorrectionLesson(SquareLesson):
 
     name, settings_type = CORRECTION, CorrectionSettings
 
-    def __init__(self, data: SquareDataset, how: CorrectionSettings):
-        super().__init__(data, CorrectionNetwork(data.subdomain.cells, how))
-        samples = self.samples
-        x = torch.cat([samples.g, samples.w], 1)
-        self.given = x, samples.sigma
-        self.size = x.square().mean(dim=1, keepdim=True).sqrt()
-        # Errors of all subdomains add up the further, the less reaction there is to damp them.
-        self.weight = (1.25 + samples.sigma) / (0.1 + samples.sigma) / self.size
+    @classmethod
+    @torch.random.fork_rng([])
+    def build(cls, name: str, values: dict, dataset: SquareDataset) -> CorrectionNetwork:
+        """Return a network for squares of so many cells."""
+        learnable_equation(dataset)
+        return CorrectionNetwork(dataset.subdomain.cells, CorrectionSettings(**values))
 
-    def ranges(self, learned: slice) -> dict[str, list[float]]:
-        """Return bounds of the source's effect and of the roughness."""
-        rough = roughness(self.samples.g[learned]) / self.size[learned, 0]
-        return {
-            SOURCE: [0.0, float(self.samples.w[learned].abs().max())],
-            ROUGHNESS: [0.0, float(np.quantile(rough.numpy(), _RANGE))],
-        }
+    def inputs(self, samples: SquareSamples) -> SquareInputs:
+        """Return perimeters and effects of sources, side by side, and the linear reaction."""
+        x = torch.cat([samples.g, samples.w], 1)
+        size = x.square().mean(dim=1, keepdim=True).sqrt()
+        # Errors of all subdomains add up the further, the less reaction there is to damp them.
+        weight = (1.25 + samples.sigma) / (0.1 + samples.sigma) / size
+        return SquareInputs((x, samples.sigma), size, weight)
+
+    def ranges(self) -> dict[str, torch.Tensor]:
+        """Return the source's effect and the roughness."""
+        rough = roughness(self.samples.g) / self._learned.size[:, 0].cpu()
+        return {SOURCE: self.samples.w.abs().amax(dim=1), ROUGHNESS: rough}
 
 
 class UnrolledLesson(SquareLesson):
     """Of `UnrolledNetwork`, in whose units values are."""
 
     name, settings_type = UNROLLED, UnrolledSettings
-    network: UnrolledNetwork
 
-    def __init__(self, data: SquareDataset, how: UnrolledSettings):
-        network = unrolled_network(data.pde, data.subdomain.cells, how)
-        network.begin(ExactSolver(EllipticOperator(), data.subdomain).matrix)
-        super().__init__(data, network)
-        samples, self.unit = self.samples, data.subdomain.size
+    @classmethod
+    @torch.random.fork_rng([])
+    def build(cls, name: str, values: dict, dataset: SquareDataset) -> UnrolledNetwork:
+        """Return a network for squares of so many cells, that begins with harmonic functions."""
+        square = dataset.subdomain
+        learnable_equation(dataset)
+        network = unrolled_network(dataset.pde, square.cells, UnrolledSettings(**values))
+        network.begin(ExactSolver(EllipticOperator(), square).matrix)
+        return network
+
+    def in_units(self, samples: SquareSamples) -> SquareSamples:
+        """Return samples in sides of the square, and perimeters without their means."""
+        self.unit = self._rows.whole.subdomain.size
         for values in (samples.g, samples.w, samples.linear, samples.labels, samples.values):
             values /= self.unit
         samples.g -= samples.g.mean(dim=1, keepdim=True)
-        self.given = samples.g, samples.w
-        self._planes = network.matrices().fit, network.matrices().planes
-        slopes = samples.g @ self._planes[0]
-        self.size = remainder_size(samples.g - slopes @ self._planes[1], samples.w)
-        self.weight = 1.0 / self.size
+        return samples
 
-    def ranges(self, learned: slice) -> dict[str, list[float]]:
-        """Return bounds of slopes, of the roughness and of the source's effect."""
-        g, w = self.samples.g[learned], self.samples.w[learned]
-        along, plane, rough = sloped(g, g @ self._planes[0])
-        return {
-            SLOPE: [0.0, float(along.max())],
-            PLANE: [0.0, float(plane.max())],
-            ROUGHNESS: [0.0, float(np.quantile(rough.numpy(), _RANGE))],
-            SOURCE: [0.0, float(w.abs().max())],
-        }
+    def inputs(self, samples: SquareSamples) -> SquareInputs:
+        """Return perimeters and the gradients that sources make."""
+        slopes, planes = self._slopes(samples)
+        size = remainder_size(samples.g - slopes @ planes, samples.w)
+        return SquareInputs((samples.g, samples.w), size, 1.0 / size)
 
+    def _slopes(self, samples: SquareSamples) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the slopes of the planes through perimeters, and from slopes to perimeters."""
+        matrices = self.network.matrices()
+        fit, planes = (matrix.detach().to(samples.g) for matrix in (matrices.fit, matrices.planes))
+        return samples.g @ fit, planes
 
-def _equation_of(squares: SquareDataset) -> NonlinearEquation:
-    """Return the equation of squares, if networks can learn it."""
-    pde = any_equation(squares.pde)
-    if not isinstance(pde, NonlinearEquation):
-        raise ValueError(f"squares are of nonlinear equations, {pde.name} is linear")  # noqa: TRY004
-    require_learnable(pde)
-    return pde
+    def ranges(self) -> dict[str, torch.Tensor]:
+        """Return slopes, the roughness and the source's effect."""
+        along, plane, rough = sloped(self.samples.g, self._slopes(self.samples)[0])
+        effect = self.samples.w.abs().amax(dim=1)
+        return {SLOPE: along, PLANE: plane, ROUGHNESS: rough, SOURCE: effect}

@@ -26,18 +26,27 @@ class EquationStep:
     ----------
     outputs
         The nodes of centre lines, ``(Q, 2)``.
+    device
+        Where the steps are taken.
     """
 
-    def __init__(self, squares: SquareDataset, pde: NonlinearEquation, outputs: np.ndarray):
-        square, cpu = squares.subdomain, torch.device("cpu")
+    def __init__(
+        self,
+        squares: SquareDataset,
+        pde: NonlinearEquation,
+        outputs: np.ndarray,
+        device: torch.device | str = "cpu",
+    ):
+        square, device = squares.subdomain, torch.device(device)
         operator, m = pde.operator({}), square.cells
         self._names, self._outputs = squares.parameter_names, outputs.T
-        self._square = SquareNewton(operator, m, square.spacing, cpu)
-        self._element = SquareNewton(operator, m // 2, square.spacing, cpu)
+        self._square = SquareNewton(operator, m, square.spacing, device)
+        self._element = SquareNewton(operator, m // 2, square.spacing, device)
         self._g, self._f, self._parameters = (
-            torch.from_numpy(one) for one in (squares.boundary, squares.source, squares.parameters)
+            torch.from_numpy(values).to(device)
+            for values in (squares.boundary, squares.source, squares.parameters)
         )
-        self._reaction = linear_reaction(pde, squares.parameters)
+        self._reaction = linear_reaction(pde, squares.parameters).to(device)
         # Centre lines hold the centre twice: the row, then the column.
         self._lines = torch.from_numpy(np.unique(square.centre_lines, axis=0, return_index=True)[1])
 
@@ -49,22 +58,22 @@ class EquationStep:
         u = g.new_zeros(len(g), m + 1, m + 1)
         place(g, u)
         u[:, *self._outputs] = lines.double()
-        elements, forces = (one.unfold(1, s + 1, s).unfold(2, s + 1, s) for one in (u, f))
+        elements, forces = (field.unfold(1, s + 1, s).unfold(2, s + 1, s) for field in (u, f))
         values = elements.reshape(-1, s + 1, s + 1)
         self._fill(values, forces.reshape(values.shape), chosen.repeat_interleave(4))
         elements[..., 1:-1, 1:-1] = values.view(elements.shape)[..., 1:-1, 1:-1]
         fields = self._fields(chosen)
         r = self._square.residual(u, f[:, 1:-1, 1:-1], fields).float()
-        found = torch.cat(self._square.centre_lines(r, self._square.means(u, fields)), dim=1)
-        return -found[:, self._lines]
+        steps = torch.cat(self._square.centre_lines(r, self._square.means(u, fields)), dim=1)
+        return -steps[:, self._lines]
 
     def _fill(self, u: torch.Tensor, f: torch.Tensor, whose: torch.Tensor) -> None:
         """Solve inside of elements, of squares by their numbers."""
-        for some in split(len(u), _ELEMENTS):
-            force, fields = f[some, 1:-1, 1:-1], self._fields(whose[some])
-            self._element.linear(u[some], force, self._reaction[whose[some]])
-            means = self._element.means(u[some], fields)
-            self._element.relax(u[some], force, fields, means, _TOLERANCE)
+        for part in split(len(u), _ELEMENTS):
+            force, fields = f[part, 1:-1, 1:-1], self._fields(whose[part])
+            self._element.linear(u[part], force, self._reaction[whose[part]])
+            means = self._element.means(u[part], fields)
+            self._element.relax(u[part], force, fields, means, _TOLERANCE)
 
     def _fields(self, chosen: torch.Tensor) -> Fields:
         values = self._parameters[chosen].double()

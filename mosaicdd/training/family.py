@@ -44,7 +44,7 @@ _COLUMNS = 2**14  # of operators that are taken to float64 at a time
 
 
 @dataclass(frozen=True)
-class OperatorSamples:
+class FamilySamples:
     """The canonical operators of a dataset, and their coordinates in a network's modes.
 
     Parameters
@@ -61,27 +61,26 @@ class OperatorSamples:
         return len(self.p)
 
 
-class OperatorPasses:
-    """Draws the forward passes of a step: one, over this rank's share of a batch of operators."""
+class FamilyPasses:
+    """Draws the forward passes of a step, over this rank's share of a batch of operators."""
 
-    def __init__(self, samples: OperatorSamples, batches: Batches):
+    def __init__(self, samples: FamilySamples, batches: Batches):
         self._samples = samples
         self._batches = batches
 
     def draw(self, step: int, ranks: RankGroup, micro_batch: int) -> list[Pass]:
         """Draw the passes of a step on one rank."""
-        chosen = self._batches.indices(step)[ranks.share(self._batches.size)]
-        chosen = chosen.to(self._samples.p.device)
-        share = len(chosen) * ranks.size / self._batches.size
+        p, z = self._samples.p, self._samples.z
         # The sum over K coordinates: the squared error at all nodes together. Their mean would be
         # lost, for the last modes, in the optimiser's guard against divisions by zero.
-        share *= self._samples.z.shape[1]
-        return [Pass(self._samples.p[chosen], share, target=self._samples.z[chosen])]
+        share = z.shape[1] * ranks.size / self._batches.size
+        parts = self._batches.parts(step, ranks, micro_batch)
+        return [Pass(p[part], len(part) * share, target=z[part]) for part in parts]
 
 
 def fit_family(
     network: FamilyNetwork, dataset: Dataset, part: slice, lifting_degree: int | None
-) -> OperatorSamples:
+) -> FamilySamples:
     """Put the modes of a dataset's operators into a network, and return what is left to learn.
 
     Parameters
@@ -101,7 +100,7 @@ def fit_family(
     reach = (ends[1] - ends[0]) / 2
     network.reach.copy_(torch.where(reach > 0, reach, 1.0))
     like = network.centre
-    return OperatorSamples(p.to(like), torch.as_tensor(z).to(like))
+    return FamilySamples(p.to(like), torch.as_tensor(z).to(like))
 
 
 def require_operators(network: FamilyNetwork, dataset: Dataset) -> None:

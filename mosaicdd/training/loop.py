@@ -8,46 +8,39 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.models.weights import extract_weights
-from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.own import allow
-from mosaicdd.local_solvers.networks.registry import build_network, check_settings, is_family
-from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.parallel.machine import device_memory
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.equations import equation, find_equation
+from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.storage.atomic import require_writable
-from mosaicdd.storage.dataset_file import Dataset, read_dataset
+from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.storage.media_file import MediaDataset
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
-from mosaicdd.storage.model_file import ModelCard, write_model
-from mosaicdd.training.checkpoints import Checkpoints
-from mosaicdd.training.family import family_ranges
+from mosaicdd.storage.model_file import write_model
+from mosaicdd.storage.square_file import SquareDataset
+from mosaicdd.training.checkpoints import TrainingCheckpoints
+from mosaicdd.training.course import Course
 from mosaicdd.training.lessons import find_lesson
 from mosaicdd.training.memory_plan import MemoryPlan, memory_plan
-from mosaicdd.training.objective import require_trainable
 from mosaicdd.training.rank_group import RankGroup, rank_group
+from mosaicdd.training.reports import Report
+from mosaicdd.training.result import TrainingResult
 from mosaicdd.training.seeded import seeded
-from mosaicdd.training.serial import LessonResult, SerialTraining
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
-from mosaicdd.training.validation import Report
-from mosaicdd.unsupported import Unsupported
 
 logger = logging.getLogger(__name__)
 
-_FAR_OFF = 0.1  # of what the lifting leaves
+AnyDataset = Dataset | MediaDataset | SquareDataset
 
 
 def train(
-    data: str | os.PathLike | Dataset,
+    data: str | os.PathLike | AnyDataset,
     output: str | os.PathLike,
     settings: TrainingSettings | None = None,
     execution: ExecutionSettings | None = None,
@@ -58,8 +51,8 @@ def train(
     ranks: Any = None,
     device: str = "cpu",
     resume: bool = False,
-    progress: Callable[[Any], None] | None = None,
-) -> "TrainingResult | LessonResult":
+    progress: Callable[[Report], None] | None = None,
+) -> "TrainingResult":
     """Train a network on a dataset and write its best weights to a model file.
 
     Parameters
@@ -69,7 +62,7 @@ def train(
     network, network_settings
         Its name, or ``module:Class``, and those of its settings that are not the defaults. The networks
         ``conductances`` and ``operator`` learn from media, ``correction`` and ``unrolled`` from squares of a
-        nonlinear equation; these four train on one rank, on the processor.
+        nonlinear equation.
     pde
         Where to find the data's equation if it is your own, as ``FILE.py:NAME``; its file is run.
     ranks
@@ -80,33 +73,17 @@ def train(
     resume
         Whether to continue from the newest checkpoint.
     progress
-        Called with a `Report`, of the four a `SerialReport`, at every validation, on all ranks.
+        Called with a `Report` at every validation, on all ranks.
 
     Raises
     ------
     ValueError, OSError
         If the input is not sound; before any work.
     Unsupported
-        If one of the four is to train on several ranks, or on a GPU.
+        If the network cannot do what a setting asks for.
     TrainingDivergedError
         If the loss becomes NaN or infinite.
     """
-    if lesson := find_lesson(network):
-        with Ranks.of(ranks) as world:
-            if (
-                world.size > 1
-                or device != "cpu"
-                or execution not in (None, ExecutionSettings())
-                or pde
-            ):
-                raise Unsupported(
-                    f"the network {network} trains on one rank, on the processor: leave out ranks, device, pde "
-                    "and execution"
-                )
-        alone = SerialTraining(lesson, data, output, settings, network_settings)
-        if resume:
-            alone.resume()
-        return alone.run(progress)
     training = Training(data, output, settings, execution, network, network_settings, pde=pde)
     with rank_group(ranks, device) as group:
         training.join(group, resume)
@@ -114,7 +91,7 @@ def train(
 
 
 class Training:
-    """A training whose input has been checked: what is learned from, how, and into which file.
+    """A training whose settings have been checked: what is learned from, how, and into which file.
 
     Parameters
     ----------
@@ -124,9 +101,12 @@ class Training:
         Folder for events with the metrics; none if not given.
     """
 
+    checkpoints: TrainingCheckpoints
+    _course: Course
+
     def __init__(
         self,
-        data: str | os.PathLike | Dataset,
+        data: str | os.PathLike | AnyDataset,
         output: str | os.PathLike,
         settings: TrainingSettings | None = None,
         execution: ExecutionSettings | None = None,
@@ -140,22 +120,12 @@ class Training:
         self.execution = execution or ExecutionSettings()
         self.network = network
         self.network_settings = network_settings or {}
-        self._tensorboard = tensorboard
+        self._data, self._tensorboard = data, tensorboard
         if ":" in network:
             allow(network)
-        checked: Any = check_settings(network, self.network_settings)
+        self._checked: Any = find_lesson(network).check(network, self.network_settings)
         require_writable(output)
-        if pde is not None:
-            find_equation(pde)
-        self.dataset = data if isinstance(data, Dataset) else read_dataset(data)
-        equation(self.dataset.pde)
-        self._built = build_network(network, self.network_settings, self.dataset.subdomain)
-        require_trainable(self._built, self.settings, self.execution, self.dataset)
-        identity = {"network": network, "network settings": asdict(checked)}
-        identity |= asdict(self.settings) | {"dataset": self.dataset.content_hash}
-        self.checkpoints = Checkpoints(
-            self.output, identity | {"sharding": self.execution.sharding}
-        )
+        self._own = None if pde is None else find_any_equation(pde).name
         self._state: dict | None = None
 
     @property
@@ -164,27 +134,37 @@ class Training:
         return Path(f"{self.output}.metrics.jsonl")
 
     def join(self, ranks: RankGroup, resume: bool = False) -> None:
-        """Check that the ranks fit, and read the checkpoint to continue from; on all ranks.
+        """Read this rank's data and the checkpoint to continue from, and check that all fits; on all ranks.
 
         Raises
         ------
         ValueError
-            If the ranks do not fit, or the checkpoints belong to another training or are damaged.
-        FileNotFoundError
-            If there is no checkpoint.
+            If the network, the data, the settings and the ranks do not fit each other, or the checkpoints belong
+            to another training or are damaged.
+        OSError
+            If the data cannot be read, or there is no checkpoint.
         """
-        samples = len(self.dataset.boundary) - self.dataset.held_out
-        if is_family(self._built):
-            samples //= self.dataset.boundary.shape[1]
-        self.execution.require_ranks(ranks.size, self.settings, samples)
+        self._course = Course.of(
+            self.network, self.network_settings, self._data, self.settings, self.execution, ranks
+        )
+        if self._own not in (None, self._course.dataset.pde):
+            raise ValueError(
+                f"pde: it is the equation {self._own}, the data are of {self._course.dataset.pde}; leave it out"
+            )
+        identity = {"network": self.network, "network settings": asdict(self._checked)}
+        identity |= asdict(self.settings) | {"dataset": self._course.dataset_hash}
+        self.checkpoints = TrainingCheckpoints(
+            self.output, identity | {"sharding": self.execution.sharding}
+        )
         if resume:
             self._state = ranks.agreed(self.checkpoints.read)
 
     def memory(self, ranks: RankGroup) -> MemoryPlan:
         """Return the memory per device for each way to share it out; ranks on processors share it."""
+        course = self._course
         levels = memory_plan(
-            *(self._built, self.dataset, self.settings, self.execution),
-            *(ranks.size, ranks.device.type),
+            *(course.lesson, course.network(), course.dataset),
+            *(self.settings, self.execution, ranks),
         )
         return MemoryPlan(levels, ranks.size, device_memory(ranks.device, ranks.size))
 
@@ -214,98 +194,32 @@ class Training:
             if progress:
                 progress(state)
 
-        def finish() -> None:
-            write_model(self.output, result.card, extract_weights(result.network))
-            self.checkpoints.remove()
-
         ranks.on_root(open_metrics)
-        result = train_network(
-            self.network,
-            self.network_settings,
-            self.dataset,
-            self.settings,
-            report,
-            ranks=ranks,
-            execution=self.execution,
-            watch=watch,
-            state=self._state,
+        result = _trained(
+            self._course, self.settings, self.execution, ranks, report, watch, self._state
         )
-        if result.finished:
-            ranks.on_root(finish)
+        if (card := result.card) is not None:
+            ranks.on_root(lambda: write_model(self.output, card, extract_weights(result.network)))
+            ranks.on_root(self.checkpoints.remove)
         return result
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """A trained network with the report of its best validation and the figures of the run.
-
-    Parameters
-    ----------
-    finished
-        False if the training was interrupted; the network is then not the best one.
-    """
-
-    network: Network
-    card: ModelCard
-    best: Report
-    steps: int
-    seconds: float
-    samples_per_second: float
-    finished: bool
-
-    @property
-    def parameters(self) -> int:
-        """Number of the network's weights."""
-        return sum(p.numel() for p in self.network.parameters())
-
-    @property
-    def relative_error(self) -> float:
-        """Root mean square error over that of the lifting alone: 1 has learned nothing."""
-        return self.card.validation["relative_error"]
-
-    @property
-    def far_off(self) -> bool:
-        """Whether the network has hardly learned its equation: it would fail its self-test."""
-        return not self.relative_error <= _FAR_OFF
-
-    @property
-    def figures(self) -> dict:
-        """What a script wants to know, as plain values."""
-        return {
-            "status": "finished" if self.finished else "interrupted",
-            "validation_mse": self.best.validation_mse,
-            "window_mse": self.best.window_mse,
-            "steps": self.steps,
-            "seconds": round(self.seconds, 3),
-            "samples_per_second": round(self.samples_per_second, 1),
-            "ranks": self.card.training["ranks"],
-            "network": self.card.network,
-            "parameters": self.parameters,
-        }
 
 
 def train_network(
     name: str,
     network_settings: dict,
-    dataset: Dataset,
+    dataset: AnyDataset,
     settings: TrainingSettings,
     progress: Callable[[Report], None] | None = None,
     *,
     ranks: RankGroup | None = None,
     execution: ExecutionSettings | None = None,
-    watch: Watch | None = None,
-    state: dict | None = None,
 ) -> TrainingResult:
-    """Train a network by its name in the registry; all ranks call this together.
+    """Train a network by its name, and write nothing; all ranks call this together.
 
     Parameters
     ----------
     progress
         Called with a `Report` at every validation, on all ranks.
-    watch
-        What may call for checkpoints and for an end.
-    state
-        `Trainer.state` of the run to continue.
 
     Raises
     ------
@@ -314,62 +228,41 @@ def train_network(
     TrainingDivergedError
         If the loss becomes NaN or infinite.
     """
+    ranks, execution = ranks or RankGroup(), execution or ExecutionSettings()
+    course = Course.of(name, network_settings, dataset, settings, execution, ranks)
+    return _trained(course, settings, execution, ranks, progress)
+
+
+def _trained(
+    course: Course,
+    settings: TrainingSettings,
+    execution: ExecutionSettings,
+    ranks: RankGroup,
+    progress: Callable[[Report], None] | None = None,
+    watch: Watch | None = None,
+    state: dict | None = None,
+) -> TrainingResult:
+    """Train; ``state`` is `Trainer.state` of the run to continue."""
     start = time.perf_counter()
-    with seeded(settings.seed, None if ranks is None else ranks.device):
-        network = build_network(name, network_settings, dataset.subdomain)
-        trainer = Trainer(network, dataset, settings, start, ranks, execution)
+    with seeded(settings.seed, ranks.device):
+        lesson = course.taught(settings, ranks)
+        trainer = Trainer(lesson, settings, start, ranks, execution)
         before = 0
         if state is not None:
             trainer.load_state(state)
             before = trainer.step
         finished = trainer.run(progress, watch)
-    if trainer.parallel.sharded:  # this network has a rank's shards only
-        network = build_network(name, network_settings, dataset.subdomain)
-        network.load_state_dict(trainer.best_weights)
     seconds = time.perf_counter() - start
-    best = trainer.best
-    logger.info("trained %d steps, validation MSE %.2e", trainer.step, best.validation_mse)
-    card = _card(name, network, dataset, settings, trainer)
-    rate = (trainer.step - before) * trainer.batches.size / seconds
-    return TrainingResult(network, card, best, trainer.step, seconds, rate, finished)
-
-
-def _card(
-    name: str,
-    network: Network,
-    dataset: Dataset,
-    settings: TrainingSettings,
-    trainer: Trainer,
-) -> ModelCard:
-    """Write down what the network is, was trained on, and reaches."""
-    ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
-    how = {"steps": trainer.step, "seconds": round(trainer.seconds, 1), "ranks": trainer.ranks.size}
-    best = trainer.best
-    errors = {"mse": best.validation_mse, "window_mse": best.window_mse}
-    left = trainer.held_out.validation.left_by_lifting()
-    errors["relative_error"] = (best.validation_mse / left) ** 0.5 if left else 0.0
-    remainders = [
-        Lifting(operator, dataset.subdomain, settings.lifting_degree).split(
-            torch.from_numpy(dataset.boundary[samples])
-        )[0]
-        for operator, samples in dataset.operators(slice(None))
-    ]
-    parameters = {}
-    if not is_family(network):
-        parameters = dict(zip(dataset.parameter_names, dataset.parameters[0].tolist(), strict=True))
-    return ModelCard(
-        pde=dataset.pde,
-        cells=dataset.subdomain.cells,
-        size=dataset.subdomain.size,
-        network=name,
-        settings=asdict(network.settings),
-        lifting_degree=settings.lifting_degree,
-        boundary_range=[float(dataset.boundary.min()), float(dataset.boundary.max())],
-        hyperparameter_ranges={key: [float(v.min()), float(v.max())] for key, v in ranges},
-        spectrum=asdict(SpectrumRange.of_remainders(torch.cat(remainders))),
-        parameters=parameters,
-        ranges=family_ranges(dataset) if is_family(network) else {},
-        validation=errors,
-        training={**asdict(settings), **asdict(trainer.execution), **how},
-        dataset_hash=dataset.content_hash,
-    )
+    network, best, card = lesson.network, trainer.best, None
+    if finished:
+        with trainer.parallel.whole_weights():
+            card = lesson.card(course.name, best)
+        how = {"steps": trainer.step, "seconds": round(trainer.seconds, 1), "ranks": ranks.size}
+        how = {**asdict(settings), **asdict(execution), **how}
+        card = replace(card, training=how, dataset_hash=course.dataset_hash)
+    if trainer.parallel.sharded:  # this network has a rank's shards only
+        network = course.network()
+        network.load_state_dict(trainer.best_weights)
+    logger.info("trained %d steps: %s", trainer.step, best.errors)
+    rate = (trainer.step - before) * lesson.batches.size / seconds
+    return TrainingResult(course.name, network, card, best, trainer.step, seconds, rate, ranks.size)

@@ -9,11 +9,11 @@ anew is a fault; for large passes of the PDE loss they are a third of the time.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from mosaicdd.training.objective import Objective
-from mosaicdd.training.samples import Pass
 
 _PASS_BYTES = 2**25
 PROBES = (2, 4)
@@ -43,7 +43,7 @@ class KeptBytes:
         return cls(few - slope * PROBES[0], slope)
 
     @classmethod
-    def of_pass(cls, objective: Objective, part: Pass) -> "KeptBytes":
+    def of_pass(cls, objective: Objective, part: Any) -> "KeptBytes":
         """Measure passes like one of at least 4 samples."""
         silent = torch.zeros_like(objective.signals)
         return cls.of_forward(lambda count: objective(part.first(count), silent))
@@ -69,13 +69,13 @@ def kept_bytes(forward: Callable[[], torch.Tensor]) -> int:
     return total
 
 
-def samples_per_pass(objective: Objective, passes: list[Pass]) -> int:
+def samples_per_pass(objective: Objective, passes: list[Any]) -> int:
     """Return how many samples a pass may have, so that they keep 32 MB for its backward pass.
 
     What is evaluated once for all samples of a pass does not count: more passes would not keep less.
     """
-    if len(passes[0].g) < max(PROBES):
-        return len(passes[0].g)
+    if len(passes[0]) < max(PROBES):
+        return len(passes[0])
     largest = max(KeptBytes.of_pass(objective, part).per_sample for part in passes)
     return max(1, int(_PASS_BYTES / largest))
 

@@ -10,15 +10,10 @@ from typing import Any
 
 import torch
 
-from mosaicdd.local_solvers.networks.network import Network
-from mosaicdd.local_solvers.networks.registry import is_family
-from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.memory import PROBES, KeptBytes
-from mosaicdd.training.objective import Objective
+from mosaicdd.training.lesson import Lesson
 from mosaicdd.training.optimisers import build_optimiser
-from mosaicdd.training.samples import Pass
+from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
-from mosaicdd.training.trainer import Trainer
 
 _PARTS = ("weights", "gradients", "optimiser", "activations", "samples", "total")
 _MB = 2**20
@@ -92,12 +87,12 @@ class MemoryPlan:
 
 
 def memory_plan(
-    network: Network,
-    dataset: Dataset,
+    lesson: type[Lesson],
+    network: Any,
+    dataset: Any,
     settings: TrainingSettings,
     execution: ExecutionSettings,
-    ranks: int,
-    device: str = "cpu",
+    ranks: RankGroup,
 ) -> list[MemoryLevel]:
     """Return the levels from the simplest to the one that needs the least.
 
@@ -105,82 +100,50 @@ def memory_plan(
 
     Parameters
     ----------
-    device
-        ``"cpu"``, where a pass has few samples unless the settings say how many, or ``"cuda"``.
+    ranks
+        Their number, and their device: on a processor a pass has few samples unless the settings say how
+        many.
     """
-    activations = _activations(network, dataset, settings, execution, ranks, device)
+    network = copy.deepcopy(network)
+    if execution.recompute:
+        network.recompute = True
+    activations, samples = lesson.kept(network, dataset, settings, execution, ranks)
     size = 8 if settings.precision == "float64" else 4
     weights = size * sum(p.numel() for p in network.parameters())
     state = _optimiser_bytes(network, settings) * size // 4
-    fields = dataset.boundary.shape[1] + (dataset.subdomain.cells - 1) ** 2 + 1
-    data = size * fields * (len(dataset.boundary) + len(dataset.window_boundary))
     # In a step FSDP has the weights and their gradients whole beside its shards.
-    levels = {
+    levels: dict[str, tuple[int, int, int]] = {
         "none": (weights, weights, state),
-        "zero1": (weights, weights, state // ranks),
-        "fsdp": (weights + weights // ranks, weights + weights // ranks, state // ranks),
+        "zero1": (weights, weights, state // ranks.size),
+        "fsdp": (
+            weights + weights // ranks.size,
+            weights + weights // ranks.size,
+            state // ranks.size,
+        ),
     }
+    learned = lesson.learned(network, dataset)
     return [
-        MemoryLevel(name, *parts, activations, data)
+        MemoryLevel(name, *parts, activations, samples)
         for name, parts in levels.items()
-        if _possible(replace(execution, sharding=name), ranks, settings, dataset)
+        if _possible(replace(execution, sharding=name), ranks.size, settings, learned)
     ]
 
 
 def _possible(
-    execution: ExecutionSettings, ranks: int, settings: TrainingSettings, dataset: Dataset
+    execution: ExecutionSettings, ranks: int, settings: TrainingSettings, samples: int
 ) -> bool:
     try:
-        execution.require_ranks(ranks, settings, len(dataset.boundary) - dataset.held_out)
+        execution.require_ranks(ranks, settings, samples)
     except ValueError:
         return False
     return True
 
 
-def _activations(
-    network: Network,
-    dataset: Dataset,
-    settings: TrainingSettings,
-    execution: ExecutionSettings,
-    ranks: int,
-    device: str,
-) -> int:
-    """Return the bytes that the largest pass of a rank keeps."""
-    if is_family(network):  # a pass is of operators, which few samples do not give
-        objective = Objective(network, None, dataset.subdomain, settings)
-        p, z = torch.zeros(max(PROBES), 5), torch.zeros(max(PROBES), network.settings.modes)
-        operators = (len(dataset.boundary) - dataset.held_out) // dataset.boundary.shape[1]
-        share = -(-min(settings.batch_size, operators) // ranks)
-        return KeptBytes.of_pass(objective, Pass(p, 1.0, target=z)).of(share)
-    few = replace(
-        dataset,
-        boundary=dataset.boundary[:8],
-        solution=dataset.solution[:8],
-        hyperparameters=dataset.hyperparameters[:8],
-        window_boundary=dataset.window_boundary[:1],
-        window_solution=dataset.window_solution[:1],
-        parameters=dataset.parameters[:8],
-        window_parameters=dataset.window_parameters[:1],
-        validation=0.25,
-    )
-    trainer = Trainer(
-        copy.deepcopy(network),
-        few,
-        replace(settings, batch_size=max(PROBES), base_batch_size=0),
-        start=0.0,
-        execution=replace(execution, sharding="none"),
-    )
-    samples = -(-min(settings.batch_size, len(dataset.boundary) - dataset.held_out) // ranks)
-    limit = trainer.micro_batch if device == "cpu" else execution.micro_batch
-    samples = min(samples, limit or samples)
-    objective = trainer.parallel.objective
-    parts = trainer.passes.draw(0, trainer.ranks, 0)
-    return max(KeptBytes.of_pass(objective, part).of(samples) for part in parts)
-
-
 def _optimiser_bytes(network: torch.nn.Module, settings: TrainingSettings) -> int:
     """Return the bytes of the optimiser's state after a step, in float32."""
-    weights = [torch.nn.Parameter(torch.randn_like(p)) for p in network.parameters()]
+    weights = [
+        torch.nn.Parameter(torch.randn_like(p, dtype=torch.float32)) for p in network.parameters()
+    ]
     optimiser = build_optimiser(weights, settings)
     for weight in weights:
         weight.grad = torch.zeros_like(weight)

@@ -61,21 +61,28 @@ class OperatorSamples:
 
     def __getitem__(self, which: torch.Tensor) -> "OperatorSamples":
         """Return some of them."""
-        return OperatorSamples(*(one[which] for one in self._all))
+        return OperatorSamples(*(tensor[which] for tensor in self.tensors))
 
     @classmethod
     def joined(cls, parts: "list[OperatorSamples]") -> "OperatorSamples":
         """Return all samples of some parts."""
-        return cls(*(torch.cat(one) for one in zip(*(part._all for part in parts), strict=True)))
+        columns = zip(*(part.tensors for part in parts), strict=True)
+        return cls(*(torch.cat(column) for column in columns))
+
+    def to(self, like: torch.Tensor) -> "OperatorSamples":
+        """Return them in the precision and on the device of a tensor."""
+        return OperatorSamples(*(tensor.to(like) for tensor in self.tensors))
 
     @property
-    def _all(self) -> tuple[torch.Tensor, ...]:
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """All that they are."""
         return self.x, self.y, self.c, self.lacking, self.traces, self.sizes, self.loads
 
     def turned(self, element: int) -> "OperatorSamples":
         """Return their images under a symmetry of the square."""
-        around, inside, moments = (one[element] for one in symmetries())
-        x, y = (turned_field(one, element) for one in (self.x, self.y))
+        around, inside, moments = (table[element] for table in symmetries())
+        moments = moments.to(self.lacking)
+        x, y = (turned_field(values, element) for values in (self.x, self.y))
         if _swaps(element):
             x, y = y, x
         lacking, traces, loads = map(torch.empty_like, (self.lacking, self.traces, self.loads))
@@ -105,10 +112,15 @@ def samples_of(logarithm: torch.Tensor, reaction: torch.Tensor) -> OperatorSampl
     reaction
         There, on the coarse grid and over the mean conductance of the subdomain.
     """
+    return samples_in(*conductances_of(logarithm), reaction)
+
+
+def conductances_of(logarithm: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the conductances of squares, ``(B, 49, 48)`` and ``(B, 48, 49)``, of float64."""
     a = logarithm.double().exp()
     right = 2 / (1 / a[:, :, 1:] + 1 / a[:, :, :-1])
     up = 2 / (1 / a[:, 1:] + 1 / a[:, :-1])
-    return samples_in(right, up, reaction)
+    return right, up
 
 
 def samples_in(right: torch.Tensor, up: torch.Tensor, reaction: torch.Tensor) -> OperatorSamples:
@@ -131,9 +143,10 @@ def samples_in(right: torch.Tensor, up: torch.Tensor, reaction: torch.Tensor) ->
     )
     x, y = right.log(), up.log()
     ratio = relative_reaction(right, up, c)
-    traces, inside = (one[..., :q] - mean[..., :q] for one in (t, u))
+    traces, inside = (values[..., :q] - mean[..., :q] for values in (t, u))
     sizes = inside.square().sum(dim=(1, 2))
-    return OperatorSamples(*(one.float() for one in (x, y, ratio, lacking, traces, sizes, loads)))
+    samples = OperatorSamples(x, y, ratio, lacking, traces, sizes, loads)
+    return samples.to(torch.empty(0))  # in float32: 43 KB each
 
 
 def _graphs(right: torch.Tensor, up: torch.Tensor, c: torch.Tensor) -> SubdomainGraphs:
@@ -160,8 +173,8 @@ def _least_squares(
     scale = gram.diagonal(dim1=1, dim2=2).mean(dim=1)[:, None, None]
     ridge = _RIDGE * torch.eye(AROUND + 1, dtype=t.dtype)
     ridge[:AROUND, :AROUND] += 1 / AROUND  # no mean is left for the operator to see
-    found = torch.linalg.solve(gram + scale * ridge, t @ u.mT).mT
-    return found[..., :AROUND], found[..., AROUND:]
+    operators = torch.linalg.solve(gram + scale * ridge, t @ u.mT).mT
+    return operators[..., :AROUND], operators[..., AROUND:]
 
 
 @lru_cache

@@ -14,7 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from mosaicdd.training.objective import SIGNALS, Objective
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings
 
 # torch 2.13 has another name for it.
@@ -56,7 +55,7 @@ class ParallelObjective:
         """The module whose forward pass reduces gradients: for communication hooks."""
         return self._module
 
-    def backward(self, passes: list[Pass], flags: list[float]) -> dict[str, float]:
+    def backward(self, passes: list[Any], flags: list[float]) -> dict[str, float]:
         """Add up the gradients of all passes, reduce them once, and return the signals.
 
         Algorithm 1 of the paper: nothing is reduced before the last pass (``no_sync`` holds its
@@ -110,10 +109,10 @@ class ParallelObjective:
         """Take up whole weights and buffers, each rank its shard."""
         with torch.no_grad():
             for name, value in self.objective.network.state_dict().items():
-                given = state[name].to(value.device)
+                whole = state[name].to(value.device)
                 if isinstance(value, DTensor):
-                    given = distribute_tensor(given, value.device_mesh, value.placements)
-                value.copy_(given)
+                    whole = distribute_tensor(whole, value.device_mesh, value.placements)
+                value.copy_(whole)
 
     def optimiser_state(self, optimiser: torch.optim.Optimizer) -> dict:
         """Return the whole state of an optimiser; of ZeRO's on rank 0 only."""

@@ -57,21 +57,33 @@ class RankGroup:
 
     def sum(self, values: list[float]) -> list[float]:
         """Add up numbers over the ranks, in float64."""
-        if self.size == 1:
-            return values
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(total)
-        return total.tolist()
+        return self.total(torch.tensor(values, dtype=torch.float64, device=self.device)).tolist()
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """Add up tensors over the ranks, in place."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def joined(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the rows of all ranks, one rank after the other, on the processor."""
+        return torch.cat(self.gathered(rows.detach().cpu()))
 
     def agreed(self, function: Callable[[], Result]) -> Result:
         """Call a function on every rank; if it raises on one, its error is raised on all."""
-        return agreed(function, self._allgather)
+        return agreed(function, self.gathered)
 
     def on_root(self, function: Callable[[], object]) -> None:
         """Call a function on the root; if it raises, its error is raised on all."""
         self.agreed(lambda: function() if self.is_root else None)
 
-    def _allgather(self, value: object) -> list:
+    def of_root(self, function: Callable[[], Result]) -> Result:
+        """Call a function on the root, and return its result, or raise its error, on all."""
+        result = self.agreed(lambda: function() if self.is_root else None)
+        return self.gathered(result)[0]
+
+    def gathered(self, value: Any) -> list:
+        """Return the values of all ranks."""
         values = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value)

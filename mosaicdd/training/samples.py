@@ -111,6 +111,15 @@ class Pass:
     target: torch.Tensor | None = None
     corner: tuple[int, int] | None = None
 
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.g)
+
+    @property
+    def kind(self) -> str:
+        """Which loss it has."""
+        return "pde_loss" if self.target is None else "data_loss"
+
     def first(self, count: int) -> "Pass":
         """Return a pass over copies of the first samples of this one."""
         target = None if self.target is None else self.target[:count].clone()
@@ -147,6 +156,17 @@ class Batches:
             self._order = torch.randperm(self.samples, generator=generator)
             self._epoch = epoch
         return self._order[position * self.size :][: self.size]
+
+    def parts(self, step: int, ranks: RankGroup, micro_batch: int) -> list[torch.Tensor]:
+        """Return the samples of a rank in a step, split into passes: as many as on any other rank.
+
+        Ranks with sharded weights gather them in every pass. Where the shares differ and passes of
+        one sample are asked for, some have two: no part is empty.
+        """
+        least, most = self.size // ranks.size, -(-self.size // ranks.size)
+        count = min(least, -(-most // micro_batch)) if micro_batch else 1
+        chosen = self.indices(step)[ranks.share(self.size)]
+        return [part.to(ranks.device) for part in chosen.tensor_split(count)]
 
     def generator(self, step: int) -> torch.Generator:
         """Return the source of the random points of a step."""
@@ -198,10 +218,8 @@ class StepPasses:
         micro_batch
             Samples per pass, at most; 0 sets no limit.
         """
-        chosen = self._batches.indices(step)[ranks.share(self._batches.size)]
+        parts = self._batches.parts(step, ranks, micro_batch)
         generator = self._batches.generator(step)
-        count = self._count(ranks.size, micro_batch)
-        parts = [part.to(self._points.device) for part in chosen.tensor_split(count)]
         shares = [len(part) * ranks.size / self._batches.size for part in parts]
         perimeters = [self._samples.remainder[part] for part in parts]
         passes = []
@@ -223,15 +241,6 @@ class StepPasses:
                 for g, share in zip(perimeters, shares, strict=True)
             ]
         return passes
-
-    def _count(self, ranks: int, micro_batch: int) -> int:
-        """Return into how many parts a rank's samples are split: as many as on any other rank.
-
-        Ranks with sharded weights gather them in every pass. Where the shares differ and passes of
-        one sample are asked for, some have two: no part is empty.
-        """
-        least, most = self._batches.size // ranks, -(-self._batches.size // ranks)
-        return min(least, -(-most // micro_batch)) if micro_batch else 1
 
     def _node_pools(self) -> list[torch.Tensor]:
         """Return the sets of nodes from which the data points of a step are drawn."""

@@ -11,19 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
-import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.lifting import unit_points
-from mosaicdd.local_solvers.networks.network import Network
-from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.family import OperatorPasses, OperatorSamples, fit_family
+from mosaicdd.training.lesson import Lesson
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
-from mosaicdd.training.objective import Objective, require_trainable
+from mosaicdd.training.objective import Objective
 from mosaicdd.training.optimisers import (
     build_optimiser,
     learning_rate_factor,
@@ -31,9 +24,8 @@ from mosaicdd.training.optimisers import (
 )
 from mosaicdd.training.parallel_objective import ParallelObjective
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.samples import Batches, LiftedSamples, StepPasses, lift_samples
+from mosaicdd.training.reports import Report
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
-from mosaicdd.training.validation import HeldOut, Report
 
 
 class Trainer:
@@ -41,72 +33,36 @@ class Trainer:
 
     Parameters
     ----------
-    network
-        Equal on all ranks.
+    lesson
+        Of this rank; its network is equal on all ranks.
     start
         `time.perf_counter` at which the time limit began to run.
     """
 
     def __init__(
         self,
-        network: Network,
-        dataset: Dataset,
+        lesson: Lesson,
         settings: TrainingSettings,
         start: float,
         ranks: RankGroup | None = None,
         execution: ExecutionSettings | None = None,
     ):
         self.ranks = ranks or RankGroup()
-        self.settings = settings
+        self.lesson, self.settings = lesson, settings
         self.execution = execution or ExecutionSettings()
         self.start = start
-        require_trainable(network, settings, self.execution, dataset)
+        self.execution.require_ranks(self.ranks.size, settings, lesson.batches.samples)
         if self.execution.recompute:
-            network.recompute = True
-        self._set_precision(network)
-        subdomain = dataset.subdomain
-        learned = slice(0, len(dataset.boundary) - dataset.held_out)
-        held_out = slice(learned.stop, len(dataset.boundary))
-        samples = dataset.boundary, dataset.solution
-        windows = dataset.window_boundary, dataset.window_solution
-        self.points = self._tensor(unit_points(subdomain.interior, subdomain))
-        self.network = network
-        self.training: OperatorSamples | LiftedSamples
-        self.passes: OperatorPasses | StepPasses
-        if is_family(network):
-            self.training = family = fit_family(network, dataset, learned, settings.lifting_degree)
-            self.batches = Batches(len(family), settings.batch_size, settings.seed)
-            objective = Objective(self.network, None, subdomain, settings)
-            self.passes = OperatorPasses(family, self.batches)
-        else:
-            operators = dataset.operators(learned)
-            self.training = lifted = self._lifted(operators, subdomain, *samples)
-            self.batches = Batches(len(lifted), settings.batch_size, settings.seed)
-            objective = Objective(network, operators[0][0], subdomain, settings)
-            edge = self._tensor(unit_points(subdomain.perimeter, subdomain))
-            self.passes = StepPasses(
-                network,
-                lifted,
-                self.points if settings.labels else edge,
-                settings,
-                self.batches,
-                objective.grid_residual,
-            )
-        self.execution.require_ranks(self.ranks.size, settings, self.batches.samples)
-        self.steps = settings.epochs * self.batches.per_epoch
+            lesson.network.recompute = True
+        precise = "high" if settings.precision == "tf32" else "highest"
+        torch.set_float32_matmul_precision(precise)
+        self.steps = settings.epochs * lesson.batches.per_epoch
         self.step = 0
+        objective = Objective(lesson.network, lesson.loss)
         self.micro_batch = self.execution.micro_batch or self._samples_per_pass(objective)
         self.parallel = ParallelObjective(objective, self.ranks, self.execution)
         self.optimiser = build_optimiser(
             objective.weights(), settings, sharded=self.execution.sharding == "zero1"
-        )
-        generator = self.batches.generator(self.steps)
-        sampled = HeldOut.sampled_nodes(network, self.points, generator)
-        self.held_out = HeldOut(
-            self._lifted(dataset.operators(held_out), subdomain, *samples),
-            self._lifted(dataset.window_operators, subdomain, *windows),
-            self.points,
-            sampled,
         )
         self._validation_seconds = 0.0
         self._elapsed = 0.0  # of rank 0, as all ranks heard last
@@ -179,7 +135,10 @@ class Trainer:
         factor = learning_rate_factor(done, settings.scaled_warmup, settings.decay_exponent)
         for group in self.optimiser.param_groups:
             group["lr"] = settings.scaled_lr * factor
-        passes = self.passes.draw(self.step, self.ranks, self.micro_batch)
+        passes = self.lesson.passes.draw(self.step, self.ranks, self.micro_batch)
+        if self.lesson.prepares:
+            with self.parallel.whole_weights():
+                self.lesson.prepare(passes)
         seconds = self.seconds if self.ranks.is_root else 0.0
         self._signals = self.parallel.backward(passes, [seconds, *calls])
         self._elapsed = self._signals["seconds"]
@@ -194,23 +153,22 @@ class Trainer:
         """Compute the errors on held-out samples and on windows, at some of the nodes or at all."""
         before = time.perf_counter()
         with self.parallel.whole_weights():
-            sums = self.held_out.squared_errors(self.network, self.ranks, everywhere)
+            sums = self.lesson.error_sums(everywhere=everywhere)
         now = time.perf_counter()
         clocks = [now - before, self.seconds] if self.ranks.is_root else [0.0, 0.0]
         *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
-        validation_mse, window_mse = self.held_out.means(sums, everywhere)
         self._elapsed = elapsed
         self._validation_seconds = max(self._validation_seconds, took)
-        return Report(
-            self.step,
-            self.progress,
-            elapsed,
-            self._signals["data_loss"],
-            self._signals["pde_loss"],
-            self.optimiser.param_groups[0]["lr"],
-            validation_mse,
-            window_mse,
-            self.step * self.batches.size / max(elapsed, 1e-9),
+        return self.lesson.report(
+            sums,
+            everywhere=everywhere,
+            step=self.step,
+            progress=self.progress,
+            seconds=elapsed,
+            data_loss=self._signals["data_loss"],
+            pde_loss=self._signals["pde_loss"],
+            lr=self.optimiser.param_groups[0]["lr"],
+            samples_per_second=self.step * self.lesson.batches.size / max(elapsed, 1e-9),
         )
 
     def state(self) -> dict:
@@ -225,6 +183,7 @@ class Trainer:
             "best_weights": self.best_weights,
             "weights": self.parallel.weights_state(),
             "optimiser": self.parallel.optimiser_state(self.optimiser),
+            "lesson": self.lesson.state(),
         }
 
     def load_state(self, state: dict) -> None:
@@ -234,23 +193,22 @@ class Trainer:
         self._validation_seconds = state["validation_seconds"]
         self._next_validation = state["next_validation"]
         self._signals = state["signals"]
-        self._best = Report(**state["best"])
+        self._best = self.lesson.restored(state["best"])
         self.best_weights = state["best_weights"]
         self.parallel.load_weights_state(state["weights"])
         self.parallel.load_optimiser_state(self.optimiser, state["optimiser"])
+        self.lesson.load_state(state["lesson"])
 
     def _finish(self) -> None:
         """Put the best weights into the network, and their errors at all nodes into the report."""
         self.parallel.load_weights_state(self.best_weights)
-        if self.held_out.samples_nodes:
+        if self.lesson.samples_nodes:
             full = self.validate(everywhere=True)
-            self._best = replace(
-                self.best, validation_mse=full.validation_mse, window_mse=full.window_mse
-            )
+            self._best = replace(self.best, **full.figures)
 
     def keep_if_best(self, report: Report) -> None:
         """Keep the weights of now if a report of them is better than those before."""
-        if self._best is None or report.error < self._best.error:
+        if self._best is None or report.merit < self._best.merit:
             self._best = report
             self.best_weights = copy.deepcopy(self.parallel.weights_state())
 
@@ -270,33 +228,11 @@ class Trainer:
         """Time since the start, that of the runs which this one continues included."""
         return self._before + time.perf_counter() - self.start
 
-    @property
-    def _dtype(self) -> torch.dtype:
-        return torch.float64 if self.settings.precision == "float64" else torch.float32
-
-    def _lifted(
-        self,
-        operators: list[tuple[EllipticOperator, slice]],
-        subdomain: Subdomain,
-        boundary: np.ndarray,
-        solution: np.ndarray,
-    ) -> LiftedSamples:
-        degree, device = self.settings.lifting_degree, self.ranks.device
-        return lift_samples(operators, subdomain, degree, boundary, solution, self._dtype, device)
-
-    def _tensor(self, values: np.ndarray) -> torch.Tensor:
-        return torch.as_tensor(values, dtype=self._dtype, device=self.ranks.device)
-
     def _samples_per_pass(self, objective: Objective) -> int:
         """Return the samples of a pass where nobody says: all on a GPU, few on a processor."""
         if self.ranks.device.type != "cpu":
             return 0
         hold_freed_memory()
-        # All ranks measure the same passes, whatever their shares.
-        return samples_per_pass(objective, self.passes.draw(0, RankGroup(), 0))
-
-    def _set_precision(self, network: Network) -> None:
-        network.to(self.ranks.device, self._dtype)
-        torch.set_float32_matmul_precision(
-            "high" if self.settings.precision == "tf32" else "highest"
-        )
+        mine = samples_per_pass(objective, self.lesson.probe())
+        # All ranks make passes of the same size, whatever their shares.
+        return int(self.ranks.sum([float(mine) if self.ranks.is_root else 0.0])[0])

@@ -1,4 +1,4 @@
-"""The errors on samples that are never trained on, and the report of a training that holds them.
+"""The errors on samples that are never trained on.
 
 Shape letters: ``Q`` interior nodes.
 """
@@ -15,49 +15,6 @@ from mosaicdd.training.samples import LiftedSamples
 
 _CHUNK = 1024
 _SAMPLED_NODES = 64
-
-
-@dataclass(frozen=True)
-class Report:
-    """The state of a training at a validation.
-
-    Parameters
-    ----------
-    step, progress, seconds
-        Steps done, fraction of the training done, and time since its start.
-    data_loss, pde_loss
-        Terms of the training loss of the last step, on unit remainders, weights included.
-    lr
-        Learning rate of the last step.
-    validation_mse, window_mse
-        Mean squared errors on held-out samples and on windows of larger solutions.
-    samples_per_second
-        Mean since the start, validation included.
-    """
-
-    step: int
-    progress: float
-    seconds: float
-    data_loss: float
-    pde_loss: float
-    lr: float
-    validation_mse: float
-    window_mse: float
-    samples_per_second: float
-
-    @property
-    def error(self) -> float:
-        """The number by which the best weights are chosen."""
-        return self.validation_mse + self.window_mse
-
-    @property
-    def text(self) -> str:
-        """The losses, the errors and the speed, in one line."""
-        terms = f"data {self.data_loss:.1e}"
-        if self.pde_loss:
-            terms += f", PDE {self.pde_loss:.1e}"
-        errors = f"validation {self.validation_mse:.1e}, windows {self.window_mse:.1e}"
-        return f"step {self.step}, {terms}, {errors}, {self.samples_per_second:.0f} samples/s"
 
 
 @dataclass(frozen=True)
@@ -144,8 +101,8 @@ def _squared_errors(
             bound = network.at(operator, samples.subdomain)
         prepared = bound.prepare(points[nodes])
         for start in range(first, last, chunk):
-            some = slice(start, min(start + chunk, last))
-            values = bound.apply_prepared(samples.remainder[some], prepared)
-            error = (values - samples.target[some][:, nodes]) * samples.scale[some]
+            rows = slice(start, min(start + chunk, last))
+            values = bound.apply_prepared(samples.remainder[rows], prepared)
+            error = (values - samples.target[rows][:, nodes]) * samples.scale[rows]
             total += error.double().square().sum().item()
     return total

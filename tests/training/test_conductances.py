@@ -24,10 +24,8 @@ from mosaicdd.problems.fields.random_media import KINDS, draw
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.storage.media_file import read_media
 from mosaicdd.training.coarse_equation import CoarseSolve, coarse_conductances
-from mosaicdd.training.conductances import ConductanceLesson
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.media import generate_media
-from mosaicdd.training.serial import SerialTraining
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, TrainingSettings
 
 
@@ -77,7 +75,7 @@ def test_a_network_learns_and_is_found_again(media, tmp_path):
     path = tmp_path / "model.h5"
     settings = TrainingSettings(epochs=20, batch_size=10, validations=4, clip=10.0)
     how = {"filters": 4, "width": 8}
-    best = SerialTraining(ConductanceLesson, media, path, settings, how).run().best
+    best = m.train(media, path, settings, network="conductances", network_settings=how).best
     assert best.error < 0.95 * best.plain
     model = find_network(str(path))
     assert model.card.validation["error"] == best.error
@@ -107,18 +105,10 @@ def test_a_training_that_diverges_ends_in_one_line_with_1(media, tmp_path, mosai
     assert not (tmp_path / "model.h5").exists()
 
 
-@pytest.mark.parametrize("option", [["--dry-run"], ["--micro-batch", 4], ["--pde", "own.py:E"]])
-def test_what_such_a_training_does_not_know_is_refused(media, tmp_path, mosaicdd, option):
-    ended = mosaicdd("train", media, "-o", tmp_path / "m.h5", "--network", "conductances", *option)
-    assert ended.code == 2
-    assert f"{option[0]}: not for the network conductances" in ended.err
-    assert not list(tmp_path.iterdir())
-
-
 def test_trainings_leave_the_generators_of_the_program_as_they_are(media, tmp_path):
     before, precision = torch.random.get_rng_state(), torch.get_float32_matmul_precision()
     settings = TrainingSettings(epochs=1, batch_size=10, validations=1)
-    SerialTraining(ConductanceLesson, media, tmp_path / "a.h5", settings).run()
+    m.train(media, tmp_path / "a.h5", settings, network="conductances")
     data = generate_dataset(GenerationSettings(samples=40, windows=1, method="direct"))
     m.train(data, tmp_path / "b.h5", m.TrainingSettings(epochs=1, batch_size=18, precision="tf32"))
     find_network(str(tmp_path / "b.h5"))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.rank_group import rank_group
 from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.trainer import Trainer
@@ -17,9 +18,9 @@ def make(dataset, ranks, name, **changes):
     given = {"epochs": 3, "batch_size": 50, "pde_weight": 1e-3, "collocation": 6}
     torch.manual_seed(0)
     network = build_network(name, {"width": 16}, dataset.subdomain)
-    return Trainer(
-        network, dataset, TrainingSettings(**given | changes), time.perf_counter(), ranks
-    )
+    settings = TrainingSettings(**given | changes)
+    lesson = EquationLesson(network, dataset, settings, ranks)
+    return Trainer(lesson, settings, time.perf_counter(), ranks)
 
 
 @pytest.mark.parametrize("residual", ["continuous", "discrete", "multilevel"])
@@ -29,7 +30,7 @@ def test_a_step_has_the_gradient_of_the_processor(small_dataset, name, residual)
     for device in ("cpu", "cuda"):
         with rank_group(None, device) as ranks:
             trainer = make(small_dataset, ranks, name, residual=residual, precision="float64")
-            trainer.parallel.backward(trainer.passes.draw(1, ranks, 0), [0.0, 0.0, 0.0])
+            trainer.parallel.backward(trainer.lesson.passes.draw(1, ranks, 0), [0.0, 0.0, 0.0])
             gradients.append([p.grad.cpu() for p in trainer.parallel.objective.weights()])
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)

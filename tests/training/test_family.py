@@ -19,6 +19,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.dataset_file import read_dataset, write_dataset
+from mosaicdd.training.equation_lesson import FamilyLesson
 from mosaicdd.training.family import family_ranges, fit_family
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.loop import Training, train_network
@@ -185,7 +186,8 @@ def test_a_family_is_trained_alike_in_micro_batches_and_said_to_fit(datasets):
 
     dataset = datasets["screened-poisson"]
     network = build_network("family", NETWORK, SUBDOMAIN)
-    (level, *_) = memory_plan(network, dataset, TrainingSettings(), ExecutionSettings(), 1)
+    asked = dataset, TrainingSettings(), ExecutionSettings(), RankGroup()
+    (level, *_) = memory_plan(FamilyLesson, network, *asked)
     assert level.sharding == "none"
     assert level.activations > 0
 
@@ -219,6 +221,7 @@ def test_a_family_s_training_is_resumed_as_if_it_had_not_been_ended(datasets, tm
         network="family",
         network_settings=NETWORK,
     )
+    training.join(RankGroup())
     whole = training.run(RankGroup())
     watch = Watch(training.checkpoints.save)
     reports = []

@@ -24,21 +24,3 @@ def test_data_are_made_and_every_network_is_trained_from_python(network, tmp_pat
     assert result.card.dataset_hash == made.content_hash
     assert result.figures["error"] == min(report.error for report in reports)
     assert model.is_file()
-
-
-def test_what_they_cannot_do_and_mistyped_names_are_said(tmp_path):
-    for options in ({"device": "cuda"}, {"execution": m.ExecutionSettings(recompute=True)}):
-        with pytest.raises(m.Unsupported, match="the network unrolled trains on one rank"):
-            m.train("data.h5", tmp_path / "m.h5", network="unrolled", **options)
-    with pytest.raises(
-        ValueError, match=r"unknown network 'unroled' \(did you mean 'unrolled'\?\)"
-    ):
-        m.train("data.h5", tmp_path / "m.h5", network="unroled")
-
-
-@pytest.mark.ranks(2)
-def test_several_ranks_draw_no_media(comm, common_path):
-    with pytest.raises(m.Unsupported, match="media are drawn on one rank, there are 2"):
-        m.generate(common_path / "data.h5", m.MediaSettings(samples=6), ranks=comm)
-    with pytest.raises(m.Unsupported, match="the network operator trains on one rank"):
-        m.train(common_path / "d.h5", common_path / "m.h5", network="operator", ranks=comm)

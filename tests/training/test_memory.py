@@ -9,9 +9,12 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training import memory
+from mosaicdd.training.equation_lesson import EquationLesson
+from mosaicdd.training.equation_losses import EquationLosses
 from mosaicdd.training.memory import KeptBytes, kept_bytes, samples_per_pass
 from mosaicdd.training.memory_plan import memory_plan
 from mosaicdd.training.objective import Objective
+from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
@@ -22,18 +25,19 @@ def make(dataset, name="sdnet", execution=None, **changes):
     settings = TrainingSettings(**given | changes)
     torch.manual_seed(0)
     network = build_network(name, {"width": 32, "depth": 4}, dataset.subdomain)
-    return Trainer(network, dataset, settings, time.perf_counter(), execution=execution)
+    lesson = EquationLesson(network, dataset, settings)
+    return Trainer(lesson, settings, time.perf_counter(), execution=execution)
 
 
 def gradients(trainer):
     trainer.parallel.backward(
-        trainer.passes.draw(0, trainer.ranks, trainer.micro_batch), [0.0, 0.0, 0.0]
+        trainer.lesson.passes.draw(0, trainer.ranks, trainer.micro_batch), [0.0, 0.0, 0.0]
     )
     return [p.grad.clone() for p in trainer.parallel.objective.weights()]
 
 
 def kept(trainer, number):
-    part = trainer.passes.draw(0, trainer.ranks, trainer.micro_batch)[number]
+    part = trainer.lesson.passes.draw(0, trainer.ranks, trainer.micro_batch)[number]
     return kept_bytes(lambda: trainer.parallel.objective(part, torch.zeros(5).double()))
 
 
@@ -61,7 +65,7 @@ def test_a_network_that_cannot_recompute_is_refused(small_dataset):
     network = build_network("linear", {}, small_dataset.subdomain)
     execution = ExecutionSettings(recompute=True)
     with pytest.raises(ValueError, match="cannot recompute"):
-        Trainer(network, small_dataset, TrainingSettings(), 0.0, execution=execution)
+        EquationLesson.require("linear", network, small_dataset, TrainingSettings(), execution)
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.05), ("tf32", 1e-2)])
@@ -69,7 +73,7 @@ def test_fewer_digits_change_the_loss_by_their_rounding(small_dataset, precision
     losses = []
     for chosen in ("float32", precision):
         trainer = make(small_dataset, precision=chosen, pde_weight=0.0)
-        passes = trainer.passes.draw(0, trainer.ranks, 0)
+        passes = trainer.lesson.passes.draw(0, trainer.ranks, 0)
         losses.append(trainer.parallel.backward(passes, [0.0, 0.0, 0.0])["data_loss"])
     torch.set_float32_matmul_precision("highest")
     # 8 or 10 bits of mantissa, in five layers.
@@ -84,8 +88,11 @@ def test_the_plan_of_a_dry_run_is_what_a_training_holds(small_dataset, name, opt
     for step in (0.1, 0.2):
         trainer.take_step(step)
     network = build_network(name, {"width": 32, "depth": 4}, small_dataset.subdomain)
-    (level,) = memory_plan(network, small_dataset, trainer.settings, trainer.execution, 1)
-    weights = sum(p.numel() * 8 for p in trainer.network.parameters())
+    alone = RankGroup()
+    (level,) = memory_plan(
+        EquationLesson, network, small_dataset, trainer.settings, trainer.execution, alone
+    )
+    weights = sum(p.numel() * 8 for p in trainer.lesson.network.parameters())
     assert level.weights == level.gradients == weights
     held = [v for state in trainer.optimiser.state.values() for v in state.values()]
     flat = [t for v in held for t in (v if isinstance(v, list) else [v])]
@@ -93,7 +100,11 @@ def test_the_plan_of_a_dry_run_is_what_a_training_holds(small_dataset, name, opt
     assert level.optimiser == pytest.approx(state, rel=0.01)
     largest = max(kept(trainer, number) for number in (0, 1))
     assert level.activations == pytest.approx(largest, rel=0.05)
-    samples = (trainer.training, trainer.held_out.validation, trainer.held_out.windows)
+    samples = (
+        trainer.lesson.samples,
+        trainer.lesson.held_out.validation,
+        trainer.lesson.held_out.windows,
+    )
     parts = (t for s in samples for t in (s.remainder, s.target, s.scale))
     assert level.samples == sum(t.numel() * 8 for t in parts)
 
@@ -101,12 +112,13 @@ def test_the_plan_of_a_dry_run_is_what_a_training_holds(small_dataset, name, opt
 def test_a_dry_run_shares_out_what_the_levels_share(small_dataset):
     network = build_network("sdnet", {}, small_dataset.subdomain)
     settings = TrainingSettings(optimizer="adamw", batch_size=64)
-    levels = memory_plan(network, small_dataset, settings, ExecutionSettings(), 4)
+    asked = EquationLesson, network, small_dataset, settings, ExecutionSettings()
+    levels = memory_plan(*asked, RankGroup(0, 4))
     assert [level.sharding for level in levels] == ["none", "zero1", "fsdp"]
     none, zero1, fsdp = levels
     assert zero1.optimiser == fsdp.optimiser == none.optimiser // 4
     assert zero1.total < none.total
-    (alone,) = memory_plan(network, small_dataset, settings, ExecutionSettings(), 1)
+    (alone,) = memory_plan(*asked, RankGroup())
     assert alone.activations > 3 * none.activations
 
 
@@ -116,7 +128,8 @@ def test_passes_on_a_processor_keep_the_same_memory_for_any_batch(name, points):
     torch.manual_seed(0)
     network = build_network(name, {}, subdomain)
     settings = TrainingSettings(pde_weight=1e-3, collocation=points)
-    objective = Objective(network, LAPLACE.at(), subdomain, settings)
+    losses = EquationLosses(network, LAPLACE.at(), subdomain, settings)
+    objective = Objective(network, losses)
     generator = torch.Generator().manual_seed(0)
     g, x = torch.randn(8, 128, generator=generator), torch.rand(points, 2, generator=generator)
     passes = [Pass(g, 1.0, x, torch.zeros(8, points)), Pass(g, 1.0, x)]
@@ -136,6 +149,6 @@ def test_a_step_of_few_samples_per_pass_has_the_gradients_of_one_pass(small_data
     monkeypatch.setattr(memory, "_PASS_BYTES", 2**20)
     few = make(small_dataset)
     assert 1 < few.micro_batch < 20
-    assert len(few.passes.draw(0, few.ranks, few.micro_batch)) > 4
+    assert len(few.lesson.passes.draw(0, few.ranks, few.micro_batch)) > 4
     for ours, theirs in zip(gradients(few), gradients(plain), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-15)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+import mosaicdd as m
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.loading import find_network
@@ -17,9 +18,7 @@ from mosaicdd.problems.fields.random_media import draw
 from mosaicdd.problems.operators.medium import Medium, MediumSystem
 from mosaicdd.training.media import generate_media
 from mosaicdd.training.operator_samples import samples_of, turned_field
-from mosaicdd.training.operators import OperatorLesson
 from mosaicdd.training.row_elimination import solve_squares
-from mosaicdd.training.serial import SerialTraining
 from mosaicdd.training.settings import MediaSettings, TrainingSettings
 
 
@@ -83,7 +82,7 @@ def test_a_network_learns_and_is_found_again(media, tmp_path):
     path = tmp_path / "model.h5"
     settings = TrainingSettings(epochs=40, batch_size=16, validations=4, clip=10.0)
     how = {"modes": 8, "filters": 4, "features": 2, "width": 16}
-    best = SerialTraining(OperatorLesson, media, path, settings, how).run().best
+    best = m.train(media, path, settings, network="operator", network_settings=how).best
     assert best.error < 0.95 * best.plain
     model = find_network(str(path))
     assert model.card.validation["error"] == best.error

@@ -9,6 +9,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.parallel.watch import Watch
+from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.optimisers import TrainingDivergedError
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
@@ -38,11 +39,12 @@ def make(dataset, name="sdnet", ranks=None, execution=None, **changes):
     settings = TrainingSettings(**SETTINGS | changes)
     torch.manual_seed(0)
     network = build_network(name, SMALL[name], dataset.subdomain)
-    return Trainer(network, dataset, settings, time.perf_counter(), ranks, execution)
+    lesson = EquationLesson(network, dataset, settings, ranks)
+    return Trainer(lesson, settings, time.perf_counter(), ranks, execution)
 
 
 def gradients(trainer):
-    passes = trainer.passes.draw(3, trainer.ranks, trainer.micro_batch)
+    passes = trainer.lesson.passes.draw(3, trainer.ranks, trainer.micro_batch)
     signals = trainer.parallel.backward(passes, [0.0, 0.0, 0.0])
     return signals, [p.grad for p in trainer.parallel.objective.weights()]
 
@@ -160,7 +162,7 @@ def test_a_checkpoint_continues_on_another_number_of_ranks(small_dataset, ranks)
     for step in (4, 5):
         alone.take_step(step / alone.steps)
     for ours, theirs in zip(
-        alone.network.parameters(), reference.network.parameters(), strict=True
+        alone.lesson.network.parameters(), reference.lesson.network.parameters(), strict=True
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-9)
 
@@ -169,9 +171,9 @@ def test_a_checkpoint_continues_on_another_number_of_ranks(small_dataset, ranks)
 def test_a_loss_that_is_not_finite_on_one_rank_ends_all_at_the_same_step(small_dataset, ranks):
     trainer = make(small_dataset, ranks=ranks)
     trainer.take_step(0.1)
-    mine = trainer.batches.indices(1)[ranks.share(61)]
+    mine = trainer.lesson.batches.indices(1)[ranks.share(61)]
     if ranks.rank == ranks.size - 1:
-        trainer.training.target[mine[0]] = float("nan")
+        trainer.lesson.samples.target[mine[0]] = float("nan")
     with pytest.raises(TrainingDivergedError, match="at step 2 of"):
         trainer.take_step(0.2)
 

@@ -9,6 +9,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
@@ -21,7 +22,8 @@ def make(dataset, ranks, sharding="none", replicas=1, micro_batch=0, **changes):
     torch.manual_seed(0)
     network = build_network("sdnet", {"width": 32, "channels": 2}, dataset.subdomain)
     execution = ExecutionSettings(micro_batch=micro_batch, sharding=sharding, replicas=replicas)
-    return Trainer(network, dataset, settings, time.perf_counter(), ranks, execution)
+    lesson = EquationLesson(network, dataset, settings, ranks)
+    return Trainer(lesson, settings, time.perf_counter(), ranks, execution)
 
 
 def train(trainer, start=0, stop=STEPS):

@@ -75,7 +75,11 @@ def check_settings(name: str, values: dict) -> object:
     ValueError
         If the name or a setting is unknown, or a value is of another type or out of its range.
     """
-    settings = network_class(name).Settings
+    return settings_of(network_class(name).Settings, name, values)
+
+
+def settings_of(settings: type[Any], name: str, values: dict) -> Any:
+    """Build settings of a class from plain values, for a network by its name; errors as `check_settings`."""
     known: dict[str, Any] = {field.name: field.type for field in fields(settings)}
     for key, value in values.items():
         if key not in known:

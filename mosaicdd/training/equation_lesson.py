@@ -1,0 +1,345 @@
+"""Lessons on solutions of linear equations: of networks for one operator, and of those for a family of them.
+
+Every rank has all samples, and takes its share of each batch: a step's shares are then even.
+"""
+
+import os
+from dataclasses import asdict, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.lifting import Lifting, unit_points
+from mosaicdd.local_solvers.networks.network import Network
+from mosaicdd.local_solvers.networks.registry import build_network, check_settings
+from mosaicdd.local_solvers.training_range import SpectrumRange
+from mosaicdd.problems.equations import equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.storage.dataset_file import Dataset, read_dataset
+from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.training.equation_losses import EquationLosses
+from mosaicdd.training.family import FamilyPasses, family_ranges, fit_family, require_operators
+from mosaicdd.training.lesson import Lesson, placed
+from mosaicdd.training.memory import PROBES, KeptBytes, samples_per_pass
+from mosaicdd.training.objective import Objective
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.reports import Report, SolutionReport
+from mosaicdd.training.samples import Batches, LiftedSamples, Pass, StepPasses, lift_samples
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.validation import HeldOut
+from mosaicdd.unsupported import Unsupported
+
+
+class EquationLesson(Lesson):
+    """Of a network that gives solutions of one linear equation.
+
+    Attributes
+    ----------
+    samples
+        That are learned.
+    held_out
+        Those that are not, and windows of larger solutions.
+    """
+
+    unused: ClassVar[dict[str, str]] = {}
+
+    def __init__(
+        self,
+        network: Network,
+        dataset: Dataset,
+        settings: TrainingSettings,
+        ranks: RankGroup | None = None,
+    ):
+        self.network, self._dataset, self._settings = network, dataset, settings
+        self._ranks = ranks or RankGroup()
+        self._like = placed(network, settings, self._ranks)
+        subdomain = dataset.subdomain
+        self._points = self._tensor(unit_points(subdomain.interior, subdomain))
+        self.batches = self._taught()
+        held_out = slice(len(dataset.boundary) - dataset.held_out, len(dataset.boundary))
+        samples = dataset.boundary, dataset.solution
+        windows = dataset.window_boundary, dataset.window_solution
+        steps = settings.epochs * self.batches.per_epoch
+        sampled = HeldOut.sampled_nodes(network, self._points, self.batches.generator(steps))
+        self.held_out = HeldOut(
+            self._lifted(dataset.operators(held_out), subdomain, *samples),
+            self._lifted(dataset.window_operators, subdomain, *windows),
+            self._points,
+            sampled,
+        )
+
+    def _taught(self) -> Batches:
+        """Take up what is learned, and return the batches of it."""
+        dataset, settings, network = self._dataset, self._settings, self.network
+        operators = dataset.operators(slice(0, len(dataset.boundary) - dataset.held_out))
+        samples = dataset.boundary, dataset.solution
+        self.samples = self._lifted(operators, dataset.subdomain, *samples)
+        batches = Batches(len(self.samples), settings.batch_size, settings.seed)
+        self._losses = EquationLosses(network, operators[0][0], dataset.subdomain, settings)
+        edge = unit_points(dataset.subdomain.perimeter, dataset.subdomain)
+        known = self._points if settings.labels else self._tensor(edge)
+        grid_residual = self._losses.grid_residual
+        self.passes = StepPasses(network, self.samples, known, settings, batches, grid_residual)
+        return batches
+
+    @classmethod
+    def check(cls, name: str, values: dict) -> Any:
+        """Return the settings of a network in the registry; see `Lesson.check`."""
+        return check_settings(name, values)
+
+    @classmethod
+    def read(cls, data: str | os.PathLike | Dataset) -> Dataset:
+        """Return a dataset of a linear equation."""
+        dataset = data if isinstance(data, Dataset) else read_dataset(data)
+        equation(dataset.pde)
+        return dataset
+
+    @classmethod
+    def build(cls, name: str, values: dict, dataset: Dataset) -> Network:
+        """Return a network of the registry."""
+        return build_network(name, values, dataset.subdomain)
+
+    @classmethod
+    def learned(cls, network: Network, dataset: Dataset) -> int:
+        """Return the number of samples that are not held out."""
+        return len(dataset.boundary) - dataset.held_out
+
+    @classmethod
+    def part(cls, dataset: Dataset, ranks: RankGroup) -> Dataset:
+        """Return all of it."""
+        return dataset
+
+    @classmethod
+    def require(
+        cls,
+        name: str,
+        network: Network,
+        dataset: Dataset,
+        settings: TrainingSettings,
+        execution: ExecutionSettings,
+    ) -> None:
+        """Check the settings, and what the network can learn of the dataset."""
+        super().require(name, network, dataset, settings, execution)
+        cls._require(network, dataset, settings, execution)
+
+    @classmethod
+    def _require(
+        cls,
+        network: Any,
+        dataset: Dataset,
+        settings: TrainingSettings,
+        execution: ExecutionSettings,
+    ) -> None:
+        """Check that the losses tell the solution from other functions, and that the network can be it."""
+        operators = [operator for operator, _ in dataset.operators(slice(None))]
+        if len(operators) > 1:
+            raise ValueError(
+                f"the dataset is of {len(operators)} operators and this network learns one; train the "
+                "network family, or generate data for fixed parameters"
+            )
+        if execution.recompute and settings.laplacian == "autograd":
+            raise Unsupported(
+                "double backward cannot recompute hidden layers; use laplacian taylor"
+            )
+        if getattr(network, "symmetry", None) is None:
+            return
+        if not operators[0].symmetric:
+            raise ValueError(
+                f"{dataset.pde} lacks the symmetries of the square that this network has; set its setting "
+                "symmetric to false"
+            )
+        if not settings.labels and settings.residual == "continuous":
+            raise ValueError(
+                "without labels a symmetric network has kinks where it folds points, which collocation "
+                "points do not see; use residual multilevel, or a network that is not symmetric"
+            )
+
+    @classmethod
+    def kept(
+        cls,
+        network: Network,
+        dataset: Dataset,
+        settings: TrainingSettings,
+        execution: ExecutionSettings,
+        ranks: RankGroup,
+    ) -> tuple[int, int]:
+        """Measure small passes, and count all samples: every rank has them."""
+        few = replace(
+            dataset,
+            boundary=dataset.boundary[:8],
+            solution=dataset.solution[:8],
+            hyperparameters=dataset.hyperparameters[:8],
+            window_boundary=dataset.window_boundary[:1],
+            window_solution=dataset.window_solution[:1],
+            parameters=dataset.parameters[:8],
+            window_parameters=dataset.window_parameters[:1],
+            validation=0.25,
+        )
+        small = replace(settings, batch_size=max(PROBES), base_batch_size=0)
+        lesson = cls(network, few, small)
+        objective = Objective(network, lesson.loss)
+        samples = -(-min(settings.batch_size, cls.learned(network, dataset)) // ranks.size)
+        limit = execution.micro_batch
+        if not limit and ranks.device.type == "cpu":
+            limit = samples_per_pass(objective, lesson.probe())
+        samples = min(samples, limit or samples)
+        largest = max(KeptBytes.of_pass(objective, part).of(samples) for part in lesson.probe())
+        return largest, sample_bytes(dataset, settings)
+
+    def loss(self, part: Pass) -> torch.Tensor:
+        """Return the loss on data, or by the equation."""
+        return self._losses(part)
+
+    def probe(self) -> list[Pass]:
+        """Return the first passes of one process."""
+        return self.passes.draw(0, RankGroup(device=self._ranks.device), 0)
+
+    def error_sums(self, *, everywhere: bool) -> list[float]:
+        """Return the sums of squared errors on a rank's share of held-out samples and windows."""
+        return self.held_out.squared_errors(self.network, self._ranks, everywhere)
+
+    def report(self, sums: list[float], *, everywhere: bool, **state: Any) -> SolutionReport:
+        """Return the report of mean squared errors."""
+        validation_mse, window_mse = self.held_out.means(sums, everywhere)
+        return SolutionReport(**state, validation_mse=validation_mse, window_mse=window_mse)
+
+    def restored(self, report: dict) -> SolutionReport:
+        """Return a report from its fields."""
+        return SolutionReport(**report)
+
+    @property
+    def samples_nodes(self) -> bool:
+        """Whether errors of the middle of a training are not at all nodes."""
+        return self.held_out.samples_nodes
+
+    def card(self, name: str, best: Report) -> ModelCard:
+        """Write down what the network is, was trained on, and reaches."""
+        dataset, degree = self._dataset, self._settings.lifting_degree
+        ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
+        figures = best.figures
+        errors = {"mse": figures["validation_mse"], "window_mse": figures["window_mse"]}
+        left = self.held_out.validation.left_by_lifting()
+        errors["relative_error"] = (errors["mse"] / left) ** 0.5 if left else 0.0
+        remainders = [
+            Lifting(operator, dataset.subdomain, degree).split(
+                torch.from_numpy(dataset.boundary[samples])
+            )[0]
+            for operator, samples in dataset.operators(slice(None))
+        ]
+        return ModelCard(
+            pde=dataset.pde,
+            cells=dataset.subdomain.cells,
+            size=dataset.subdomain.size,
+            network=name,
+            settings=asdict(self.network.settings),
+            lifting_degree=degree,
+            boundary_range=[float(dataset.boundary.min()), float(dataset.boundary.max())],
+            hyperparameter_ranges={key: [float(v.min()), float(v.max())] for key, v in ranges},
+            spectrum=asdict(SpectrumRange.of_remainders(torch.cat(remainders))),
+            parameters=self._parameters(),
+            ranges=self._ranges(),
+            validation=errors,
+        )
+
+    def _parameters(self) -> dict[str, float]:
+        """Return the equation's parameters that the network is for."""
+        values = self._dataset.parameters[0].tolist()
+        return dict(zip(self._dataset.parameter_names, values, strict=True))
+
+    def _ranges(self) -> dict[str, list[float]]:
+        """Return the ranges of parameters that the network is for."""
+        return {}
+
+    def _lifted(
+        self,
+        operators: list[tuple[EllipticOperator, slice]],
+        subdomain: Subdomain,
+        boundary: np.ndarray,
+        solution: np.ndarray,
+    ) -> LiftedSamples:
+        degree, like = self._settings.lifting_degree, self._like
+        return lift_samples(
+            operators, subdomain, degree, boundary, solution, like.dtype, like.device
+        )
+
+    def _tensor(self, values: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(values).to(self._like)
+
+
+class FamilyLesson(EquationLesson):
+    """Of a network that makes solution operators from the equation's parameters: regression on operators."""
+
+    unused: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("points", "collocation", "laplacian", "residual"),
+        "it learns operators, at all nodes and for all data at once",
+    )
+    precisions: ClassVar[tuple[str, ...]] = ("float32", "float64", "tf32")
+
+    def _taught(self) -> Batches:
+        """Put the modes of the operators into the network; their coordinates are learned."""
+        settings, dataset = self._settings, self._dataset
+        learned = slice(0, len(dataset.boundary) - dataset.held_out)
+        self.operators = fit_family(self.network, dataset, learned, settings.lifting_degree)
+        batches = Batches(len(self.operators), settings.batch_size, settings.seed)
+        self.passes = FamilyPasses(self.operators, batches)
+        return batches
+
+    @classmethod
+    def learned(cls, network: Network, dataset: Dataset) -> int:
+        """Return the number of operators that are not held out."""
+        return super().learned(network, dataset) // dataset.boundary.shape[1]
+
+    @classmethod
+    def _require(
+        cls,
+        network: Any,
+        dataset: Dataset,
+        settings: TrainingSettings,
+        execution: ExecutionSettings,
+    ) -> None:
+        """Check that there are labels, and more operators than modes."""
+        if settings.pde_weight or not settings.labels:
+            raise ValueError(
+                "a network for a family learns from solutions alone: leave labels on and pde_weight 0"
+            )
+        require_operators(network, dataset)
+
+    @classmethod
+    def kept(
+        cls,
+        network: Any,
+        dataset: Dataset,
+        settings: TrainingSettings,
+        execution: ExecutionSettings,
+        ranks: RankGroup,
+    ) -> tuple[int, int]:
+        """Measure a pass over operators, of which few samples have none."""
+        p, z = torch.zeros(max(PROBES), 5), torch.zeros(max(PROBES), network.settings.modes)
+        objective = Objective(network, lambda part: _of_operators(network, part))
+        share = -(-min(settings.batch_size, cls.learned(network, dataset)) // ranks.size)
+        kept = KeptBytes.of_pass(objective, Pass(p, 1.0, target=z)).of(share)
+        return kept, sample_bytes(dataset, settings)
+
+    def loss(self, part: Pass) -> torch.Tensor:
+        """Return the mean squared error of coordinates."""
+        return _of_operators(self.network, part)
+
+    def _parameters(self) -> dict[str, float]:
+        return {}
+
+    def _ranges(self) -> dict[str, list[float]]:
+        return family_ranges(self._dataset)
+
+
+def _of_operators(network: torch.nn.Module, part: Any) -> torch.Tensor:
+    """Return the mean squared error of the coordinates of operators."""
+    return torch.nn.functional.mse_loss(network(part.g), part.target)
+
+
+def sample_bytes(dataset: Dataset, settings: TrainingSettings) -> int:
+    """Return the bytes of all lifted samples."""
+    fields = dataset.boundary.shape[1] + (dataset.subdomain.cells - 1) ** 2 + 1
+    size = 8 if settings.precision == "float64" else 4
+    return size * fields * (len(dataset.boundary) + len(dataset.window_boundary))
