@@ -149,8 +149,10 @@ class OperatorLesson(MediaLesson):
         ]
         lacking = (torch.cat(turned).double() @ weights).flatten(1)
         even = lacking / lacking.norm(dim=1, keepdim=True).clamp(min=SMALLEST).sqrt()
-        spread = total(even.T @ even)
-        modes = torch.linalg.eigh(spread)[1].flip(1)[:, : network.settings.modes]
+        spread, wanted = total(even.T @ even), network.settings.modes
+        # By one rank: vectors have signs, and near values rotations, that machines choose.
+        modes = self.ranks.of_root(lambda: torch.linalg.eigh(spread)[1].flip(1)[:, :wanted].cpu())
+        modes = modes.to(lacking)
         network.amplitudes.copy_((total((lacking @ modes).square().sum(dim=0)) / count).sqrt())
         shaped = modes.T.unflatten(1, network.uniform.shape) @ torch.linalg.inv(weights)
         with torch.no_grad():

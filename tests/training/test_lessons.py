@@ -1,26 +1,356 @@
-"""Networks that have a training of their own are trained by the same two functions as all others."""
+"""Networks that learn from rows of a dataset are trained as all others: each rank by its own rows."""
 
+import copy
+import time
+
+import h5py
+import numpy as np
 import pytest
+import torch
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 import mosaicdd as m
-from mosaicdd.training.lessons import LESSONS
+from mosaicdd.storage.hdf5 import reseal
+from mosaicdd.storage.media_file import read_media
+from mosaicdd.storage.metrics_file import read_metrics
+from mosaicdd.storage.rows import FileArray
+from mosaicdd.training.lessons import LESSONS, find_lesson
+from mosaicdd.training.memory import kept_bytes
+from mosaicdd.training.memory_plan import memory_plan
+from mosaicdd.training.operators import OperatorLesson
+from mosaicdd.training.optimisers import TrainingDivergedError
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.trainer import Trainer
 
-FEW = m.TrainingSettings(epochs=1, batch_size=4, validations=1)
+OWN = """
+from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+
+OWN = Equation(name="own", text="-lap u = f", parameters={}, operator=EllipticOperator)
+"""
+ANY = pytest.mark.ranks(1, 2, 3, 4, 6)
 DATA = {
-    "conductances": lambda: m.MediaSettings(samples=6, validation=0.4),
-    "operator": lambda: m.MediaSettings(samples=6, validation=0.4),
-    "correction": lambda: m.SquareSettings("poisson-boltzmann", samples=8, validation=0.4),
-    "unrolled": lambda: m.SquareSettings("minimal-surface", samples=8, validation=0.4),
+    "conductances": lambda: m.MediaSettings(samples=36, validation=0.3),
+    "correction": lambda: m.SquareSettings("poisson-boltzmann", samples=36, validation=0.3),
+    "unrolled": lambda: m.SquareSettings("minimal-surface", samples=36, validation=0.3),
+    "unlabelled": lambda: m.SquareSettings(
+        "minimal-surface", samples=36, validation=0.3, labels=False
+    ),
 }
+SMALL = {
+    "conductances": {"filters": 2, "width": 4},
+    "operator": {"modes": 4, "filters": 2, "features": 1, "width": 4},
+    "correction": {"channels": 2, "depth": 2},
+    "unrolled": {"stages": 2},
+}
+CASES = (*LESSONS, "unlabelled")
 
 
-@pytest.mark.parametrize("network", LESSONS)
-def test_data_are_made_and_every_network_is_trained_from_python(network, tmp_path):
-    data, model, reports = tmp_path / "data.h5", tmp_path / "model.h5", []
-    made = m.generate(data, DATA[network]())
-    result = m.train(data, model, FEW, network=network, progress=reports.append)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Return a function of a case: the file of its data."""
+    from mpi4py import MPI
+
+    comm, made = MPI.COMM_WORLD, {}
+    folder = comm.bcast(tmp_path_factory.mktemp("data"))
+
+    def file(case):
+        kind = "conductances" if case == "operator" else case
+        if kind not in made:
+            made[kind] = folder / f"{kind}.h5"
+            if comm.rank == 0:
+                m.generate(made[kind], DATA[kind]())
+            comm.Barrier()
+        return made[kind]
+
+    return file
+
+
+@pytest.fixture
+def few_modes(monkeypatch):
+    """Let operators begin with some modes: the principal components take a second."""
+
+    def begin(lesson):
+        generator = torch.Generator().manual_seed(0)
+        modes = torch.randn(lesson.network.modes.shape, generator=generator)
+        with torch.no_grad():
+            lesson.network.modes.copy_(modes / 1000)
+
+    monkeypatch.setattr(OperatorLesson, "begin", begin)
+
+
+@pytest.fixture
+def make(files):
+    """Return a factory of trainers in float64."""
+
+    def trainer(case, ranks=None, execution=None, **changes):
+        ranks = ranks or RankGroup()
+        name = "unrolled" if case == "unlabelled" else case
+        how = {"batch_size": 13, "epochs": 3, "optimizer": "adamw", "precision": "float64"}
+        settings = TrainingSettings(**how | {"labels": case != "unlabelled"} | changes)
+        lesson = find_lesson(name)
+        dataset = lesson.read(files(case))
+        torch.manual_seed(0)
+        network = lesson.build(name, SMALL[name], dataset)
+        taught = lesson(network, lesson.part(dataset, ranks), settings, ranks)
+        return Trainer(taught, settings, time.perf_counter(), ranks, execution)
+
+    return trainer
+
+
+def steps(trainer, first, last):
+    for step in range(first, last):
+        trainer.take_step(step / trainer.steps)
+
+
+def gradients(trainer):
+    passes = trainer.lesson.passes.draw(3, trainer.ranks, trainer.micro_batch)
+    if trainer.lesson.prepares:
+        trainer.lesson.prepare(passes)
+    signals = trainer.parallel.backward(passes, [0.0, 0.0, 0.0])
+    return signals["data_loss"], [p.grad for p in trainer.parallel.objective.weights()]
+
+
+@ANY
+@pytest.mark.parametrize("micro", [0, 3])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("few_modes")
+def test_the_gradient_of_a_step_is_that_of_one_process(make, ranks, case, micro):
+    alone = make(case)
+    together = make(case, ranks, ExecutionSettings(micro_batch=micro))
+    (loss, expected), (other, result) = gradients(alone), gradients(together)
+    # Sums of 13 samples in another order; without labels steps by the equation are in float32.
+    eps = 1e-5 if case == "unlabelled" else 1e-12
+    assert other == pytest.approx(loss, rel=eps)
+    for ours, theirs in zip(result, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=eps * theirs.abs().max() + 1e-15)
+    reports = [trainer.validate(everywhere=True) for trainer in (alone, together)]
+    for name, value in reports[0].figures.items():
+        assert reports[1].figures[name] == pytest.approx(value, rel=1e-11)
+
+
+@pytest.mark.ranks(2, 3, 6)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("few_modes")
+def test_a_step_makes_exactly_one_reduction(make, ranks, case):
+    trainer, reduced = make(case, ranks, ExecutionSettings(micro_batch=2)), []
+
+    def count(state, bucket):
+        reduced.append(bucket.buffer().numel())
+        return allreduce_hook(None, bucket)
+
+    trainer.parallel.wrapper.register_comm_hook(None, count)
+    weights = sum(p.numel() for p in trainer.parallel.objective.parameters())
+    steps(trainer, 0, 2)  # in these the order of the buckets is settled
+    with torch.profiler.profile() as profile:
+        steps(trainer, 2, 4)
+    assert reduced == [weights] * 4
+    called = [event.name for event in profile.events() if event.name.startswith("gloo:")]
+    assert called == ["gloo:all_reduce"] * 2
+
+
+@ANY
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("few_modes")
+def test_a_checkpoint_continues_on_another_number_of_ranks(make, ranks, case):
+    first, reference = make(case, ranks), make(case)
+    first.keep_if_best(first.validate())
+    steps(first, 0, 3)
+    alone = make(case)
+    alone.load_state(copy.deepcopy(first.state()))
+    steps(alone, 3, 5)
+    steps(reference, 0, 5)
+    # Rounding, amplified by steps that divide by small numbers; without labels that of float32.
+    eps = 1e-3 if case == "unlabelled" else 1e-7
+    for ours, theirs in zip(
+        alone.lesson.network.parameters(), reference.lesson.network.parameters(), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=eps, atol=1e-9 + 1e-3 * eps)
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("sharding", ["zero1", "fsdp"])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("few_modes")
+def test_steps_on_shards_give_the_weights_of_whole_ones(make, ranks, case, sharding):
+    whole = make(case, ranks)
+    sharded = make(case, ranks, ExecutionSettings(sharding=sharding))
+    for trainer in (whole, sharded):
+        steps(trainer, 0, 3)
+    expected = whole.parallel.weights_state()
+    for name, values in sharded.parallel.weights_state().items():
+        torch.testing.assert_close(values, expected[name], rtol=0, atol=1e-6)
+    best = sharded.validate()
+    with sharded.parallel.whole_weights():
+        card = sharded.lesson.card("x", best)
+    assert card.validation
+
+
+@pytest.mark.ranks(3)
+def test_operators_begin_with_the_principal_components_of_all_ranks_samples(make, ranks, by_one):
+    together = make("operator", ranks).lesson.network
+    alone = by_one(lambda: make("operator").lesson.network.state_dict())
+    torch.testing.assert_close(together.uniform, alone["uniform"], rtol=0, atol=0)
+    torch.testing.assert_close(together.amplitudes, alone["amplitudes"], rtol=1e-9, atol=0)
+    mine, other = (modes.detach().flatten(1) for modes in (together.modes, alone["modes"]))
+    # The vectors of a few eigenvalues far from each other, of sums in another order, up to their signs.
+    products = (mine * other).sum(dim=1).abs()
+    torch.testing.assert_close(products, other.square().sum(dim=1), rtol=1e-9, atol=0)
+
+
+@ANY
+@pytest.mark.parametrize("case", CASES)
+def test_a_rank_reads_its_rows_alone(files, ranks, case, monkeypatch):
+    lesson = find_lesson("unrolled" if case == "unlabelled" else case)
+    dataset, read = lesson.read(files(case)), {}
+    learned = len(dataset) - dataset.held_out
+
+    def note(array, rows):
+        first, last, _ = rows.indices(len(array))
+        # Of solutions there may be those of held-out rows alone.
+        missing = len(dataset) - len(array)
+        read.setdefault(array.name, []).extend(range(first + missing, last + missing))
+        return there(array, rows)
+
+    there = FileArray.__getitem__
+    monkeypatch.setattr(FileArray, "__getitem__", note)
+    lesson.part(dataset, ranks)
+    mine = set(range(learned)[ranks.share(learned)])
+    for name, rows in read.items():
+        seen = set(rows) & set(range(learned))
+        assert seen >= mine or (dataset.held_out == len(getattr(dataset, name)))
+        # A medium's reaction has the shape of the next medium.
+        assert len(seen - mine) <= (case == "operator")
+    assert "parameters" in read or "logarithm" in read
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("few_modes")
+def test_data_are_made_and_every_network_is_trained_from_python(files, comm, common_path, case):
+    model, reports = common_path / "model.h5", []
+    network = "unrolled" if case == "unlabelled" else case
+    settings = m.TrainingSettings(
+        epochs=1, batch_size=4, validations=1, labels=case != "unlabelled"
+    )
+    result = m.train(
+        files(case),
+        model,
+        settings,
+        network=network,
+        network_settings=SMALL[network],
+        progress=reports.append,
+        ranks=comm,
+    )
     assert result.finished
     assert result.card.network == network
-    assert result.card.dataset_hash == made.content_hash
+    assert result.card.dataset_hash == find_lesson(network).read(files(case)).content_hash
+    assert result.card.training["ranks"] == comm.size
     assert result.figures["error"] == min(report.error for report in reports)
     assert model.is_file()
+    assert [row["error"] for row in read_metrics(f"{model}.metrics.jsonl")] == [
+        report.error for report in reports
+    ]
+
+
+@ANY
+def test_a_loss_that_is_not_finite_on_one_rank_ends_all_at_the_same_step(make, ranks):
+    trainer = make("conductances", ranks)
+    steps(trainer, 0, 1)
+    if ranks.rank == ranks.size - 1:
+        for values in trainer.lesson.tensors():
+            values.fill_(float("nan"))
+    with pytest.raises(TrainingDivergedError, match="at step 2 of"):
+        steps(trainer, 1, 2)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("few_modes")
+def test_the_plan_of_a_dry_run_is_what_a_training_keeps(make, files, case):
+    trainer = make(case)
+    network, settings = trainer.lesson.network, trainer.settings
+    lesson = type(trainer.lesson)
+    dataset = lesson.read(files(case))
+    (level,) = memory_plan(
+        lesson, network, dataset, settings, trainer.execution, RankGroup(device=torch.device("cpu"))
+    )
+    (part,) = trainer.lesson.passes.draw(0, trainer.ranks, 0)
+    silent = torch.zeros(5).double()
+    kept = kept_bytes(lambda: trainer.parallel.objective(part, silent))
+    assert level.activations == pytest.approx(kept, rel=0.05)
+    held = sum(tensor.nbytes for tensor in trainer.lesson.tensors())
+    # Of media some are too rough to be learned from, others are held out, and count besides.
+    assert held < level.samples < 3 * held
+    shared = memory_plan(lesson, network, dataset, settings, trainer.execution, RankGroup(0, 2))
+    assert [entry.sharding for entry in shared] == ["none", "zero1", "fsdp"]
+    assert shared[0].samples == pytest.approx(level.samples / 2, abs=1)
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    ("network", "options", "message"),
+    [
+        ("conductances", ["--pde-weight", 0.5], "no use for --pde-weight 0.5: it has no loss at"),
+        ("operator", ["--points", 5], "no use for --points 5: it learns at nodes of its own"),
+        ("correction", ["--lifting", "none"], "no use for --lifting none: nothing is lifted"),
+        ("unrolled", ["--precision", "bf16"], "it trains in float32, float64, tf32; leave it out"),
+        ("conductances", ["--recompute"], "cannot recompute its hidden layers"),
+        ("operator", ["--no-labels"], "operator learns from solutions alone: leave"),
+        ("conductances", ["--pde", "own.py:OWN"], "--pde: it is the equation own, the data are of"),
+        ("unrolled", ["--set", "stage=2"], "has no setting 'stage' (did you mean 'stages'?)"),
+        ("operator", ["--batch-size", 1, "--sharding", "fsdp"], "rank"),
+        ("unroled", [], "unknown network 'unroled' (did you mean 'unrolled'?)"),
+        ("family", ["--points", 5], "no use for --points 5: it learns operators"),
+    ],
+)
+def test_what_a_network_cannot_use_is_refused_on_all_ranks(
+    files, comm, common_path, mosaicdd, monkeypatch, network, options, message
+):
+    monkeypatch.chdir(common_path)
+    case = {"family": "linear", "unroled": "unrolled"}.get(network, network)
+    (common_path / "own.py").write_text(OWN)
+    if case == "linear":
+        data = common_path / "linear.h5"
+        settings = m.GenerationSettings(samples=8, windows=1, method="direct")
+        m.generate(data, settings, ranks=comm)
+    else:
+        data = files(case)
+    ended = mosaicdd("train", data, "-o", "model.h5", "--network", network, *options)
+    assert ended.code == 2
+    assert message in ended.err
+    assert not list(common_path.glob("model*"))
+
+
+@pytest.mark.ranks(1, 2)
+def test_what_is_not_finite_in_the_rows_of_one_rank_is_refused_on_all(
+    files, comm, common_path, mosaicdd
+):
+    path = common_path / "broken.h5"
+    if comm.rank == 0:
+        path.write_bytes(files("conductances").read_bytes())
+        with h5py.File(path, "r+") as file:
+            file["solution"][24, 1, 2, 2] = np.nan
+        reseal(path)
+    else:
+        files("conductances")
+    comm.Barrier()
+    ended = mosaicdd("train", path, "-o", common_path / "m.h5", "--network", "conductances")
+    assert ended.code == 2
+    assert "the solution of rows" in ended.err
+    assert "to 24 must be finite" in ended.err
+    assert not (common_path / "m.h5.metrics.jsonl").exists()
+
+
+@pytest.mark.ranks(2)
+def test_several_ranks_draw_no_media(comm, common_path):
+    with pytest.raises(m.Unsupported, match="media are drawn on one rank, there are 2"):
+        m.generate(common_path / "data.h5", m.MediaSettings(samples=6), ranks=comm)
+
+
+def test_rows_of_a_file_are_those_of_the_dataset(files):
+    whole, there = read_media(files("conductances")), read_media(files("conductances"), whole=False)
+    assert there.content_hash == whole.content_hash
+    part, other = there.rows(slice(3, 7)), whole.rows(slice(3, 7))
+    np.testing.assert_array_equal(part.source, other.source)
+    assert part.kind == other.kind == whole.kind[3:7]
