@@ -371,3 +371,55 @@ def strict_json():
         return json.loads(text, parse_constant=refuse)
 
     return parse
+
+
+@pytest.fixture(scope="session")
+def small_networks():
+    """Return settings of small networks, of those that learn from rows of a dataset."""
+    return {
+        "conductances": {"filters": 2, "width": 4},
+        "operator": {"modes": 4, "filters": 2, "features": 1, "width": 4},
+        "correction": {"channels": 2, "depth": 2},
+        "unrolled": {"stages": 2},
+    }
+
+
+@pytest.fixture(scope="session")
+def lesson_data(tmp_path_factory):
+    """Return a function of such a network, or ``unlabelled``: a file of 36 rows to train it on, for all ranks."""
+    from mosaicdd import MediaSettings, SquareSettings, generate
+
+    few = {"samples": 36, "validation": 0.3}
+    data = {
+        "conductances": MediaSettings(**few),
+        "correction": SquareSettings("poisson-boltzmann", **few),
+        "unrolled": SquareSettings("minimal-surface", **few),
+        "unlabelled": SquareSettings("minimal-surface", labels=False, **few),
+    }
+    comm, files = MPI.COMM_WORLD, {}
+    folder = comm.bcast(tmp_path_factory.mktemp("data"))
+
+    def file(case):
+        kind = "conductances" if case == "operator" else case
+        if kind not in files:
+            files[kind] = folder / f"{kind}.h5"
+            if comm.rank == 0:
+                generate(files[kind], data[kind])
+            comm.Barrier()
+        return files[kind]
+
+    return file
+
+
+@pytest.fixture
+def few_modes(monkeypatch):
+    """Let operators begin with some modes: the principal components take a second."""
+    from mosaicdd.training.operators import OperatorLesson
+
+    def begin(lesson):
+        generator = torch.Generator().manual_seed(0)
+        modes = torch.randn(lesson.network.modes.shape, generator=generator)
+        with torch.no_grad():
+            lesson.network.modes.copy_(modes / 1000)
+
+    monkeypatch.setattr(OperatorLesson, "begin", begin)

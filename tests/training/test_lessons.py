@@ -3,85 +3,27 @@
 import copy
 import time
 
-import h5py
 import numpy as np
 import pytest
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-import mosaicdd as m
-from mosaicdd.storage.hdf5 import reseal
 from mosaicdd.storage.media_file import read_media
-from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.storage.rows import FileArray
 from mosaicdd.training.lessons import LESSONS, find_lesson
 from mosaicdd.training.memory import kept_bytes
 from mosaicdd.training.memory_plan import memory_plan
-from mosaicdd.training.operators import OperatorLesson
 from mosaicdd.training.optimisers import TrainingDivergedError
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
-OWN = """
-from mosaicdd.problems.equations.equation import Equation
-from mosaicdd.problems.operators.elliptic import EllipticOperator
-
-OWN = Equation(name="own", text="-lap u = f", parameters={}, operator=EllipticOperator)
-"""
 ANY = pytest.mark.ranks(1, 2, 3, 4, 6)
-DATA = {
-    "conductances": lambda: m.MediaSettings(samples=36, validation=0.3),
-    "correction": lambda: m.SquareSettings("poisson-boltzmann", samples=36, validation=0.3),
-    "unrolled": lambda: m.SquareSettings("minimal-surface", samples=36, validation=0.3),
-    "unlabelled": lambda: m.SquareSettings(
-        "minimal-surface", samples=36, validation=0.3, labels=False
-    ),
-}
-SMALL = {
-    "conductances": {"filters": 2, "width": 4},
-    "operator": {"modes": 4, "filters": 2, "features": 1, "width": 4},
-    "correction": {"channels": 2, "depth": 2},
-    "unrolled": {"stages": 2},
-}
 CASES = (*LESSONS, "unlabelled")
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """Return a function of a case: the file of its data."""
-    from mpi4py import MPI
-
-    comm, made = MPI.COMM_WORLD, {}
-    folder = comm.bcast(tmp_path_factory.mktemp("data"))
-
-    def file(case):
-        kind = "conductances" if case == "operator" else case
-        if kind not in made:
-            made[kind] = folder / f"{kind}.h5"
-            if comm.rank == 0:
-                m.generate(made[kind], DATA[kind]())
-            comm.Barrier()
-        return made[kind]
-
-    return file
-
-
 @pytest.fixture
-def few_modes(monkeypatch):
-    """Let operators begin with some modes: the principal components take a second."""
-
-    def begin(lesson):
-        generator = torch.Generator().manual_seed(0)
-        modes = torch.randn(lesson.network.modes.shape, generator=generator)
-        with torch.no_grad():
-            lesson.network.modes.copy_(modes / 1000)
-
-    monkeypatch.setattr(OperatorLesson, "begin", begin)
-
-
-@pytest.fixture
-def make(files):
+def make(lesson_data, small_networks):
     """Return a factory of trainers in float64."""
 
     def trainer(case, ranks=None, execution=None, **changes):
@@ -90,9 +32,9 @@ def make(files):
         how = {"batch_size": 13, "epochs": 3, "optimizer": "adamw", "precision": "float64"}
         settings = TrainingSettings(**how | {"labels": case != "unlabelled"} | changes)
         lesson = find_lesson(name)
-        dataset = lesson.read(files(case))
+        dataset = lesson.read(lesson_data(case))
         torch.manual_seed(0)
-        network = lesson.build(name, SMALL[name], dataset)
+        network = lesson.build(name, small_networks[name], dataset)
         taught = lesson(network, lesson.part(dataset, ranks), settings, ranks)
         return Trainer(taught, settings, time.perf_counter(), ranks, execution)
 
@@ -201,9 +143,9 @@ def test_operators_begin_with_the_principal_components_of_all_ranks_samples(make
 
 @ANY
 @pytest.mark.parametrize("case", CASES)
-def test_a_rank_reads_its_rows_alone(files, ranks, case, monkeypatch):
+def test_a_rank_reads_its_rows_alone(lesson_data, ranks, case, monkeypatch):
     lesson = find_lesson("unrolled" if case == "unlabelled" else case)
-    dataset, read = lesson.read(files(case)), {}
+    dataset, read = lesson.read(lesson_data(case)), {}
     learned = len(dataset) - dataset.held_out
 
     def note(array, rows):
@@ -225,35 +167,6 @@ def test_a_rank_reads_its_rows_alone(files, ranks, case, monkeypatch):
     assert "parameters" in read or "logarithm" in read
 
 
-@pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.usefixtures("few_modes")
-def test_data_are_made_and_every_network_is_trained_from_python(files, comm, common_path, case):
-    model, reports = common_path / "model.h5", []
-    network = "unrolled" if case == "unlabelled" else case
-    settings = m.TrainingSettings(
-        epochs=1, batch_size=4, validations=1, labels=case != "unlabelled"
-    )
-    result = m.train(
-        files(case),
-        model,
-        settings,
-        network=network,
-        network_settings=SMALL[network],
-        progress=reports.append,
-        ranks=comm,
-    )
-    assert result.finished
-    assert result.card.network == network
-    assert result.card.dataset_hash == find_lesson(network).read(files(case)).content_hash
-    assert result.card.training["ranks"] == comm.size
-    assert result.figures["error"] == min(report.error for report in reports)
-    assert model.is_file()
-    assert [row["error"] for row in read_metrics(f"{model}.metrics.jsonl")] == [
-        report.error for report in reports
-    ]
-
-
 @ANY
 def test_a_loss_that_is_not_finite_on_one_rank_ends_all_at_the_same_step(make, ranks):
     trainer = make("conductances", ranks)
@@ -267,11 +180,11 @@ def test_a_loss_that_is_not_finite_on_one_rank_ends_all_at_the_same_step(make, r
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("few_modes")
-def test_the_plan_of_a_dry_run_is_what_a_training_keeps(make, files, case):
+def test_the_plan_of_a_dry_run_is_what_a_training_keeps(make, lesson_data, case):
     trainer = make(case)
     network, settings = trainer.lesson.network, trainer.settings
     lesson = type(trainer.lesson)
-    dataset = lesson.read(files(case))
+    dataset = lesson.read(lesson_data(case))
     (level,) = memory_plan(
         lesson, network, dataset, settings, trainer.execution, RankGroup(device=torch.device("cpu"))
     )
@@ -287,69 +200,11 @@ def test_the_plan_of_a_dry_run_is_what_a_training_keeps(make, files, case):
     assert shared[0].samples == pytest.approx(level.samples / 2, abs=1)
 
 
-@pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize(
-    ("network", "options", "message"),
-    [
-        ("conductances", ["--pde-weight", 0.5], "no use for --pde-weight 0.5: it has no loss at"),
-        ("operator", ["--points", 5], "no use for --points 5: it learns at nodes of its own"),
-        ("correction", ["--lifting", "none"], "no use for --lifting none: nothing is lifted"),
-        ("unrolled", ["--precision", "bf16"], "it trains in float32, float64, tf32; leave it out"),
-        ("conductances", ["--recompute"], "cannot recompute its hidden layers"),
-        ("operator", ["--no-labels"], "operator learns from solutions alone: leave"),
-        ("conductances", ["--pde", "own.py:OWN"], "--pde: it is the equation own, the data are of"),
-        ("unrolled", ["--set", "stage=2"], "has no setting 'stage' (did you mean 'stages'?)"),
-        ("operator", ["--batch-size", 1, "--sharding", "fsdp"], "rank"),
-        ("unroled", [], "unknown network 'unroled' (did you mean 'unrolled'?)"),
-        ("family", ["--points", 5], "no use for --points 5: it learns operators"),
-    ],
-)
-def test_what_a_network_cannot_use_is_refused_on_all_ranks(
-    files, comm, common_path, mosaicdd, monkeypatch, network, options, message
-):
-    monkeypatch.chdir(common_path)
-    case = {"family": "linear", "unroled": "unrolled"}.get(network, network)
-    (common_path / "own.py").write_text(OWN)
-    if case == "linear":
-        data = common_path / "linear.h5"
-        settings = m.GenerationSettings(samples=8, windows=1, method="direct")
-        m.generate(data, settings, ranks=comm)
-    else:
-        data = files(case)
-    ended = mosaicdd("train", data, "-o", "model.h5", "--network", network, *options)
-    assert ended.code == 2
-    assert message in ended.err
-    assert not list(common_path.glob("model*"))
-
-
-@pytest.mark.ranks(1, 2)
-def test_what_is_not_finite_in_the_rows_of_one_rank_is_refused_on_all(
-    files, comm, common_path, mosaicdd
-):
-    path = common_path / "broken.h5"
-    if comm.rank == 0:
-        path.write_bytes(files("conductances").read_bytes())
-        with h5py.File(path, "r+") as file:
-            file["solution"][24, 1, 2, 2] = np.nan
-        reseal(path)
-    else:
-        files("conductances")
-    comm.Barrier()
-    ended = mosaicdd("train", path, "-o", common_path / "m.h5", "--network", "conductances")
-    assert ended.code == 2
-    assert "the solution of rows" in ended.err
-    assert "to 24 must be finite" in ended.err
-    assert not (common_path / "m.h5.metrics.jsonl").exists()
-
-
-@pytest.mark.ranks(2)
-def test_several_ranks_draw_no_media(comm, common_path):
-    with pytest.raises(m.Unsupported, match="media are drawn on one rank, there are 2"):
-        m.generate(common_path / "data.h5", m.MediaSettings(samples=6), ranks=comm)
-
-
-def test_rows_of_a_file_are_those_of_the_dataset(files):
-    whole, there = read_media(files("conductances")), read_media(files("conductances"), whole=False)
+def test_rows_of_a_file_are_those_of_the_dataset(lesson_data):
+    whole, there = (
+        read_media(lesson_data("conductances")),
+        read_media(lesson_data("conductances"), whole=False),
+    )
     assert there.content_hash == whole.content_hash
     part, other = there.rows(slice(3, 7)), whole.rows(slice(3, 7))
     np.testing.assert_array_equal(part.source, other.source)

@@ -1,0 +1,110 @@
+"""``train`` of networks that learn from rows of a dataset: on any ranks, and what they refuse."""
+
+import h5py
+import numpy as np
+import pytest
+
+import mosaicdd as m
+from mosaicdd.storage.hdf5 import reseal
+from mosaicdd.storage.metrics_file import read_metrics
+from mosaicdd.training.lessons import LESSONS, find_lesson
+
+CASES = (*LESSONS, "unlabelled")
+OWN = """
+from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+
+OWN = Equation(name="own", text="-lap u = f", parameters={}, operator=EllipticOperator)
+"""
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("few_modes")
+def test_data_are_made_and_every_network_is_trained_from_python(
+    lesson_data, small_networks, comm, common_path, case
+):
+    model, reports = common_path / "model.h5", []
+    network = "unrolled" if case == "unlabelled" else case
+    settings = m.TrainingSettings(
+        epochs=1, batch_size=4, validations=1, labels=case != "unlabelled"
+    )
+    result = m.train(
+        lesson_data(case),
+        model,
+        settings,
+        network=network,
+        network_settings=small_networks[network],
+        progress=reports.append,
+        ranks=comm,
+    )
+    assert result.finished
+    assert result.card.network == network
+    assert result.card.dataset_hash == find_lesson(network).read(lesson_data(case)).content_hash
+    assert result.card.training["ranks"] == comm.size
+    assert result.figures["error"] == min(report.error for report in reports)
+    assert model.is_file()
+    assert [row["error"] for row in read_metrics(f"{model}.metrics.jsonl")] == [
+        report.error for report in reports
+    ]
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    ("network", "options", "message"),
+    [
+        ("conductances", ["--pde-weight", 0.5], "no use for --pde-weight 0.5: it has no loss at"),
+        ("operator", ["--points", 5], "no use for --points 5: it learns at nodes of its own"),
+        ("correction", ["--lifting", "none"], "no use for --lifting none: nothing is lifted"),
+        ("unrolled", ["--precision", "bf16"], "it trains in float32, float64, tf32; leave it out"),
+        ("conductances", ["--recompute"], "cannot recompute its hidden layers"),
+        ("operator", ["--no-labels"], "operator learns from solutions alone: leave"),
+        ("conductances", ["--pde", "own.py:OWN"], "--pde: it is the equation own, the data are of"),
+        ("unrolled", ["--set", "stage=2"], "has no setting 'stage' (did you mean 'stages'?)"),
+        ("operator", ["--batch-size", 1, "--sharding", "fsdp"], "rank"),
+        ("unroled", [], "unknown network 'unroled' (did you mean 'unrolled'?)"),
+        ("family", ["--points", 5], "no use for --points 5: it learns operators"),
+    ],
+)
+def test_what_a_network_cannot_use_is_refused_on_all_ranks(
+    lesson_data, comm, common_path, mosaicdd, monkeypatch, network, options, message
+):
+    monkeypatch.chdir(common_path)
+    case = {"family": "linear", "unroled": "unrolled"}.get(network, network)
+    (common_path / "own.py").write_text(OWN)
+    if case == "linear":
+        data = common_path / "linear.h5"
+        settings = m.GenerationSettings(samples=8, windows=1, method="direct")
+        m.generate(data, settings, ranks=comm)
+    else:
+        data = lesson_data(case)
+    ended = mosaicdd("train", data, "-o", "model.h5", "--network", network, *options)
+    assert ended.code == 2
+    assert message in ended.err
+    assert not list(common_path.glob("model*"))
+
+
+@pytest.mark.ranks(1, 2)
+def test_what_is_not_finite_in_the_rows_of_one_rank_is_refused_on_all(
+    lesson_data, comm, common_path, mosaicdd
+):
+    path = common_path / "broken.h5"
+    if comm.rank == 0:
+        path.write_bytes(lesson_data("conductances").read_bytes())
+        with h5py.File(path, "r+") as file:
+            file["solution"][24, 1, 2, 2] = np.nan
+        reseal(path)
+    else:
+        lesson_data("conductances")
+    comm.Barrier()
+    ended = mosaicdd("train", path, "-o", common_path / "m.h5", "--network", "conductances")
+    assert ended.code == 2
+    assert "the solution of rows" in ended.err
+    assert "to 24 must be finite" in ended.err
+    assert not (common_path / "m.h5.metrics.jsonl").exists()
+
+
+@pytest.mark.ranks(2)
+def test_several_ranks_draw_no_media(comm, common_path):
+    with pytest.raises(m.Unsupported, match="media are drawn on one rank, there are 2"):
+        m.generate(common_path / "data.h5", m.MediaSettings(samples=6), ranks=comm)
