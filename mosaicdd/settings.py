@@ -13,6 +13,8 @@ from typing import Any, get_args
 
 from mosaicdd.unsupported import Unsupported
 
+_CONCERNS = "concerns"  # what of an error says which argument it is about
+
 
 def setting(default: Any, text: str, choices: tuple = (), least: float | None = None) -> Any:
     """Declare a field with its meaning.
@@ -98,10 +100,20 @@ def require_type(name: str, value: Any, kind: type, wanted: str = "") -> None:
 
 
 @contextmanager
+def concerning(name: str) -> Iterator[None]:
+    """Let errors say which argument they are about, whatever else is checked around it; a decorator, too."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        vars(error).setdefault(_CONCERNS, name)
+        raise
+
+
+@contextmanager
 def argument(name: str) -> Iterator[None]:
     """Let errors about an argument begin with its name, as ``local_solver: ...``.
 
-    Only checks and reading belong inside.
+    Those that are about another one (`concerning`) begin with that. Only checks and reading belong inside.
     """
     try:
         yield
@@ -110,6 +122,4 @@ def argument(name: str) -> Iterator[None]:
             kind: type[Exception] = type(error)
         else:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-        # What holds on sides is evaluated while other arguments are checked, too.
-        subject = "sides" if str(error).startswith("the side ") else name
-        raise kind(f"{subject}: {error}") from error
+        raise kind(f"{vars(error).get(_CONCERNS, name)}: {error}") from error

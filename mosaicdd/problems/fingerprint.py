@@ -22,6 +22,7 @@ from mosaicdd.problems.shapes.shape import Level
 from mosaicdd.problems.sides.conditions import is_one_each
 from mosaicdd.problems.sides.edge_data import boundaries_of
 from mosaicdd.problems.sides.parts import SidePart, is_outline
+from mosaicdd.settings import concerning
 
 _PROBES = 256  # places where a function on an outline, which has no nodes of its own, is evaluated
 
@@ -71,6 +72,7 @@ def told_of_sides(problem: Problem, grid: Grid) -> Told:
     return told
 
 
+@concerning("sides")
 def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
     """Return what tells values on a side, or on an outline, of one problem or of all."""
     if not callable(values):

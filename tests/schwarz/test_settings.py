@@ -7,7 +7,19 @@ import pytest
 import torch
 
 from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.settings import argument, concerning
 from mosaicdd.time.settings import TimeSettings
+
+
+def test_an_error_names_the_argument_that_it_says_it_is_about_whatever_its_words_are():
+    with pytest.raises(ValueError, match=r"^boundary: the side of the ship$"), argument("boundary"):
+        raise ValueError("the side of the ship")
+    with (
+        pytest.raises(TypeError, match=r"^sides: not of this kind$"),
+        argument("boundary"),
+        concerning("sides"),
+    ):
+        raise TypeError("not of this kind")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.problems.sides.parts import require_outlines
 from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.settings import concerning
 
 _AT_ONCE = 32  # rows that are evaluated, for the cache: a function makes many arrays as large
 _FAR = 2  # cells from an outline at which a point is not on it
@@ -69,11 +70,12 @@ class CutOutline:
             if part is None or isinstance(part.condition, Dirichlet):
                 continue
             if not (zero and isinstance(part.condition, Neumann)):
-                raise ValueError(
-                    f"the side {part}: the length of a mask's outline is not known, so it may have "
-                    "values or be insulated, as neumann:0; for fluxes give the domain as a signed "
-                    "distance or as polygons"
-                )
+                with concerning("sides"):
+                    raise ValueError(
+                        f"the side {part}: the length of a mask's outline is not known, so it may have "
+                        "values or be insulated, as neumann:0; for fluxes give the domain as a signed "
+                        "distance or as polygons"
+                    )
 
         for name, part in zip(self.names, parts, strict=True):
             if part is not None and isinstance(part.values, Scattered):

@@ -8,7 +8,7 @@ from typing import Any
 
 from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
-from mosaicdd.settings import unknown
+from mosaicdd.settings import concerning, unknown
 from mosaicdd.unsupported import Unsupported
 
 _NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
@@ -93,6 +93,7 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
     return SidePart(match[1], condition, low, high)
 
 
+@concerning("sides")
 def require_conditions(parts: Sequence[SidePart], axes: int = 2) -> None:
     """Check that all have conditions, that they do not overlap, and that periodic sides are pairs.
 
@@ -158,6 +159,7 @@ def require_outlines(parts: Sequence[SidePart], names: Sequence[str]) -> None:
             raise ValueError(f"the domain has no outline {part.name}: {has}")
 
 
+@concerning("sides")
 def require_reached(
     parts: Sequence[SidePart], pieces: Mapping[str, OutlinePiece], outlines: Sequence[str]
 ) -> None:
@@ -185,6 +187,7 @@ def require_reached(
             )
 
 
+@concerning("sides")
 def require_no_periodic_outline(parts: Sequence[SidePart]) -> None:
     """Check that only sides of the rectangle are periodic.
 

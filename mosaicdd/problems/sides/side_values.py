@@ -26,6 +26,7 @@ from mosaicdd.problems.sides.conditions import (
 )
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.problems.sides.scattered import Scattered
+from mosaicdd.settings import concerning
 
 _ROUNDING = 1e-6  # cells by which the end of a part may miss a node
 
@@ -104,6 +105,7 @@ KINDS = (*_KINDS, "Robin", "Periodic")
 """Of conditions."""
 
 
+@concerning("sides")
 def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     """Return the values of a condition at all nodes of its piece, ``(n or 1, M)``.
 
@@ -138,6 +140,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     return at_nodes
 
 
+@concerning("sides")
 def evaluated_at(part: SidePart, places: Sequence[np.ndarray]) -> np.ndarray:
     """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
     each = part.values if is_one_each(part.values) else [part.values]
@@ -179,6 +182,7 @@ def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> 
     return beside
 
 
+@concerning("sides")
 def enter(
     part: SidePart,
     piece: OutlinePiece,

@@ -44,6 +44,7 @@ from mosaicdd.problems.sides.side_values import (
     evaluated,
     evaluated_at,
 )
+from mosaicdd.settings import concerning
 from mosaicdd.unsupported import Unsupported
 
 
@@ -122,6 +123,7 @@ class Sides:
         """Return what holds on an outline of a shape; None where nothing is said of it."""
         return part_on_outline(self.parts, name)
 
+    @concerning("sides")
     def on_outline(self, name: str, points: np.ndarray, grid: Grid) -> np.ndarray:
         """Evaluate the condition on an outline at points ``(T, 2)``, (y, x) in cells: ``(n or 1, T)``.
 
