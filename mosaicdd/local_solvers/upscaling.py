@@ -19,6 +19,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium
 
 RATIO = 4
+"""Fine cells along a coarse one, as the networks are trained for."""
 MARGIN = 4
 """Fine cells around its nodes that a rule sees."""
 

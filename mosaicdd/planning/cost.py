@@ -23,7 +23,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums, fill_batch
 
 _DOUBLE = 8
-_REDISTRIBUTIONS = 4
+_REDISTRIBUTIONS = 4  # of a coarse solve that is shared, see `parallel.sine_solve`
 _VECTORS = 3  # interfaces: the last two, whose difference is measured, and the next
 _WIDENED = 1  # interface of the fill, with a halo of its own, where there are neighbours
 _COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work in

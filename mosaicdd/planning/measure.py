@@ -39,8 +39,8 @@ from mosaicdd.storage.solution_writer import writing_solutions
 SIZES = (2, 4, 8, 16, 32, 64)
 """Sides of the measured squares, in subdomains that do not overlap."""
 
-ITERATIONS = 9
-_RUNS = 3
+ITERATIONS = 9  # of the measured solves: as many as one to the default tolerance takes
+_RUNS = 3  # of which the fastest counts
 _VECTOR = 2**21  # values: larger than the caches of a core
 _STRIP = 224  # rows of nodes that are written at a time: what a batch of subdomains fills
 _WRITTEN = 2048  # cells per side of the field that is written

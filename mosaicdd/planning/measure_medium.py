@@ -20,7 +20,7 @@ SIZES = (2, 4, 8, 16, 32)
 """Sides of the measured squares, in subdomains that do not overlap."""
 
 _MEDIUM = {"a": "lognormal:seed=0,length=0.1,contrast=1e4", "f": 1.0}
-_RUNS = 2
+_RUNS = 2  # of which the faster counts
 _STEPS = ("setup", "factorise", "sweep", "coarse", "fill")
 
 

@@ -31,7 +31,7 @@ from mosaicdd.schwarz.sizes import coarse_is_replicated
 
 Candidate = TypeVar("Candidate")
 
-HALOS = (1, 2, 3, 4)
+HALOS = (1, 2, 3, 4)  # depths that are compared: deeper ones solve ever more subdomains twice
 _DIMS_TRIED = 16  # the most compact ones
 EQUAL = 1.01  # a model of cost does not tell times apart that are closer than this
 

@@ -20,7 +20,7 @@ from mosaicdd.problems.operators.patch import OFFSETS, Offset, Patch, beside, is
 Fields = Mapping[str, torch.Tensor]
 """By name: numbers, ``()`` or ``(B, 1, 1)``, or node values of squares, ``(B, m + 1, m + 1)``."""
 
-_STEPS, _HALVINGS = 30, 12
+_STEPS, _HALVINGS = 30, 12  # at most, before a square counts as one that does not converge
 _FIRST, _LINEAR = 3e-2, 1e-3  # relative residuals of the first step, and of those after it
 _MOST = 60  # iterations of conjugate gradients
 _RELAXATIONS, _APART = 10, 4  # and cells between the nodes whose derivatives make a mean

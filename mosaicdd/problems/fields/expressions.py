@@ -68,7 +68,7 @@ _TENSOR_OPERATORS = _OPERATORS | {
     ast.USub: operator.neg,
 }
 _VARIABLES = ("x", "y", "pi")
-_LONGEST = 1000
+_LONGEST = 1000  # characters: a formula, no program, whose tree Python walks by recursion
 
 
 class Expression:

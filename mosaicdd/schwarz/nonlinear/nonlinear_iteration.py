@@ -28,7 +28,7 @@ from mosaicdd.schwarz.sweep import interface_exchange
 _SLOW = 0.2  # ratio of updates above which the derivative is taken anew
 _FASTER = 0.7  # part of the ratio before, below which that has helped
 _NEAR = 1e-2  # relative update below which a derivative is as good as one taken anew
-_SHORTEST = 2.0**-6
+_SHORTEST = 2.0**-6  # part of a step
 
 
 class NonlinearIteration:
