@@ -1,5 +1,7 @@
-"""Lint and format, by ruff with the rules of ruff.toml."""
+"""Lint and format, by ruff with the rules of ruff.toml; and names, which say one thing each."""
 
+import ast
+import collections
 import subprocess
 import sys
 from pathlib import Path
@@ -19,3 +21,12 @@ def test_ruff_has_nothing_to_say(arguments):
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_no_class_name_is_defined_twice():
+    places = collections.defaultdict(list)
+    for path in sorted((ROOT / "mosaicdd").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert {name: at for name, at in places.items() if len(at) > 1} == {}

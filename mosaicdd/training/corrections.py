@@ -131,8 +131,8 @@ class SquareLesson(RowLesson):
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the inputs, and what is learned."""
-        given = self._learned
-        return [*given.inputs, given.size, given.weight, self._labels]
+        learned = self._learned
+        return [*learned.inputs, learned.size, learned.weight, self._labels]
 
     def loss(self, part: RowPass) -> torch.Tensor:
         """Return the weighted mean square of what is wrong in some squares."""

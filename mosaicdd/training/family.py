@@ -119,14 +119,14 @@ def require_operators(network: FamilyNetwork, dataset: Dataset) -> None:
             "network, such as linear"
         )
     modes, each = network.settings.modes, dataset.boundary.shape[1]
-    found = len(_determined(dataset, slice(0, len(dataset.boundary) - dataset.held_out)))
-    if found > modes:
+    operators = len(_determined(dataset, slice(0, len(dataset.boundary) - dataset.held_out)))
+    if operators > modes:
         return
     samples = math.ceil(((modes + 1) * each + 1) / (1 - dataset.validation))
-    lower = f", or set modes={found - 1}" if found > 1 else ""
+    lower = f", or set modes={operators - 1}" if operators > 1 else ""
     raise ValueError(
         f"{modes} modes need {modes + 1} operators of {each} samples each to train on, the dataset's "
-        f"{len(dataset.boundary)} samples hold {found}; generate at least {samples}{lower}"
+        f"{len(dataset.boundary)} samples hold {operators}; generate at least {samples}{lower}"
     )
 
 

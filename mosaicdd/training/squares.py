@@ -53,8 +53,8 @@ def require_learnable(pde: NonlinearEquation) -> None:
         )
     if pde.parameters and pde.draw is None:
         raise ValueError(f"{pde.name} does not say how its parameters are drawn: it needs draw")
-    given = pde.draw(np.random.default_rng(0)) if pde.draw else {}
-    operator = pde.linear(**given)
+    parameters = pde.draw(np.random.default_rng(0)) if pde.draw else {}
+    operator = pde.linear(**parameters)
     if operator != EllipticOperator(c=operator.c):
         raise ValueError(
             f"{pde.name}: networks are for equations whose linear part is -lap u + c u, this has {operator}"
@@ -130,8 +130,8 @@ class SquareGenerator:
 
     def _draw(self, rng: np.random.Generator) -> tuple[Any, ...]:
         """Draw parameters, boundary data, the shape of a source and its size."""
-        given = self.pde.complete(self.pde.draw(rng) if self.pde.draw else {})
-        parameters = np.array([float(given[name]) for name in self.pde.parameters])
+        drawn = self.pde.complete(self.pde.draw(rng) if self.pde.draw else {})
+        parameters = np.array([float(drawn[name]) for name in self.pde.parameters])
         square = self.settings.subdomain
         if self.pde.steepest is None:
             largest, sizes, without = float(self.pde.largest or 1.0), _SOURCE_SIZES, _WITHOUT
@@ -193,8 +193,8 @@ def linear_reaction(pde: NonlinearEquation, parameters: np.ndarray) -> torch.Ten
     if pde.linear is None:
         raise TypeError(f"{pde.name} has no linear part")
     names = tuple(pde.parameters)
-    found = [pde.linear(**dict(zip(names, row, strict=True))).c for row in parameters.tolist()]
-    return torch.tensor(found, dtype=torch.float64)
+    reactions = [pde.linear(**dict(zip(names, row, strict=True))).c for row in parameters.tolist()]
+    return torch.tensor(reactions, dtype=torch.float64)
 
 
 def place(g: torch.Tensor, u: torch.Tensor) -> None:
