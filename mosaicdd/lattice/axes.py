@@ -4,7 +4,8 @@ What is said of an axis is made in loops over the axes, so that it serves any nu
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,14 @@ def within(part: Slices, whole: Slices) -> Slices:
     return tuple(
         slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
     )
+
+
+def in_rows(part: Slices, most: int) -> Iterator[Slices]:
+    """Yield a part of a grid some rows at a time, in space some planes, of about so many values."""
+    rows, *across = part
+    step = max(1, most // max(1, math.prod(p.stop - p.start for p in across)))
+    for start in range(rows.start, rows.stop, step):
+        yield slice(start, min(start + step, rows.stop)), *across
 
 
 def strips(shape: tuple[int, ...], most: int) -> list[tuple[slice, list[slice]]]:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at
+from mosaicdd.lattice.axes import at, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -32,35 +32,42 @@ Rule = Callable[[Conductances], Conductances]
 
 def averaged(fine: Conductances) -> Conductances:
     """Average conductances over the cells around each coarse grid edge."""
-    inner = slice(MARGIN, -MARGIN)
-    up, right = fine.along
-    right = _halved(_halved(right[1:-1, inner]))
-    up = _halved(_halved(up[inner, 1:-1].T)).T
-    return Conductances((up, right), restricted(fine.reaction))
+    along = []
+    for axis, k in enumerate(fine.along):
+        k = k[at(axis, fine.axes, slice(MARGIN, -MARGIN), slice(1, -1))]
+        along.append(_halved(_halved(k, axis), axis))
+    return Conductances(tuple(along), restricted(fine.reaction, fine.axes))
 
 
-def _halved(right: np.ndarray) -> np.ndarray:
-    """Return conductances between every second node of every second row, but for the outermost rows."""
-    series = 2.0 / (1.0 / right[:, 0::2] + 1.0 / right[:, 1::2])
-    return 0.25 * series[:-2:2] + 0.5 * series[1:-1:2] + 0.25 * series[2::2]
+def _halved(k: np.ndarray, axis: int) -> np.ndarray:
+    """Return conductances along an axis between every second node of every second row, but for the outermost rows."""
+    first, second = (k[at(axis, k.ndim, slice(start, None, 2))] for start in (0, 1))
+    series = 2.0 / (1.0 / first + 1.0 / second)
+    for other in others(axis, k.ndim):
+        low, middle, high = (
+            series[at(other, k.ndim, rows)]
+            for rows in (slice(None, -2, 2), slice(1, -1, 2), slice(2, None, 2))
+        )
+        series = 0.25 * low + 0.5 * middle + 0.25 * high
+    return series
 
 
-def restricted(values: np.ndarray) -> np.ndarray:
+def restricted(values: np.ndarray, axes: int = 2) -> np.ndarray:
     """Share values at fine nodes ``(.., rows, columns)``, a `MARGIN` all around, out to coarse nodes.
 
-    By bilinear hats: nothing is lost.
+    By bilinear hats: nothing is lost of what is scaled by the squared spacing.
     """
     if not values.any():
-        shape = [(n - 2 * MARGIN + RATIO - 1) // RATIO for n in values.shape[-2:]]
-        return np.zeros((*values.shape[:-2], *shape))
-    for axis in (-1, -2):
+        shape = [(n - 2 * MARGIN + RATIO - 1) // RATIO for n in values.shape[-axes:]]
+        return np.zeros((*values.shape[:-axes], *shape))
+    for axis in range(-1, -1 - axes, -1):
         values = np.moveaxis(values, axis, -1)
         count = (values.shape[-1] - 2 * MARGIN + RATIO - 1) // RATIO
         first = MARGIN - RATIO + 1
         taps = (values[..., first + k :: RATIO][..., :count] for k in range(len(_HAT)))
         values = sum(weight * tap for weight, tap in zip(_HAT, taps, strict=True))
         values = np.moveaxis(values, -1, axis)
-    return values
+    return values if axes == 2 else values * float(RATIO) ** (2 - axes)
 
 
 def fine_part(part: Part, grid: Grid, margin: int) -> tuple[Part, list[tuple[int, int]]]:
@@ -119,19 +126,18 @@ class CoarseMedium:
         rows = part[0]
         ends = range(rows.start, rows.stop - 1, _ROWS)
         bands = [self._band(slice(a, min(a + _ROWS + 1, rows.stop)), part) for a in ends]
-        up = np.concatenate([band.along[0] for band in bands])
-        right, reaction = (
-            np.concatenate([*(values[:-1] for values in parts), parts[-1][-1:]])
-            for parts in ([band.along[1] for band in bands], [band.reaction for band in bands])
+        up, *other = zip(*((*band.along, band.reaction) for band in bands), strict=True)
+        *right, reaction = (
+            np.concatenate([*(values[:-1] for values in parts), parts[-1][-1:]]) for parts in other
         )
         across = [band.across for band in bands if band.across is not None]
         joined = np.concatenate(across, axis=1) if across else None
-        return Conductances((up, right), reaction, across=joined)
+        return Conductances((np.concatenate(up), *right), reaction, across=joined)
 
     def _band(self, rows: slice, whole: Part) -> Conductances:
         """Return those of some rows of nodes; rules see one more on each side, if there is."""
         wide = slice(max(rows.start - 1, whole[0].start), min(rows.stop + 1, whole[0].stop))
-        place, missing = fine_part((wide, whole[1]), self.grid, MARGIN)
+        place, missing = fine_part((wide, *whole[1:]), self.grid, MARGIN)
         made = self.rule(mirrored(self.fine.conductances(self.grid, place), missing))
         inner = slice(rows.start - wide.start, rows.stop - wide.start)
-        return made.part(inner, slice(0, whole[1].stop - whole[1].start))
+        return made.part(inner, *(slice(0, p.stop - p.start) for p in whole[1:]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import in_order
+from mosaicdd.lattice.axes import in_order, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
@@ -62,9 +62,10 @@ class Domain:
 
     def __str__(self) -> str:
         """Say in a few words what it is."""
-        ny, nx = self.cells
         spacing = "" if self.spacing is None else f" of {self.spacing:g}"
-        return f"{nx}x{ny} cells{spacing}" + ("" if self.shape is None else f" ({self.shape})")
+        return f"{times(self.cells)} cells{spacing}" + (
+            "" if self.shape is None else f" ({self.shape})"
+        )
 
     @classmethod
     def from_mask(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, in_rows
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.source import Source
@@ -106,15 +106,14 @@ class DiscreteResidual:
         """Return the sum of the squares of ``b`` over the nodes of all strips, ``(n,)``."""
         terms = self._system.edge_terms(boundaries)
         total = np.zeros(self._problems)
-        for rows, columns in self._places:
-            step = max(1, _PIECE // (columns.stop - columns.start))
-            for start in range(rows.start, rows.stop, step):
-                piece = slice(start, min(start + step, rows.stop)), columns
+        for place in self._places:
+            for piece in in_rows(place, _PIECE):
                 shape = (self._problems, *(part.stop - part.start for part in piece))
                 b = np.broadcast_to(self._scaled_source(piece), shape).copy()
-                for place, values in terms:
-                    _add_common(b, piece, values, place)
-                total += np.einsum("nij,nij->n", b, b)
+                for there, values in terms:
+                    _add_common(b, piece, values, there)
+                b = b.reshape(self._problems, -1)
+                total += np.einsum("ni,ni->n", b, b)
         return total
 
 
@@ -160,7 +159,7 @@ class NodeResidual:
             lines.append(slice(low - block.first[axis], high - block.first[axis], 2))
             nodes.append(slice(low * s - block.origin[axis], high * s - block.origin[axis], 2 * s))
         difference = strip.owned[:, *filled] - self._v.lines[0][:, lines[0], nodes[1]]
-        self._squares += difference.double().square().sum(dim=(1, 2)).cpu().numpy()
+        self._squares += difference.double().square().flatten(1).sum(dim=1).cpu().numpy()
 
     def root_mean_square(self) -> np.ndarray:
         """Return the root mean square of ``T v - v`` over the centres of the tiles."""

@@ -6,6 +6,7 @@ from os import PathLike
 
 import numpy as np
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.window import Extent, Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.exact import Exact
@@ -129,8 +130,7 @@ class Setup:
 
     def _lay_out(self, problem: Problem, window: Extent | None) -> None:
         """Choose the lattice, and lay it over the ranks."""
-        ny, nx = self.grid.shape
-        with argument(f"cells={nx}x{ny}"):
+        with argument(f"cells={times(self.grid.shape)}"):
             self.lattice = self.bound.lattice(self.grid, problem.conditions.periodic)
         self.extent = None
         if window is not None:
@@ -144,7 +144,7 @@ class Setup:
             with argument("domain"):
                 cuts = ranks.balanced(active_nodes(shape, self.lattice, ranks))
         self.ranks = ranks.fitted(self.lattice.subdomains, cuts)
-        with argument(f"cells={nx}x{ny}"):
+        with argument(f"cells={times(self.grid.shape)}"):
             require_memory(self._world, self._bytes_of_rank())
 
     def require_room(self, problems: int) -> None:
@@ -155,10 +155,9 @@ class Setup:
         ValueError
             If they do not, with both sizes.
         """
-        ny, nx = self.grid.shape
         nodes = math.prod(b - a for a, b in zip(self.window.start, self.window.stop, strict=True))
         fields = problems * nodes * np.dtype(self.settings.dtype).itemsize // self._world.size
-        with argument(f"cells={nx}x{ny}"):
+        with argument(f"cells={times(self.grid.shape)}"):
             instead = (
                 "keep='interface', an output, which takes the field strip by strip, or fewer cells"
             )

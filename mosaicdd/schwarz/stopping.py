@@ -186,7 +186,7 @@ class Monitor:
         self._local[:CALLS] = self._watch.calls()
         sums = self._local[CALLS:].reshape(SUMS, -1)
         sums[0], sums[1] = self._norms.squares(new, old)
-        squares = residual.double().square().sum(dim=(1, 2)).cpu().numpy()
+        squares = residual.double().square().flatten(1).sum(dim=1).cpu().numpy()
         sums[2] = squares * (self._unknowns / self._nodes)
         if self._reference is not None:
             sums[3] = self._norms.absolute_difference(new, self._reference)

@@ -65,8 +65,7 @@ class Sweep:
 
     def centre_lines(self, batch: Batch) -> torch.Tensor:
         """Return the buffer ``(B, 2 (m - 1))`` for the centre lines of a batch."""
-        rows, columns = batch_shape(batch)
-        return self._centre_lines[: self._problems * rows * columns]
+        return self._centre_lines[: self._problems * math.prod(batch_shape(batch))]
 
     def solve(self, v: Interface, batch: Batch) -> torch.Tensor:
         """Apply the local solver to a batch; return its centre lines ``(B, 2 (m - 1))``."""

@@ -5,6 +5,7 @@ how many frames count is for others to know. The process that has it open has it
 """
 
 import fcntl
+import math
 import os
 from os import PathLike
 from pathlib import Path
@@ -35,7 +36,7 @@ class RawFrames:
     def __init__(self, path: str | PathLike, shape: tuple[int, ...]):
         self.path = Path(path)
         self._shape = shape
-        self._bytes = shape[0] * shape[1] * _TYPE.itemsize
+        self._bytes = math.prod(shape) * _TYPE.itemsize
         with naming(path):
             self.path.touch()
             self._file = self.path.open("r+b", buffering=0)
@@ -73,11 +74,13 @@ class RawFrames:
         OSError
             If it cannot be written, as on a full disk.
         """
-        rows, columns = place
+        *rows, columns = place
         with naming(self.path):
-            for row, line in zip(range(rows.start, rows.stop), values, strict=True):
-                at = number * self._bytes + (row * self._shape[1] + columns.start) * _TYPE.itemsize
-                rest = np.ascontiguousarray(line, _TYPE).data.cast("B")
+            for row in np.ndindex(values.shape[:-1]):
+                first = (*(p.start + i for p, i in zip(rows, row, strict=True)), columns.start)
+                node = int(np.ravel_multi_index(first, self._shape))
+                at = number * self._bytes + node * _TYPE.itemsize
+                rest = np.ascontiguousarray(values[row], _TYPE).data.cast("B")
                 while len(rest):
                     done = os.pwrite(self._file.fileno(), rest, at)
                     rest, at = rest[done:], at + done

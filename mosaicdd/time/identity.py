@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.fields.fields import Field
@@ -31,7 +32,6 @@ def identity_of(march: Marched) -> dict:
     times by the first two of these. All ranks together.
     """
     problem, share = march.problem, march.share
-    ny, nx = problem.domain.cells
     sums = {"initial values": checksum(share.owned(march.first)[None], share.own)}
     for name, field in problem.arrays.items():
         if not isinstance(field.values, str):
@@ -41,7 +41,7 @@ def identity_of(march: Marched) -> dict:
         sums["domain"] = checksum(shape.level(share.grid, share.own)[None], share.own)
     together = np.array(share.ranks.allgather(list(sums.values())), np.uint64)
     return {
-        "cells": f"{nx}x{ny}",
+        "cells": times(problem.domain.cells),
         "pde": problem.equation.name,
         "local solver": march.solved,
         "method": march.time.method,

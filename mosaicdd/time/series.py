@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, in_rows
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
@@ -25,7 +25,7 @@ from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
 from mosaicdd.time.frames import Frames
 from mosaicdd.time.record import Record
 
-_ROWS = 256  # of a coefficient that are sampled at once
+_VALUES = 2**20  # of a coefficient that are sampled at once
 
 
 class Series:
@@ -235,10 +235,9 @@ def _write_coefficients(writer: SolutionWriter, problem: Problem, grid: Grid) ->
     for name, field in problem.arrays.items():
         if name == "f":  # which depends on the time
             continue
-        rows, columns = grid.shape if field.per_cell(grid) else grid.nodes
-        writer.create_common(f"fields/{name}", (rows, columns), "float64")
-        for start in range(0, rows, _ROWS):
-            place = slice(start, min(start + _ROWS, rows)), slice(0, columns)
+        shape = grid.shape if field.per_cell(grid) else grid.nodes
+        writer.create_common(f"fields/{name}", shape, "float64")
+        for place in in_rows(tuple(slice(0, count) for count in shape), _VALUES):
             writer.write(f"fields/{name}", field.sample_as_given(grid, place)[0], place)
 
 
@@ -249,9 +248,7 @@ def _write_domain(writer: SolutionWriter, problem: Problem, grid: Grid) -> None:
         return
     writer.domain(shape, grid)
     writer.create_common(ACTIVE, grid.nodes, "uint8")
-    rows, columns = grid.nodes
-    for start in range(0, rows, _ROWS):
-        place = slice(start, min(start + _ROWS, rows)), slice(0, columns)
+    for place in in_rows(tuple(slice(0, nodes) for nodes in grid.nodes), _VALUES):
         level = shape.level(grid, place)
         writer.write(LEVEL, level, place)
         writer.write(ACTIVE, (level < 0 if shape.staircase else level <= 0).astype(np.uint8), place)

@@ -142,3 +142,20 @@ def test_a_part_of_a_medium_that_is_rough_is_averaged(network):
     assert made.across[:, :, :14].all()
     assert not made.across[:, :, 18:].any()
     np.testing.assert_allclose(made.along[1][:, 18:], plain.along[1][:, 18:])
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_layers_of_a_line_and_of_a_box_are_averaged_in_series_and_in_parallel(axes):
+    """Of cells that vary along x; a reaction is the coefficient times the larger squared spacing."""
+    grid = Grid((64, 16, 16)[:axes][::-1], SPACING)  # 64 along x
+    layers = np.array([1.0, 1.0, 10.0, 10.0])
+    a = np.broadcast_to(np.tile(layers, 16), grid.shape)
+    fields = {"a": Field("a", a.copy(), axes), "c": Field("c", 5.0, axes)}
+    medium = CoarseMedium(Medium(fields), grid, averaged)
+    nodes = medium.coarse_grid.nodes
+    made = medium.conductances(medium.coarse_grid, tuple(slice(0, n) for n in nodes))
+    inner = (slice(1, -1),) * axes
+    np.testing.assert_allclose(made.along[-1][inner[1:]], 4 / (1 / layers).sum(), rtol=1e-12)
+    for axis in range(axes - 1):
+        np.testing.assert_allclose(made.along[axis][inner], layers.mean(), rtol=1e-12)
+    np.testing.assert_allclose(made.reaction[inner], 5.0 * (4 * SPACING) ** 2, rtol=1e-12)

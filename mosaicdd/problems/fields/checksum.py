@@ -4,12 +4,11 @@ Each value's bits times a factor of its place, modulo 2^64: one pass over the me
 1024 x 1024 values.
 """
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, in_rows
 
 STRIP = 2**15
 """Values that are summed up at a time: they stay in the cache."""
@@ -41,18 +40,10 @@ def checksum_of(
     Unless ``summed`` it is 0: sampled only, as for a check.
     """
     total = 0
-    for here in strips_of(part, strip):
+    for here in in_rows(part, strip):
         values = sample(here)
         total += checksum(values, here) if summed else 0
     return total % 2**64
-
-
-def strips_of(part: Slices, strip: int = STRIP) -> Iterator[Slices]:
-    """Yield a part some rows at a time, of about so many values."""
-    rows, *across = part
-    step = max(1, strip // math.prod(max(1, p.stop - p.start) for p in across))
-    for start in range(rows.start, rows.stop, step):
-        yield slice(start, min(start + step, rows.stop)), *across
 
 
 def checksum_of_row(values: np.ndarray) -> int:

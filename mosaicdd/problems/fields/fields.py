@@ -13,13 +13,13 @@ from mosaicdd.lattice.axes import (
     contains,
     coordinates,
     crossed,
-    even,
+    in_rows,
     last,
     letters,
     within,
 )
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.checksum import STRIP, checksum_of, strips_of
+from mosaicdd.problems.fields.checksum import STRIP, checksum_of
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import is_number, real_array, step_along, usable
@@ -107,7 +107,7 @@ class Field:
     def keep(self, grid: Grid, part: Part) -> None:
         """Keep what a function returns at the nodes of a part: samples within it are these values, then."""
         if callable(self.values) and not isinstance(self.values, Expression):
-            strips = [self.sample_as_given(grid, s, checked=False) for s in strips_of(part)]
+            strips = [self.sample_as_given(grid, s, checked=False) for s in in_rows(part, STRIP)]
             if strips:
                 self._kept = grid, part, np.concatenate(strips, axis=1)
 
@@ -218,9 +218,7 @@ class Field:
 
     def strips(self, grid: Grid) -> Iterator[tuple[Part, np.ndarray]]:
         """Yield rows of the grid and the values of the first problem there, finite or not."""
-        count, *across = grid.nodes
-        for rows in even(count, max(1, _STRIP // math.prod(across))):
-            part = (rows, *(slice(0, nodes) for nodes in across))
+        for part in in_rows(tuple(slice(0, nodes) for nodes in grid.nodes), _STRIP):
             yield part, self._values(grid, part)[0]
 
     def _values(self, grid: Grid, part: Part) -> np.ndarray:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.collect import collect
@@ -72,9 +73,8 @@ class Checkpoints:
         self._engine = engine
         self._dtype = settings.dtype
         self._problem = problem
-        ny, nx = problem.domain.cells
         self._told = {
-            "cells": f"{nx}x{ny}",
+            "cells": times(problem.domain.cells),
             "pde": problem.equation.name,
             "local solver": local_solver,
             "levels": settings.levels,

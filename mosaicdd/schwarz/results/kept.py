@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, times
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -221,10 +221,10 @@ class Kept:
         """
         lattice, other = self.lattice, block.lattice
         if lattice.grid != other.grid:
-            (ny, nx), (rows, columns) = lattice.grid.shape, other.grid.shape
             raise ValueError(
-                f"start has {nx}x{ny} cells with a spacing of {lattice.grid.spacing:g}, the problem "
-                f"{columns}x{rows} with {other.grid.spacing:g}; they must be equal"
+                f"start has {times(lattice.grid.shape)} cells with a spacing of "
+                f"{lattice.grid.spacing:g}, the problem {times(other.grid.shape)} with "
+                f"{other.grid.spacing:g}; they must be equal"
             )
         if lattice != other:
             raise ValueError(

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, in_rows
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
@@ -146,8 +146,8 @@ class SolutionOutput:
             self._write_flags()
 
     def _in_window(self, parts: Iterable[Part]) -> Iterator[Part]:
-        for array, (problems, rows, columns) in parts:
-            yield array, (problems, *self._window.within((rows, columns)))
+        for array, (problems, *nodes) in parts:
+            yield array, (problems, *self._window.within(tuple(nodes)))
 
     def lines(self, movement: InterfaceMovement, v: Interface) -> None:
         """Write the interface of the only problem instead of the field."""
@@ -283,15 +283,12 @@ class SolutionOutput:
             with self._writing:
                 self._writer.write(name, array, place)
 
-        collect(self._ranks, parts, dtype, 3, write)
+        collect(self._ranks, parts, dtype, 1 + len(self._window.shape), write)
 
 
 def _samples(sample: Callable[[Slices], np.ndarray], nodes: Slices) -> Iterator[Part]:
     """Yield values ``(n, rows, columns)`` at some nodes, a few rows at a time, and their places."""
-    rows, columns = nodes
-    step = max(1, _SAMPLES // max(1, columns.stop - columns.start))
-    for start in range(rows.start, rows.stop, step):
-        place = slice(start, min(start + step, rows.stop)), columns
+    for place in in_rows(nodes, _SAMPLES):
         values = sample(place)
         ends = zip(place, values.shape[1:], strict=True)
         there = (slice(part.start, part.start + count) for part, count in ends)
