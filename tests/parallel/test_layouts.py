@@ -164,8 +164,9 @@ def test_what_does_not_fit_is_refused_with_both_numbers(arguments, message):
 def test_negative_sizes_and_widths_are_refused():
     with pytest.raises(ValueError, match="sizes must be >= 0"):
         Shard(0, (5, -1))
-    with pytest.raises(ValueError, match="width of a halo"):
-        Halo(0, -1)
+    for width in (-1, ((1, 2), (0, -1))):
+        with pytest.raises(ValueError, match="width of a halo"):
+            Halo(0, width)
 
 
 def test_copies_come_round_along_a_periodic_axis():
@@ -178,3 +179,16 @@ def test_copies_come_round_along_a_periodic_axis():
     ]
     for rank, expected in enumerate(held):
         np.testing.assert_array_equal(layout.cut(np.arange(6), rank), expected)
+
+
+def test_a_rank_may_have_more_copies_before_its_items_than_after():
+    layout = Layout((6,), (3,), (Halo(0, width=((0, 0), (2, 1), (1, 4)), sizes=(2, 3, 1)),))
+    for rank, expected in enumerate(([0, 1], [0, 1, 2, 3, 4, 5], [4, 5])):
+        np.testing.assert_array_equal(layout.cut(np.arange(6), rank), expected)
+        assert layout.place(rank) == (slice(expected[0], expected[-1] + 1),)
+
+
+def test_the_place_of_what_is_held_goes_on_beyond_a_periodic_axis():
+    layout = Layout((4, 5), (1, 2), (Halo(0, 1), Halo(1, width=2, sizes=(3, 2), period=5)))
+    assert layout.place(0) == (slice(0, 4), slice(-2, 5))
+    assert layout.place(1) == (slice(0, 4), slice(1, 7))
