@@ -26,6 +26,8 @@ class NonlinearPart:
     ----------
     grid, part
         The outermost nodes of the part count as neighbours only.
+    fields
+        At these nodes, ``(rows, columns)``; a number takes no memory.
     self_adjoint
         As that of the operator.
     """
@@ -34,7 +36,7 @@ class NonlinearPart:
         self.grid, self.part = grid, part
         self.self_adjoint = operator.self_adjoint
         self._operator = operator
-        self._fields = operator.sampled(grid, part)
+        self.fields = operator.sampled(grid, part)
 
     def residual(self, u: np.ndarray) -> np.ndarray:
         """Return the residual at the nodes inside, times the squared spacing.
@@ -106,7 +108,7 @@ class NonlinearPart:
             )
 
     def _at(self, u: Patch, there: Slices) -> torch.Tensor:
-        fields = {name: Patch.of(values[there]) for name, values in self._fields.items()}
+        fields = {name: Patch.of(values[there]) for name, values in self.fields.items()}
         h = self.grid.spacing
         return self._operator.at(u, fields, h) * h**2
 

@@ -226,17 +226,12 @@ class NewtonFill:
             yield changes.neg_().flatten(1)
 
     @property
-    def _sampled_fields(self) -> dict[str, torch.Tensor]:
+    def _sampled_fields(self) -> Fields:
         """Numbers, and the values of fields at the nodes of the region."""
-        grid = self._block.lattice.grid
-        sampled = {}
-        for name, field in self._solver.operator.fields.items():
-            if field.number is not None:
-                sampled[name] = torch.tensor(field.number, dtype=torch.float64)
-            else:
-                values = torch.from_numpy(field.sample(grid, self._part)[0])
-                sampled[name] = values.to(self.u.device)
-        return sampled
+        return {
+            name: (values[0, 0] if values.stride() == (0, 0) else values).to(self.u.device)
+            for name, values in self._operator.fields.items()
+        }
 
 
 def _some(fields: Fields, chosen: slice | torch.Tensor) -> Fields:

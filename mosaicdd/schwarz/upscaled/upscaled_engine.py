@@ -199,12 +199,7 @@ class UpscaledEngine(BaseEngine[U]):
 
     def _band(self, start: int, stop: int, values: torch.Tensor) -> tuple[Band, torch.Tensor]:
         """Return the fine medium around some rows of coarse nodes, and the values at these."""
-        near = self._near.wide[0]
-        low, high = max(start - REACH, near.start), min(stop + REACH, near.stop)
-        part = tuple(
-            slice(RATIO * a, RATIO * (b - 1) + 1)
-            for a, b in ((low, high), (self._near.wide[1].start, self._near.wide[1].stop))
-        )
+        part, near = self._part(start, stop), self._near.wide[0]
         with self.clock.part("sample"):
             conductances = self._solver.operator.conductances(self._grid, part)
             f = self._solver.source.problem.source_at(self._grid, part)
@@ -212,7 +207,14 @@ class UpscaledEngine(BaseEngine[U]):
         if f is not None:
             source = torch.from_numpy(f).to(**self._tensors) * self._grid.spacing**2
         band = Band(conductances, source, self._edges_of(part))
-        return band, values[:, low - near.start : high - near.start]
+        rows = slice(part[0].start // RATIO - near.start, part[0].stop // RATIO + 1 - near.start)
+        return band, values[:, rows]
+
+    def _part(self, start: int, stop: int) -> Slices:
+        """Return the fine nodes around some rows of coarse ones that the fill of these depends on."""
+        rows, columns = self._near.wide
+        rows = slice(max(start - REACH, rows.start), min(stop + REACH, rows.stop))
+        return tuple(slice(RATIO * p.start, RATIO * (p.stop - 1) + 1) for p in (rows, columns))
 
     def _edges_of(self, part: Slices) -> list[tuple[Slot, torch.Tensor]]:
         """Return the boundary data on the outermost nodes of a part that ends where the domain does."""
@@ -254,37 +256,27 @@ class UpscaledEngine(BaseEngine[U]):
 
     def _bands(self, values: torch.Tensor, left: "_Left") -> Iterator[Strip]:
         """Yield the bands of the field; note what they leave of the equation."""
-        nodes, place = self._grid.nodes, self.block.owned_nodes()[1]
-        origin = RATIO * self._near.wide[1].start
-        columns = slice(place[1].start - origin, place[1].stop - origin)
+        rows, columns = self.block.owned_nodes()[1]
         for start in range(self._own[0].start, self._own[0].stop, _ROWS):
             stop = min(start + _ROWS, self._own[0].stop)
             band, coarse = self._band(start, stop, values)
             with self.clock.part("fill"):
                 filled = band.fill(coarse)
                 u = filled.values()
-            first = RATIO * max(start - REACH, self._near.wide[0].start)
-            rows = slice(RATIO * start, min(RATIO * stop, place[0].stop))
-            here = slice(rows.start - first, rows.stop - first)
+            part = self._part(start, stop)
+            own = slice(RATIO * start, min(RATIO * stop, rows.stop)), columns
+            unknown = tuple(
+                slice(max(p.start, 1), min(p.stop, n - 1))
+                for p, n in zip(own, self._grid.nodes, strict=True)
+            )
             with self.clock.part("check"):
-                inner = tuple(
-                    slice(p.start + (p.start + o == 0), p.stop - (p.stop + o == n))
-                    for p, o, n in zip((here, columns), (first, origin), nodes, strict=True)
-                )
                 self._share(filled, start, stop, left.shared)
-                left.squares[:] += filled.squares(inner)
-            low = tuple(max(p.start - 1, 0) for p in (here, columns))
-            high = tuple(
-                min(p.stop + 1, size) for p, size in zip((here, columns), u.shape[1:], strict=True)
+                left.squares[:] += filled.squares(within(unknown, part))
+            around = tuple(
+                slice(max(p.start - 1, w.start), min(p.stop + 1, w.stop))
+                for p, w in zip(own, part, strict=True)
             )
-            yield Strip(
-                values=u[:, low[0] : high[0], low[1] : high[1]],
-                inner=tuple(
-                    slice(p.start - a, p.stop - a)
-                    for p, a in zip((here, columns), low, strict=True)
-                ),
-                place=(rows, place[1]),
-            )
+            yield Strip(u[:, *within(around, part)], within(own, around), own)
 
 
 @dataclass(frozen=True)
