@@ -11,16 +11,8 @@ _MIB = 2**20
 def plan_report(job: Job, made: Plan) -> dict:
     """Return all that a plan says, as plain values; pairs are x before y."""
     suggestion = asdict(made.suggestion)
-    return {
-        "cells": list(job.lattice.grid.shape[::-1]),
-        "ranks": job.ranks,
-        "ranks_per_node": job.ranks_per_node,
-        "iterations": job.iterations,
-        "problems": job.problems,
-        "dims": list(made.dims[::-1]),
-        "subdomains_per_rank": {"least": made.subdomains[0], "most": made.subdomains[1]},
+    return _report_of(job, made) | {
         "coarse_solve": "replicated" if made.replicated else "shared",
-        "memory_bytes_per_rank": asdict(made.memory) | {"total": made.memory.total},
         "per_iteration": asdict(made.counts),
         "orders": [
             {
@@ -34,8 +26,22 @@ def plan_report(job: Job, made: Plan) -> dict:
         ],
         "best_order": made.best.order.name,
         "efficiency": made.efficiency,
-        "seconds": asdict(made.cost) | {"total": made.cost.total},
         "suggestion": suggestion | {"dims": list(made.suggestion.dims[::-1])},
+    }
+
+
+def _report_of(job: Job, made: Plan | MediumPlan) -> dict:
+    """Return what the reports of all plans say."""
+    return {
+        "cells": list(job.lattice.grid.shape[::-1]),
+        "ranks": job.ranks,
+        "ranks_per_node": job.ranks_per_node,
+        "iterations": job.iterations,
+        "problems": job.problems,
+        "dims": list(made.dims[::-1]),
+        "subdomains_per_rank": {"least": made.subdomains[0], "most": made.subdomains[1]},
+        "memory_bytes_per_rank": asdict(made.memory) | {"total": made.memory.total},
+        "seconds": asdict(made.cost) | {"total": made.cost.total},
     }
 
 
@@ -58,23 +64,14 @@ def plan_text(report: dict) -> str:
 def medium_report(job: Job, made: MediumPlan) -> dict:
     """Return all that a plan in a medium says, as plain values; pairs are x before y."""
     more = job.problems - 1
-    return {
-        "cells": list(job.lattice.grid.shape[::-1]),
-        "ranks": job.ranks,
-        "ranks_per_node": job.ranks_per_node,
-        "iterations": job.iterations,
-        "problems": job.problems,
-        "dims": list(made.dims[::-1]),
-        "subdomains_per_rank": {"least": made.subdomains[0], "most": made.subdomains[1]},
+    return _report_of(job, made) | {
         "coarse_unknowns": made.coarse_unknowns,
-        "memory_bytes_per_rank": asdict(made.memory) | {"total": made.memory.total},
         "per_iteration": {
             "messages": made.messages,
             "bytes": made.bytes,
             "gathered_bytes": made.gathered_bytes,
         },
         "iteration": made.iteration | {"total": sum(made.iteration.values())},
-        "seconds": asdict(made.cost) | {"total": made.cost.total},
         "seconds_again": made.again,
         "seconds_of_all_problems": made.cost.total + more * (made.again + made.cost.write),
     }

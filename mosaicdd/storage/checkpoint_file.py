@@ -56,18 +56,27 @@ def read_checkpoint(
         If it is damaged, or belongs to another problem; the message names the first difference.
     """
     with open_to_read(path, "checkpoint", SEALED) as file:
-        stored = json.loads(file.attrs["problem"])
-        for name, value in problem.items():
-            if stored.get(name) != value:
-                raise ValueError(
-                    f"{path} belongs to another problem: its {name} is {stored.get(name)}, "
-                    f"not {value}"
-                )
+        require_same(path, json.loads(file.attrs["problem"]), problem)
         lines = tuple(file[line_name(axis)][()] for axis in (0, 1))
         history = {name: data[()].tolist() for name, data in file["history"].items()}
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without resume=True")
     return lines, history
+
+
+def require_same(path: str | PathLike, stored: dict, identity: dict) -> None:
+    """Check that a checkpoint belongs to a problem.
+
+    Raises
+    ------
+    ValueError
+        If it does not; the message names the first difference.
+    """
+    for name, value in identity.items():
+        if stored.get(name) != value:
+            raise ValueError(
+                f"{path} belongs to another problem: its {name} is {stored.get(name)}, not {value}"
+            )
 
 
 def read_field(path: str | PathLike, place: tuple[slice, ...]) -> np.ndarray | None:

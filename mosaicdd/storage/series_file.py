@@ -12,6 +12,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.storage.checkpoint_file import require_same
 from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
 
 Write = Callable[[int, np.ndarray, tuple[slice, ...]], None]
@@ -59,12 +60,7 @@ def read_march(path: str | PathLike, identity: dict) -> dict:
     with open_to_read(path, "checkpoint", SEALED) as file:
         if "levels" not in file:
             raise ValueError(f"{path} is the checkpoint of a solve, not of steps in time")
-        stored = json.loads(file.attrs["identity"])
-        for name, value in json.loads(json.dumps(identity)).items():
-            if stored.get(name) != value:
-                raise ValueError(
-                    f"{path} belongs to another problem: its {name} is {stored.get(name)}, not {value}"
-                )
+        require_same(path, json.loads(file.attrs["identity"]), json.loads(json.dumps(identity)))
         return json.loads(file["state"][()].tobytes())
 
 
