@@ -145,22 +145,24 @@ class Problem:
         return {name: values for name, values in self.fields.items() if name != "f"}
 
     @cached_property
-    def _coefficients(self) -> dict[str, Field]:
-        """All parameters, where one is a field that may be; else nothing."""
-        equation = self.equation
-        if isinstance(equation, NonlinearEquation):
-            return equation.operator(self._given).fields
-        fields = {name: Field(name, v) for name, v in equation.complete(self._given).items()}
-        varies = any(
-            field.number is None for name, field in fields.items() if name in equation.varying
-        )
-        return fields if varies else {}
+    def _parameters(self) -> dict[str, Field]:
+        """All parameters that do not depend on the solution, those that are not given with their defaults."""
+        values = self.equation.complete(self._given).items()
+        return {name: Field(name, v) for name, v in values if name not in self.functions}
 
     @cached_property
+    def _coefficients(self) -> dict[str, Field]:
+        """All parameters, where one is a field that may be; else nothing."""
+        if isinstance(self.equation, NonlinearEquation):
+            return self.operator.fields if isinstance(self.operator, Nonlinear) else {}
+        fields, varying = self._parameters, self.equation.varying
+        varies = any(f.number is None for name, f in fields.items() if name in varying)
+        return fields if varies else {}
+
+    @property
     def parameters(self) -> dict[str, float]:
         """The values of the equation's parameters that are numbers, the defaults among them."""
-        values = self.equation.complete(self._given).items()
-        numbers = {name: Field(name, v).number for name, v in values if name not in self.functions}
+        numbers = {name: field.number for name, field in self._parameters.items()}
         return {name: number for name, number in numbers.items() if number is not None}
 
     @cached_property
