@@ -183,7 +183,7 @@ class SquareGenerator:
             fields = {
                 name: values[some, i, None, None] for i, name in enumerate(self.pde.parameters)
             }
-            if not self._newton.solve(u[some], f[some, 1:-1, 1:-1], fields).all():
+            if self._newton.solve(u[some], f[some, 1:-1, 1:-1], fields).any():
                 raise RuntimeError(f"Newton's method fails for a square of {self.pde.name}")
         return f.float().numpy(), u[unsolved:].float().numpy()
 

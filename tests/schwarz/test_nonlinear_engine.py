@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mosaicdd.local_solvers.nonlinear.nonlinear import SubdomainNewton
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
@@ -190,3 +191,18 @@ def test_settings_of_other_methods_are_refused():
         Solver(
             problem("poisson-boltzmann"), "subdomain-newton", settings=SolveSettings(halo_depth=2)
         )
+
+
+@pytest.mark.ranks(1, 3)
+def test_squares_whose_newtons_method_did_not_converge_are_no_convergence(comm):
+    """The reaction is so steep that steps in two of the squares go to and fro; the lines come to rest anyway."""
+    steep = {"r": "100*tanh(1000*(u - 0.2))"}
+    one = Problem(
+        Domain((24, 32), 1 / 32), "reaction-diffusion", steep, Dirichlet("sin(3*x) + cos(2*y)")
+    )
+    solution = solve(one, SubdomainNewton(16), ranks=comm, rtol=1e-3)
+    assert solution.status == "stagnated"
+    told = comm.allgather(solution.report["failure"])
+    assert told == [told[0]] * comm.size
+    assert "did not converge in 2 subdomains of 16 x 16 cells" in told[0]
+    assert "of the nodes 0 to 16 along y and 16 to 32 along x its last step is 2e-02" in told[0]

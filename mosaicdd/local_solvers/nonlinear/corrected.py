@@ -72,6 +72,11 @@ class CorrectedPlan:
         else:
             self._tabulate = ConstantResponses(exact, network.largest).write
 
+    @property
+    def left(self) -> torch.Tensor:
+        """How far from convergence Newton's method left each subdomain that was left to it."""
+        return self._exact.left
+
     def load(self, f: torch.Tensor | None) -> None:
         """Solve the linear equation for a source, once."""
         self._exact.load(f)
@@ -105,6 +110,7 @@ class CorrectedPlan:
         else:
             torch.addmm(lines, g, self._linear, out=out)
         outside = self._apart[batch].flatten()
+        self.left[batch] = 0.0
         for some in split(len(g), _CHUNK):
             x, w = self._network.input(g[some]), None if seen is None else seen[some]
             out[some] += self._network(x, w)

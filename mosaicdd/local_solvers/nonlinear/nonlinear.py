@@ -40,6 +40,11 @@ class NonlinearPlan(Protocol):
 
     closely: bool
 
+    @property
+    def left(self) -> torch.Tensor:
+        """How far from convergence the last `solve` left each subdomain of the region; 0: it has converged."""
+        ...
+
     def load(self, f: torch.Tensor | None) -> None:
         """Take a source at the nodes of the region, ``(rows, columns)``."""
         ...
@@ -199,6 +204,7 @@ class NewtonPlan:
         self._lines = torch.from_numpy(square.centre_lines).to(device).T
         self._nodes = torch.from_numpy(square.perimeter).to(device).T
         self._hats = hats_of(square, device)
+        self.left = torch.zeros(block.region_subdomains, dtype=torch.float64, device=device)
 
     @property
     def numbers(self) -> Fields:
@@ -218,8 +224,9 @@ class NewtonPlan:
     ) -> None:
         """Solve the subdomains at rows and columns of the region, ``(B,)`` each."""
         for some in split(len(g), BATCH):
-            u, _ = self._solved(rows[some], columns[some], g[some])
+            u, _, left = self._solved(rows[some], columns[some], g[some])
             out[some] = u[:, *self._lines]
+            self.left[rows[some], columns[some]] = left
 
     def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
         """Solve with the derivative at the solutions."""
@@ -231,7 +238,7 @@ class NewtonPlan:
         """Return the responses of the subdomains at rows and columns of the region."""
         out = g.new_empty(len(g), len(self._hats), self._lines.shape[1])
         for some in split(len(g), BATCH):
-            u, fields = self._solved(rows[some], columns[some], g[some])
+            u, fields, _ = self._solved(rows[some], columns[some], g[some])
             out[some] = self.derivative(u, fields)
         return out
 
@@ -250,14 +257,13 @@ class NewtonPlan:
 
     def _solved(
         self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor
-    ) -> tuple[torch.Tensor, Fields]:
+    ) -> tuple[torch.Tensor, Fields, torch.Tensor]:
         f, fields = self._windows.at(rows, columns)
         m = self.newton.cells
         u = g.new_zeros(len(g), m + 1, m + 1)
         u[:, *self._nodes] = g
         self.newton.linear(u, f, self._reaction)
-        self.newton.solve(u, f, fields)
-        return u, fields
+        return u, fields, self.newton.solve(u, f, fields)
 
 
 class Windows:

@@ -86,7 +86,9 @@ class SquareNewton:
     def solve(
         self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields, tolerance: float = 1e-6
     ) -> torch.Tensor:
-        """Solve, in place; return which squares have converged, ``(B,)``.
+        """Solve, in place; return how far from convergence each square is, ``(B,)``.
+
+        That is zero where it has converged, else the last step, relative to the square's largest value.
 
         Parameters
         ----------
@@ -103,7 +105,7 @@ class SquareNewton:
         r = self._residual(u, force, patches)
         norm = r.square().sum(dim=(1, 2))
         size = u.abs().amax(dim=(1, 2)).clamp(min=1e-300)
-        done = norm == 0
+        done, change = norm == 0, torch.zeros_like(norm)
         for number in range(_STEPS):
             if done.all():
                 break
@@ -111,8 +113,9 @@ class SquareNewton:
             rtol = _LINEAR if number else _FIRST
             step = self.solve_linear(partials, -r.float(), rtol).double()
             step[done] = 0.0  # so that no square depends on those beside it
+            change = step.abs().amax(dim=(1, 2))
             if number:
-                done |= step.abs().amax(dim=(1, 2)) <= tolerance * size
+                done |= change <= tolerance * size
             length = torch.ones_like(norm)
             start = inner.clone()
             for _ in range(_HALVINGS):
@@ -124,7 +127,7 @@ class SquareNewton:
                     break
                 length = torch.where(worse, length / 2, length)
             r, norm = tried, after
-        return done
+        return torch.where(done, 0.0, change / size)
 
     def relax(
         self,

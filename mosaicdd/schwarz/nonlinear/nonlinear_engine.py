@@ -7,6 +7,7 @@ on.
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill, error_estimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
 from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.schwarz.verdict import PLAUSIBLE_LINEARISED, Evidence
 
@@ -169,14 +171,20 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             self._fill.fill(v)
         begun = time.perf_counter()
         with self.clock.part("residual"):
-            squares = self._ranks.sum(np.array(self._fill.measure()))
+            counts = [float(left.count_nonzero()) for left in (self._iterate.left, self._fill.left)]
+            *squares, subdomains, elements = self._ranks.sum(
+                np.array([*self._fill.measure(), *counts])
+            )
+        unsolved = (subdomains or elements) and status != "diverged_nan"
+        failure = self._unsolved() if unsolved else None
         step, nodes = self._fill.estimate(v, self._iterate)
         size = float(monitor.distance(step, v.like())[0])
         estimate = error_estimate(size, nodes, self.block)
         residual = float(np.sqrt(squares[0] / squares[1])) if squares[1] else 0.0
         own = self._fill.u[self.block.owned_nodes()[0]].clone()
         return {
-            "status": status,
+            "status": "stagnated" if failure and status in CONVERGED else status,
+            "failure": failure,
             "evidence": Evidence(
                 estimate.interface,
                 monitor.size,
@@ -191,6 +199,34 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             "wide": own,
             "estimating": time.perf_counter() - begun,
         }
+
+    def _unsolved(self) -> str:
+        """Say in which squares Newton's method has not converged; the same on all ranks."""
+        lattice = self.block.lattice
+        s, first = lattice.spacing, self.block.nodes
+        own = self.block.ring(0)
+        kinds = (
+            ("subdomain", self._iterate.left, [part.start for part in own], 2 * s),
+            ("element", self._fill.left, [0, 0], s),
+        )
+        worst: dict[str, dict[tuple[int, ...], float]] = {}
+        for kind, left, start, _ in kinds:
+            places = [
+                tuple(first[axis].start + (start[axis] + at[axis]) * s for axis in range(len(at)))
+                for at in left.nonzero().tolist()
+            ]
+            steps = left[left != 0].nan_to_num(math.inf).tolist()
+            everywhere = self._ranks.allgather(dict(zip(places, steps, strict=True)))
+            worst[kind] = {place: step for part in everywhere for place, step in part.items()}
+        kind, side = next((kind, side) for kind, *_, side in kinds if worst[kind])
+        steps = worst[kind]
+        place = max(steps, key=lambda at: (steps[at], at))
+        (y, x), many = place, f"{kind}s" if len(steps) > 1 else kind
+        return (
+            f"Newton's method did not converge in {len(steps)} {many} of {side} x {side} cells; in that of the "
+            f"nodes {y} to {y + side} along y and {x} to {x + side} along x its last step is {steps[place]:.0e} "
+            "of the largest value there: take 'exact'"
+        )
 
     def _certified(
         self,

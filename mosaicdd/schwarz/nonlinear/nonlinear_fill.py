@@ -53,6 +53,8 @@ class NewtonFill:
         Values at its nodes, ``(rows, columns)``.
     residual
         ``F(u) - f`` times the squared spacing at its inner nodes, in float32.
+    left
+        How far from convergence each of its elements is, ``(rows, columns)``; 0: it has converged.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class NewtonFill:
         self.u = torch.zeros(*nodes, dtype=torch.float64, device=device)
         self.residual = torch.zeros(nodes[0] - 2, nodes[1] - 2, device=device)
         self._f: torch.Tensor | None = None
+        self.left = torch.zeros([n // s for n in block.cells], dtype=torch.float64, device=device)
         self._means = torch.empty(
             3, *(n // s for n in block.cells), dtype=torch.float32, device=device
         )
@@ -99,25 +102,31 @@ class NewtonFill:
                 self._element.linear(values[some], None if f is None else f[some], self._reaction)
             means = torch.stack(self._element.means(values, fields))
             self._means[:, *batch] = means.view(3, *shape)
+            left = []
             for some in parts:
                 given = None if f is None else f[some], _some(fields, some)
-                self._solve(values[some], *given, Means(*means[:, some]))
+                left.append(self._solve(values[some], *given, Means(*means[:, some])))
+            self.left[batch] = torch.cat(left).view(*shape)
             squares[(*batch, slice(1, -1), slice(1, -1))] = values.view(*shape, s + 1, s + 1)[
                 ..., 1:-1, 1:-1
             ]
 
-    def _solve(self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields, means: Means) -> None:
-        """Solve inside of elements: where float32 does, by means of the derivative, and else by Newton's method."""
-        if self._relaxed >= _ROUNDED:
-            left = ~self._element.relax(u, f, fields, means, self._relaxed)
-            if not left.any():
-                return
-            some = u[left]
-            mine = _some(fields, left)
-            self._element.solve(some, None if f is None else f[left], mine, self._tolerance)
-            u[left] = some
-        else:
-            self._element.solve(u, f, fields, self._tolerance)
+    def _solve(
+        self, u: torch.Tensor, f: torch.Tensor | None, fields: Fields, means: Means
+    ) -> torch.Tensor:
+        """Solve inside of elements: where float32 does, by means of the derivative, and else by Newton's method.
+
+        Return how far from convergence each is.
+        """
+        if self._relaxed < _ROUNDED:
+            return self._element.solve(u, f, fields, self._tolerance)
+        left = u.new_zeros(len(u))
+        rest = ~self._element.relax(u, f, fields, means, self._relaxed)
+        if rest.any():
+            some, force = u[rest], None if f is None else f[rest]
+            left[rest] = self._element.solve(some, force, _some(fields, rest), self._tolerance)
+            u[rest] = some
+        return left
 
     def measure(self) -> tuple[float, float]:
         """Take the residual; return its square sum over the owned nodes, and that of what it is measured by.

@@ -84,6 +84,11 @@ class NonlinearIteration:
         return self._plan.closely
 
     @property
+    def left(self) -> torch.Tensor:
+        """How far from convergence the last iteration left each of this rank's subdomains, ``(rows, columns)``."""
+        return self._plan.left[self._block.ring(0)]
+
+    @property
     def members(self) -> list[Batch]:
         """The batches of this rank's subdomains."""
         return self._members
