@@ -6,10 +6,10 @@ import click
 import torch
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.launch import world
-from mosaicdd.cli.show import stage
+from mosaicdd.cli.launch import overwrite_option, world
+from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.atomic import require_replaceable
 from mosaicdd.storage.json_line import json_line
 
 
@@ -32,8 +32,12 @@ from mosaicdd.storage.json_line import json_line
     show_default=True,
     help="Precision of the iteration.",
 )
+@overwrite_option()
+@quiet_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool) -> None:
+def bench(
+    output: str, local_solver: str, device: str, dtype: str, overwrite: bool, as_json: bool
+) -> None:
     """Measure this machine: solves of several sizes, memory, file and messages, in seconds.
 
     All ranks work at the same time, as in a solve. Start it as the solves will be started: with as
@@ -62,7 +66,11 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
 
     torch.set_num_threads(threads_per_rank())
     with bad_input("-o"):
-        path = ranks.on_root(lambda: require_writable(output))
+        path = ranks.on_root(
+            lambda: require_replaceable(
+                output, overwrite=overwrite, suffix=".json", inputs=[local_solver]
+            )
+        )
     with bad_input():
         settings = SolveSettings(device=str(device_of_rank(ranks, device)), dtype=dtype)
     with bad_input("--local-solver"):
@@ -71,6 +79,5 @@ def bench(output: str, local_solver: str, device: str, dtype: str, as_json: bool
         rates = measurement(ranks, Path(path).absolute().parent, show)
     if ranks.is_root:
         write_rates(path, rates)
-        click.echo(
-            json_line(asdict(rates)) if as_json else f"{rates_text(asdict(rates))}\nwrote {output}"
-        )
+        text = f"{rates_text(asdict(rates))}\nwrote {output}"
+        say(json_line(asdict(rates)) if as_json else text, asked=as_json)

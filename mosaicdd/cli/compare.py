@@ -6,6 +6,7 @@ import numpy as np
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.reference import own_equation_option, reference_option, waiting
+from mosaicdd.cli.show import quiet_option
 from mosaicdd.report.comparison import Comparison, compare_all
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.storage.solution_file import read_solution, read_solutions
@@ -22,6 +23,7 @@ from mosaicdd.storage.solution_file import read_solution, read_solutions
     "the last time]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@quiet_option()
 @on_first_rank
 def compare(solution_file: str, reference: str, problem: int | None, as_json: bool) -> None:
     """Compare a solution with a reference: errors, and the seconds of both.

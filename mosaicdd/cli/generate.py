@@ -7,7 +7,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, settings_options
-from mosaicdd.cli.show import stage
+from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.cli.types import FIELD, once_each
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.json_line import json_line
@@ -50,6 +50,7 @@ _SQUARE = Subdomain()
     "with --no-labels.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a file OUT that is there.")
+@quiet_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.pass_context
 def generate(
@@ -95,9 +96,7 @@ def generate(
         return
     seconds = time.perf_counter() - start
     if not as_json:
-        click.echo(
-            f"{out}: {settings.samples} samples and {settings.windows} windows in {seconds:.1f} s"
-        )
+        say(f"{out}: {settings.samples} samples and {settings.windows} windows in {seconds:.1f} s")
         return
     figures = {
         "dataset": str(out),
@@ -108,7 +107,7 @@ def generate(
         "samples_per_second": round(settings.samples / seconds, 1),
         "dataset_hash": dataset.content_hash,
     }
-    click.echo(json_line(figures))
+    say(json_line(figures), asked=True)
 
 
 def _squares(
@@ -148,7 +147,7 @@ def _squares(
             "dataset_hash": dataset.content_hash,
         }
         text = f"{out}: {settings.samples} squares in {seconds:.1f} s"
-        click.echo(json_line(figures) if as_json else text)
+        say(json_line(figures) if as_json else text, asked=as_json)
     return True
 
 
@@ -183,4 +182,4 @@ def _media(ctx: click.Context, out: str, overwrite: bool, as_json: bool, start: 
         "dataset_hash": dataset.content_hash,
     }
     text = f"{out}: {settings.samples} media in {seconds:.1f} s"
-    click.echo(json_line(figures) if as_json else text)
+    say(json_line(figures) if as_json else text, asked=as_json)

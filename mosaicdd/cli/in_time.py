@@ -7,7 +7,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.settings_options import collected, option_given
-from mosaicdd.cli.show import stage
+from mosaicdd.cli.show import say, stage
 from mosaicdd.parallel.signals import listening
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
@@ -76,11 +76,10 @@ def solve_in_time(
         series = march(show)
     march.close()
     if ranks.is_root:
-        click.echo(
-            json_line(series.report)
-            if as_json
-            else _said(series.report, output.path, march.checkpoint, ctx.params["boundary"])
-        )
+        text = json_line(series.report)
+        if not as_json:
+            text = _said(series.report, output.path, march.checkpoint, ctx.params["boundary"])
+        say(text, asked=as_json or not series.converged)
     return 0 if series.converged else 1
 
 

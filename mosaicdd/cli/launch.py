@@ -8,6 +8,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from mosaicdd.cli.bad_input import BadInputError
 from mosaicdd.parallel.launcher import (
     communicator,
@@ -51,6 +53,15 @@ def _everyone() -> "Ranks":
     from mosaicdd.parallel.ranks import Ranks
 
     return Ranks.of(communicator())
+
+
+def overwrite_option() -> Callable:
+    """Return the option of a command that writes a file."""
+    return click.option(
+        "--overwrite",
+        is_flag=True,
+        help="Replace a file of this name that mosaicdd has not written, too.",
+    )
 
 
 def on_first_rank(command: Callable) -> Callable:

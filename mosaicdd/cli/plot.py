@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.launch import on_first_rank
+from mosaicdd.cli.launch import on_first_rank, overwrite_option
 from mosaicdd.cli.reference import own_equation_option, reference_option, waiting
+from mosaicdd.cli.show import quiet_option, say
 from mosaicdd.report.comparison import reference_field
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.atomic import require_replaceable
 from mosaicdd.storage.solution_file import read_solution
 
 
@@ -30,14 +31,18 @@ from mosaicdd.storage.solution_file import read_solution
     help="Which of several problems of the file, or of the times of a series. [default: the first problem; "
     "the last time]",
 )
+@overwrite_option()
+@quiet_option()
 @on_first_rank
-def plot(solution_file: str, output: str | None, reference: str, problem: int | None) -> None:
+def plot(
+    solution_file: str, output: str | None, reference: str, problem: int | None, overwrite: bool
+) -> None:
     """Draw a solution, its estimated error and its convergence; and how it differs from a reference."""
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
             raise ValueError("plots need matplotlib: pip install 'mosaicdd[plot]'")
         solution = read_solution(solution_file, problem)
-        path = require_writable(output or Path(solution_file).with_suffix(".png"))
+        path = Path(output or Path(solution_file).with_suffix(".png"))
         moving = path.suffix == ".gif" or "%" in path.name
         if path.suffix not in (".png", ".pdf", ".svg", ".gif"):
             raise ValueError(f"{path}: the name of a picture ends in .png, .pdf, .svg or .gif")
@@ -47,6 +52,8 @@ def plot(solution_file: str, output: str | None, reference: str, problem: int | 
             if path.suffix != ".gif":
                 _require_pattern(path.name)
             film = Moving(solution)
+        for picture in film.paths(str(path)) if moving and path.suffix != ".gif" else [path]:
+            require_replaceable(picture, overwrite=overwrite)
         against: tuple = ()  # a field and its name
         if solution.times is not None and reference == "auto":
             reference = "none"
@@ -58,12 +65,12 @@ def plot(solution_file: str, output: str | None, reference: str, problem: int | 
             film.save_gif(path)
         else:
             path = film.save_frames(str(path))[-1]
-        click.echo(f"wrote {path}: {len(film.times)} pictures")
+        say(f"wrote {path}: {len(film.times)} pictures")
         return
     from mosaicdd.report.figures import figure, save_figure
 
     save_figure(figure(solution, *against), path)
-    click.echo(f"wrote {path}")
+    say(f"wrote {path}")
 
 
 def _require_pattern(name: str) -> None:

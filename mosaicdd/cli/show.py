@@ -16,7 +16,41 @@ Show = Callable[..., None]
 """``show(fraction, note="")``: the fraction of the work that is done, and a remark."""
 
 _LINES = 10  # plain lines of one stage without a terminal, at most
+_QUIET = f"{__name__}.quiet"
 _SECONDS = 2.0  # between two of them, at least
+
+
+def quiet_option() -> Callable:
+    """Return the option of a command that shows its progress."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.meta[_QUIET] = value
+
+    return click.option(
+        "--quiet",
+        "-q",
+        is_flag=True,
+        expose_value=False,
+        callback=keep,
+        help="Show no progress, and say nothing of what went well.",
+    )
+
+
+def _is_quiet() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and context.meta.get(_QUIET, False)
+
+
+def say(text: str, *, asked: bool = False) -> None:
+    """Write what a command has to say at its end, on stdout.
+
+    Parameters
+    ----------
+    asked
+        Whether to say it with ``--quiet``, too: JSON, and what did not go well.
+    """
+    if asked or not _is_quiet():
+        click.echo(text)
 
 
 @contextmanager
@@ -28,9 +62,9 @@ def stage(title: str, *, quiet: bool = False) -> Iterator[Show]:
     title
         What is being done.
     quiet
-        Show nothing, as ``--json`` asks.
+        Show nothing, as ``--json`` asks; so does ``--quiet``.
     """
-    if quiet:
+    if quiet or _is_quiet():
         yield lambda fraction, note="": None
     elif sys.stderr.isatty():
         from rich.console import Console

@@ -8,8 +8,8 @@ from mosaicdd.cli.given_problem import given_field, given_problem
 from mosaicdd.cli.grouped import Grouped
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
-from mosaicdd.cli.settings_options import collected, settings_options
-from mosaicdd.cli.show import stage
+from mosaicdd.cli.settings_options import collected, option_given, settings_options
+from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.cli.summary import interrupted, summary
 from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR, once_each
 from mosaicdd.parallel.launcher import threads_per_rank
@@ -25,8 +25,17 @@ _GROUPS = {
     "Problem": ("cells", "spacing", "domain", "pde", "given_fields", "boundary", "given_sides"),
     "Time": ("steps", "dt", "initial", "method", "every", "tolerance", "solver_share"),
     "Solution": (
-        *("output", "keep", "window", "points", "shards", "checkpoint_minutes", "resume", "trace"),
-        "as_json",
+        *(
+            "output",
+            "overwrite",
+            "keep",
+            "window",
+            "points",
+            "shards",
+            "checkpoint_minutes",
+            "resume",
+        ),
+        *("trace", "as_json", "quiet"),
     ),
     "Method": (
         *("local_solver", "rtol", "certify", "max_iterations", "out_of_range", "levels", "sweep"),
@@ -137,6 +146,7 @@ _GROUPS = {
     help="Write what every rank did when, for Perfetto (ui.perfetto.dev) or chrome://tracing.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@quiet_option()
 @click.pass_context
 def solve(
     ctx: click.Context,
@@ -171,7 +181,7 @@ def solve(
     from mosaicdd.schwarz.condensed.embedded import IncompatibleError
     from mosaicdd.schwarz.solver import Solver
     from mosaicdd.schwarz.stopwatch import Stopwatch, write_trace
-    from mosaicdd.storage.atomic import require_writable
+    from mosaicdd.storage.atomic import require_replaceable
     from mosaicdd.storage.inputs import read_points
 
     described = given_fields or given_sides or _given(ctx, "pde")
@@ -180,7 +190,8 @@ def solve(
     torch.set_num_threads(threads_per_rank())
     with bad_input("--trace"):
         if trace is not None:
-            ranks.on_root(lambda: require_writable(trace))
+            mine = {"overwrite": option_given(ctx, "overwrite"), "inputs": [domain or ""]}
+            ranks.on_root(lambda: require_replaceable(trace, suffix=".json", **mine))
     with bad_input():
         settings = collected(ctx, SolveSettings, dims=dims)
         file = collected(ctx, Output, path=output)
@@ -218,7 +229,8 @@ def solve(
         write_trace(trace, ranks, clock)
     solver.close()
     if ranks.is_root:
-        click.echo(json_line(solution.report) if as_json else summary(solution, output, boundary))
+        text = json_line(solution.report) if as_json else summary(solution, output, boundary)
+        say(text, asked=as_json or not solution.converged)
     return 0 if solution.converged else 1
 
 

@@ -6,9 +6,9 @@ import os
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.launch import world
+from mosaicdd.cli.launch import overwrite_option, world
 from mosaicdd.cli.settings_options import collected, settings_options
-from mosaicdd.cli.show import stage
+from mosaicdd.cli.show import quiet_option, stage
 from mosaicdd.cli.train_config import network_settings, read_config
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
@@ -69,6 +69,8 @@ _INTERRUPTED = os.EX_TEMPFAIL
     help="Train nothing: print memory per device for each --sharding, and the lowest that fits.",
 )
 @click.option("--resume", is_flag=True, help="Continue from the newest checkpoint.")
+@overwrite_option()
+@quiet_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.pass_context
 def train(
@@ -84,6 +86,7 @@ def train(
     tensorboard: str | None,
     dry_run: bool,
     resume: bool,
+    overwrite: bool,
     as_json: bool,
 ) -> int:
     """Train a subdomain network on the dataset DATA and write its best weights to a model file.
@@ -114,7 +117,8 @@ def train(
         own = {**config, **network_settings(pairs)}
         settings = collected(ctx, TrainingSettings)
         execution = collected(ctx, ExecutionSettings)
-        training = Training(data, output, settings, execution, network, own, tensorboard, pde)
+        given = (data, output, settings, execution, network, own, tensorboard, pde)
+        training = Training(*given, overwrite=overwrite)
     with rank_group(world(), device) as ranks:
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)

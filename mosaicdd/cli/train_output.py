@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mosaicdd.cli.show import say
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.training.loop import Training, TrainingResult
@@ -23,7 +24,7 @@ def show_result(training: Training, result: TrainingResult, replaces: bool, as_j
     if as_json:
         click.echo(json_line(result.figures | {"model": output if result.finished else None}))
     elif result.finished:
-        click.echo(
+        say(
             f"{output}{' (replaced)' if replaces else ''}: {result.name}, {result.parameters} parameters, "
             f"{best.errors} after {result.steps} steps in {result.seconds:.1f} s"
         )

@@ -121,8 +121,24 @@ def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None
     ValueError
         If they are not.
     """
-    now = told_of_kind(problem, grid) | told_of_plan(problem, grid, part)
-    now |= told_of_sides(problem, grid) | {SOURCE: problem.check_source(grid, part)}
+    now = told_of_rest(problem, grid, part) | {SOURCE: problem.check_source(grid, part)}
+    require_same(before, now)
+
+
+def told_of_rest(problem: Problem, grid: Grid, part: Part) -> Told:
+    """Return all data of a problem but the source, at the nodes of a part."""
+    told = told_of_kind(problem, grid) | told_of_plan(problem, grid, part)
+    return told | told_of_sides(problem, grid)
+
+
+def require_same(before: Told, now: Told) -> None:
+    """Check that data are what they were.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
     names = changed(before, now)
     if names:
         raise ValueError(

@@ -1,5 +1,6 @@
 """Moving pictures of a series in time: a GIF, or a picture for each of its times."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mosaicdd.report.figures import field_range, heading, in_blocks, save_figure
-from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.atomic import MARK, atomic_file
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
 _DPI = 100
@@ -68,17 +69,26 @@ class Moving:
                     self.show(number)
                     writer.grab_frame()
                 writer.finish()
+                with named.open(
+                    "r+b"
+                ) as file:  # a comment, before the last byte, which ends the file
+                    file.seek(-1, os.SEEK_END)
+                    file.write(b"\x21\xfe" + bytes([len(MARK)]) + MARK.encode() + b"\x00;")
                 named.replace(temporary)
             finally:
                 named.unlink(missing_ok=True)
 
     def save_frames(self, pattern: str) -> list[Path]:
         """Write a picture for each time, to a name with its number in the place of ``%d``."""
-        paths = [Path(pattern % number) for number in range(len(self.times))]
+        paths = self.paths(pattern)
         for number, path in enumerate(paths):
             self.show(number)
             save_figure(self.figure, path)
         return paths
+
+    def paths(self, pattern: str) -> list[Path]:
+        """Return the name of the picture for each time."""
+        return [Path(pattern % number) for number in range(len(self.times))]
 
     def _limits(self) -> tuple[float, float]:
         ranges = [

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.atomic import MARK, atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
 
 SMALL = 9  # points
@@ -43,7 +43,7 @@ def learning_curve(rows: list[dict], title: str, path: Path) -> None:
         ax.grid(alpha=0.3)
     figure.suptitle(title)
     with atomic_file(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+        figure.savefig(temporary, format="png", dpi=120, metadata={"Software": MARK})
 
 
 def draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | None) -> None:

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mosaicdd.report.curves import SMALL, draw_history
-from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.atomic import MARK, atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
 
 _DPI = 200
@@ -68,8 +68,11 @@ def figure(
 
 def save_figure(drawing: Figure, path: Path) -> None:
     """Write a figure to a file of the kind that its name ends in, whole or not at all."""
+    kind = path.suffix[1:]
     with atomic_file(path) as temporary:
-        drawing.savefig(temporary, format=path.suffix[1:])
+        drawing.savefig(
+            temporary, format=kind, metadata={"Software" if kind == "png" else "Creator": MARK}
+        )
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ fast: devices and types are words here, and torch's own in `SolveSettings.tensor
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from os import PathLike
 from typing import Any
 
 from mosaicdd.settings import check_settings, setting, unknown
+from mosaicdd.storage.atomic import require_replaceable
 from mosaicdd.tensors import Tensors
 
 _FLOAT32_NETWORK = 1e-6  # relative update that is above what rounding inside of a network leaves
@@ -330,6 +331,11 @@ class Output:
         least=0,
     )
     resume: bool = setting(False, "Go on from OUT.h5.checkpoint, on any number of ranks.")
+    overwrite: bool = setting(False, "Replace a file OUT.h5 that mosaicdd has not written, too.")
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+    def require_path(self, inputs: Iterable[str | PathLike] = ()) -> None:
+        """Check that the file can be written, and nothing is lost by that; see `require_replaceable`."""
+        require_replaceable(self.path, overwrite=self.overwrite, suffix=".h5", inputs=inputs)

@@ -1,5 +1,6 @@
 """The solver that programs use: planned once for a problem, called again for new data."""
 
+import logging
 import threading
 import time
 from os import PathLike
@@ -27,7 +28,10 @@ from mosaicdd.schwarz.work import Work
 from mosaicdd.schwarz.writing import Writing
 from mosaicdd.settings import require_type
 from mosaicdd.storage.atomic import naming_checkpoint
+from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.unsupported import Unsupported
+
+logger = logging.getLogger(__name__)
 
 
 class Solver:
@@ -112,7 +116,8 @@ class Solver:
             require_type("settings", settings, SolveSettings)
             if rtol is not None:
                 settings = settings.with_changes(rtol=rtol)
-            self._writing = Writing(self._world, output, self._clock)
+            inputs = inputs_of(problem, local_solver)
+            self._writing = Writing(self._world, output, inputs, self._clock)
             plan = (self._world, settings, window, keep, self._clock)
             self._setup = Setup(problem, local_solver, *plan)
             self._writing.require_possible(self._setup, problem)
@@ -120,6 +125,7 @@ class Solver:
                 self._setup.require_room(problem.problems)
             self._work = Work(self._world, self._setup, problem)
             self._writing.plan(self._setup, self._work, points)
+            self._tell("planned %s by %s", problem.equation.name, self.local_solver)
         except Exception:  # of all ranks alike
             self.close()
             raise
@@ -143,6 +149,11 @@ class Solver:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         self.__copy__()
+
+    def _tell(self, text: str, *values: object) -> None:
+        """Tell who listens to the package's logger, on one rank."""
+        if self._world.is_root:
+            logger.info(text, *values)
 
     def close(self) -> None:
         """Free what was planned; the solutions stay."""
@@ -266,6 +277,8 @@ class Solver:
                 file.describe(report, results)
         checkpoint = writing.end(resumable=report["status"] in RESUMABLE)
         self._begun = None
+        ended = report["status"], report["iterations"], report["seconds"]["total"]
+        self._tell("%s after %d iterations, %.2f s", *ended)
         return Solution(work.problem, self._kept(kept), report, results, checkpoint=checkpoint)
 
     def _kept(self, batches: list[Batch]) -> Kept:

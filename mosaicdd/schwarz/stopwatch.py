@@ -5,7 +5,7 @@ import time
 from typing import NamedTuple
 
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.atomic import MARK, atomic_file
 
 
 class Event(NamedTuple):
@@ -108,4 +108,4 @@ def _write_trace(path: str, gathered: list[list[Event]]) -> None:
         for event in events
     ]
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps({"traceEvents": entries}))
+        temporary.write_text(json.dumps({"otherData": {"by": MARK}, "traceEvents": entries}))

@@ -1,5 +1,6 @@
 """What a solver writes while it works: a solution file, values at points, checkpoints of one problem."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
@@ -18,7 +19,6 @@ from mosaicdd.schwarz.setup import Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.work import Work
 from mosaicdd.settings import argument
-from mosaicdd.storage.atomic import require_writable
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.unsupported import Unsupported
 
@@ -30,6 +30,8 @@ class Writing:
     ----------
     output
         What is asked for.
+    inputs
+        Files that are read, which are not to be replaced.
 
     Attributes
     ----------
@@ -44,7 +46,13 @@ class Writing:
         If it cannot be written: the same on all ranks.
     """
 
-    def __init__(self, world: Ranks, output: str | PathLike | Output | None, clock: Stopwatch):
+    def __init__(
+        self,
+        world: Ranks,
+        output: str | PathLike | Output | None,
+        inputs: Sequence[str | PathLike],
+        clock: Stopwatch,
+    ):
         self._world, self._clock = world, clock
         self.output = output if output is None or isinstance(output, Output) else Output(output)
         self.earlier: Earlier | None = None
@@ -52,12 +60,12 @@ class Writing:
         self._values_at: PointValues | None = None
         if self.output is None:
             return
-        path = self.output.path
+        asked = self.output
         with argument("output"):
-            world.on_root(lambda: require_writable(path))
-        if self.output.shards:
+            world.on_root(lambda: asked.require_path(inputs))
+        if asked.shards:
             with argument("shards"):
-                world.on_root(lambda: require_shard_folder(path))
+                world.on_root(lambda: require_shard_folder(asked.path))
 
     @property
     def checkpoint(self) -> Path | None:

@@ -1,7 +1,8 @@
 """Files that are whole or not there, and that say so: temporary names, and a seal at the end.
 
 A reader never sees half a file, and an interrupted run leaves the old one: every file that the
-package writes goes through `atomic_file`, and commands call `require_writable` before they work.
+package writes goes through `atomic_file`. Before any work `require_replaceable` looks at what is there:
+files of this package end with a seal, or have its mark near one of their ends; nothing else is replaced.
 
 The seal is the CRC-32 of all before it. HDF5 checks neither plain arrays nor texts, and does not
 survive damage to what it calls metadata: a sealed file is checked as a whole before HDF5 sees it,
@@ -13,7 +14,7 @@ import os
 import secrets
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +22,12 @@ from typing import Any, BinaryIO
 _HEAD = b"\nmosaicdd crc32 "
 _LENGTH = len(_HEAD) + 9
 _CHUNK = 2**20  # bytes
+MARK = "written by mosaicdd"
+"""What pictures and texts say of themselves."""
+_MARKS = (MARK.encode(), b'"format": "mosaicdd ')  # or of files of rates
+_NEAR = (
+    2**13
+)  # bytes at either end of a file in which the mark is looked for; PDF has it near its last one
 # Of the clock of files, at most: one that is younger may change again under the same time.
 _TICK = 50_000_000  # nanoseconds
 
@@ -60,17 +67,74 @@ def require_writable(path: str | os.PathLike) -> Path:
     return path
 
 
+def require_replaceable(
+    path: str | os.PathLike,
+    *,
+    overwrite: bool = False,
+    suffix: str = "",
+    inputs: Iterable[str | os.PathLike] = (),
+) -> Path:
+    """Check that a file can be created at ``path``, and that nothing of the user's is lost by that.
+
+    Parameters
+    ----------
+    overwrite
+        Whether a file that this package has not written may be replaced.
+    suffix
+        What the name must end in.
+    inputs
+        Files that the work reads, which are never replaced.
+
+    Raises
+    ------
+    ValueError
+        If the name ends in something else.
+    FileExistsError
+        If a file that is there is not to be replaced.
+    OSError
+        As `require_writable`.
+    """
+    path = require_writable(path)
+    if suffix and path.suffix != suffix:
+        raise ValueError(f"{path}: the name of this file must end in {suffix}")
+    if not path.exists():
+        return path
+    # Some of the names are expressions, which may be longer than a name can be.
+    if any(os.path.exists(name) and path.samefile(name) for name in inputs):
+        raise FileExistsError(f"{path} is read and would be replaced; choose another name")
+    if not (overwrite or _is_ours(path)):
+        raise FileExistsError(
+            f"{path}: there is a file of this name that mosaicdd has not written; choose another, or use "
+            "overwrite=True"
+        )
+    return path
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether a file has a seal or the mark; what cannot be read has none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            ends = file.read(_NEAR)
+            file.seek(max(0, size - _NEAR))
+            ends += file.read(_NEAR)
+    except OSError:
+        return False
+    return any(mark in ends for mark in _MARKS) or _HEAD in ends[-_LENGTH:]
+
+
 def require_new(path: str | os.PathLike, *, overwrite: bool = False) -> Path:
-    """Check that a file can be created at ``path`` where none is, unless it may be replaced.
+    """Check that a dataset can be created at ``path`` where no file is, unless it may be replaced.
 
     Raises
     ------
     FileExistsError
         If there is one.
-    OSError
-        As `require_writable`.
+    ValueError, OSError
+        As `require_replaceable`.
     """
-    path = require_writable(path)
+    path = require_replaceable(path, overwrite=True, suffix=".h5")
     if path.exists() and not overwrite:
         raise FileExistsError(
             f"{path}: there is a file of this name; choose another, or use overwrite=True"

@@ -22,6 +22,8 @@ class FieldFile:
 
     Attributes
     ----------
+    path
+        Of the file.
     shape, dtype
         Of the whole array: ``(ny + 1, nx + 1)`` at the nodes, of several problems ``(n, ny + 1, nx +
         1)``.
@@ -37,14 +39,14 @@ class FieldFile:
     def __init__(self, spec: str | PathLike):
         self.name = str(spec)
         path, colon, dataset = self.name.rpartition(":/")
-        self._path = Path(path if colon else self.name)
+        self.path = Path(path if colon else self.name)
         self._dataset = f"/{dataset}" if colon else None
-        if not colon and self._path.suffix != ".npy":
+        if not colon and self.path.suffix != ".npy":
             raise ValueError(
                 f"{spec}: a field is a number, expr:FORMULA, FILE.npy or FILE.h5:/dataset"
             )
-        if not self._path.is_file():
-            raise FileNotFoundError(f"{self._path}: the file of field values is missing")
+        if not self.path.is_file():
+            raise FileNotFoundError(f"{self.path}: the file of field values is missing")
         self.shape: tuple[int, ...]
         self.dtype: np.dtype
         self.shape, self.dtype = self._read(None)
@@ -54,7 +56,7 @@ class FieldFile:
             raise ValueError(
                 f"{spec} holds one number, not values at nodes (ny + 1, nx + 1); give the number itself"
             )
-        self._version = version_of(self._path)
+        self._version = version_of(self.path)
 
     @property
     def as_value(self) -> tuple:
@@ -74,8 +76,8 @@ class FieldFile:
         ValueError
             If the file has changed since it was looked at first.
         """
-        if version_of(self._path) != self._version:
-            raise ValueError(f"{self._path} has changed since it was opened; open it again")
+        if version_of(self.path) != self._version:
+            raise ValueError(f"{self.path} has changed since it was opened; open it again")
         return self._read(place)
 
     def __repr__(self) -> str:
@@ -85,12 +87,12 @@ class FieldFile:
         """Read a part; if that is None, return the shape and the type."""
         if self._dataset is None:
             try:
-                array = np.load(self._path, mmap_mode="r", allow_pickle=False)
+                array = np.load(self.path, mmap_mode="r", allow_pickle=False)
             except (ValueError, EOFError) as error:
-                raise ValueError(f"{self._path}: not an array of numpy's ({error})") from error
+                raise ValueError(f"{self.path}: not an array of numpy's ({error})") from error
             return (array.shape, array.dtype) if place is None else np.array(array[place])
-        with open_any(self._path, "field") as file:
+        with open_any(self.path, "field") as file:
             array = file.get(self._dataset)
             if not hasattr(array, "shape"):  # nothing, or a group
-                raise ValueError(f"{self._path} holds no array {self._dataset}")
+                raise ValueError(f"{self.path} holds no array {self._dataset}")
             return (array.shape, array.dtype) if place is None else array[place]

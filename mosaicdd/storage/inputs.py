@@ -10,11 +10,13 @@ import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.scattered import Scattered
@@ -70,6 +72,22 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
         conditions[name] = EvaluatedPart(name, kind, alpha, held, where).condition(problem)
     edges = boundary_of_file(file, grid, problem) if "boundary/bottom" in file else None
     return Sides(conditions, edges)
+
+
+def inputs_of(problem: Problem, *others: Any) -> list[str | PathLike]:
+    """Return the files that a problem and other arguments are read from: names, and arrays that lie in one."""
+    conditions = problem.conditions
+    sides = [part.values for part in conditions.parts]
+    files = []
+    for value in (*problem.fields.values(), *sides, conditions.data, *others):
+        names = (
+            value,
+            getattr(value, "path", None),
+            getattr(value, "filename", None),  # of an array that numpy maps
+            getattr(getattr(value, "file", None), "filename", None),  # of a dataset of h5py
+        )
+        files += [name for name in names if isinstance(name, (str, PathLike))]
+    return files
 
 
 def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:

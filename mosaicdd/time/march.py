@@ -1,5 +1,6 @@
 """The march through time: `march` for programs, `March` for what wants to look after it."""
 
+import logging
 import math
 import time as clock
 from contextlib import ExitStack
@@ -14,7 +15,8 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import CONVERGED, Output, SolveSettings
 from mosaicdd.settings import argument, require_type
-from mosaicdd.storage.atomic import naming_checkpoint, require_writable
+from mosaicdd.storage.atomic import naming_checkpoint
+from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.time.checkpoint import TimeCheckpoint
 from mosaicdd.time.frames import FileFrames, Frames, MemoryFrames
 from mosaicdd.time.levels import Levels
@@ -29,6 +31,9 @@ _AFTER = 2.0**-20  # of a step, after which what jumps at its begin has jumped
 # By which the error of a smooth solution at least falls with half the step, that at a jump not: between the 2 of a
 # jump and the 4 of a first-order method.
 _SMOOTH = 2.0**1.5
+
+
+logger = logging.getLogger(__name__)
 
 
 class March:
@@ -85,7 +90,7 @@ class March:
         output: str | PathLike | Output | None,
     ) -> None:
         """Check all, and make what steps and what keeps the fields."""
-        self._output = self._checked_output(output)
+        self._output = self._checked_output(output, inputs_of(self.problem, local_solver, initial))
         self._stepper = Stepper(self.problem, self.time, local_solver, self._ranks, self._settings)
         self._opened.callback(self._stepper.close)
         self.share = self._stepper.share
@@ -130,12 +135,14 @@ class March:
         """Where checkpoints go, if any are written."""
         return None if self._checkpoint is None else self._checkpoint.path
 
-    def _checked_output(self, output: str | PathLike | Output | None) -> Output | None:
+    def _checked_output(
+        self, output: str | PathLike | Output | None, inputs: list[str | PathLike]
+    ) -> Output | None:
         if output is None:
             return None
         output = output if isinstance(output, Output) else Output(output)
         with argument("output"):
-            self._ranks.on_root(lambda: require_writable(output.path))
+            self._ranks.on_root(lambda: output.require_path(inputs))
         if output.shards:
             raise Unsupported("shards=True is not for equations in time: leave it out")
         return output
@@ -180,6 +187,8 @@ class March:
             )
             seconds["write"] = clock.perf_counter() - marched
         report["seconds"] = seconds | {"total": clock.perf_counter() - self._begun}
+        if self._ranks.is_root:
+            logger.info("%s after %d steps, at time %g", status, report["steps"], report["time"])
         if self._checkpoint is not None and status != "interrupted":
             self._checkpoint.remove()
         path = None if self._output is None else self._output.path
@@ -359,10 +368,10 @@ def march(
     *,
     dt: float,
     steps: int,
-    method: str = "bdf2",
-    every: int = 1,
-    tolerance: float | None = None,
-    solver_share: float = 0.05,
+    method: str = TimeSettings.method,
+    every: int = TimeSettings.every,
+    tolerance: float | None = TimeSettings.tolerance,
+    solver_share: float = TimeSettings.solver_share,
     local_solver: str | PathLike | LocalSolver | None = None,
     ranks: Any = None,
     settings: SolveSettings | None = None,

@@ -13,13 +13,14 @@ from mosaicdd.lattice.axes import Slices, in_rows
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
+from mosaicdd.problems.fingerprint import Told, require_same, told_of_rest
 from mosaicdd.problems.in_time import SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.presented import labelled
 from mosaicdd.schwarz.results.kept import OVER_RANKS
-from mosaicdd.schwarz.settings import CONVERGED
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.schwarz.settings import CONVERGED, Output
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
+from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
 from mosaicdd.time.frames import Frames
@@ -70,6 +71,12 @@ class Series:
         self.path = None if path is None else Path(path)
         self._given_ranks, self._grid, self._frames = given_ranks, grid, frames
         self._record = record
+        self._told = None if path is not None else self._data()
+
+    def _data(self) -> Told:
+        """Return what tells the data that `save` writes from others; of values on sides those at the end."""
+        last = self.problem.with_sides(SidesInTime(self.problem.conditions)(self.times[-1]))
+        return told_of_rest(last, self._grid, self.place)
 
     @property
     def status(self) -> str:
@@ -153,20 +160,29 @@ class Series:
         fields = np.stack([self.gather(number) for number in range(len(self))])
         return labelled(fields, self.y, self.x, self.report, ("time", self.times))
 
-    def save(self, path: str | PathLike) -> None:
+    def save(self, path: str | PathLike, *, overwrite: bool = False) -> None:
         """Write a solution file with all times, as ``mosaicdd solve`` does; all ranks together.
+
+        Parameters
+        ----------
+        overwrite
+            Whether a file of this name that mosaicdd has not written may be replaced, too.
 
         Raises
         ------
         OSError
-            If it cannot be written, on all ranks; a file that was there before stays.
+            If it cannot be written, or is not to be replaced, on all ranks; what was there before stays.
         RuntimeError
             If the march wrote the fields to a file already.
+        ValueError
+            If the problem's data are other ones than when it was solved.
         """
-        if self.path is not None:
+        if self._told is None:
             raise RuntimeError(f"the series was written to {self.path} and is kept there only")
+        told, output = self._told, Output(path, overwrite=overwrite)
         with Ranks.of(self._given_ranks) as ranks:
-            ranks.on_root(lambda: require_writable(path))
+            ranks.on_root(lambda: output.require_path(inputs_of(self.problem)))
+            ranks.agree(lambda: require_same(told, self._data()))
             write_series(
                 path, ranks, self.problem, self._grid, self._frames, self.report, self._record
             )

@@ -17,7 +17,7 @@ from mosaicdd.local_solvers.networks.own import allow
 from mosaicdd.parallel.machine import device_memory
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import find_any_equation
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.atomic import require_replaceable
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.media_file import MediaDataset
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
@@ -51,6 +51,7 @@ def train(
     ranks: Any = None,
     device: str = "cpu",
     resume: bool = False,
+    overwrite: bool = False,
     progress: Callable[[Report], None] | None = None,
 ) -> "TrainingResult":
     """Train a network on a dataset and write its best weights to a model file.
@@ -72,6 +73,8 @@ def train(
         ``"cpu"`` or ``"cuda"``.
     resume
         Whether to continue from the newest checkpoint.
+    overwrite
+        Whether a file of the model's name that mosaicdd has not written may be replaced, too.
     progress
         Called with a `Report` at every validation, on all ranks.
 
@@ -84,7 +87,8 @@ def train(
     TrainingDivergedError
         If the loss becomes NaN or infinite.
     """
-    training = Training(data, output, settings, execution, network, network_settings, pde=pde)
+    given = (data, output, settings, execution, network, network_settings)
+    training = Training(*given, pde=pde, overwrite=overwrite)
     with rank_group(ranks, device) as group:
         training.join(group, resume)
         return training.run(group, progress)
@@ -95,7 +99,7 @@ class Training:
 
     Parameters
     ----------
-    data, output, settings, execution, network, network_settings, pde
+    data, output, settings, execution, network, network_settings, pde, overwrite
         As of `train`, and so are the errors.
     tensorboard
         Folder for events with the metrics; none if not given.
@@ -114,6 +118,8 @@ class Training:
         network_settings: dict | None = None,
         tensorboard: str | None = None,
         pde: str | None = None,
+        *,
+        overwrite: bool = False,
     ):
         self.output = Path(output)
         self.settings = settings or TrainingSettings()
@@ -124,7 +130,8 @@ class Training:
         if ":" in network:
             allow(network)
         self._checked: Any = find_lesson(network).check(network, self.network_settings)
-        require_writable(output)
+        names = [data] if isinstance(data, (str, os.PathLike)) else []
+        require_replaceable(output, overwrite=overwrite, suffix=".h5", inputs=names)
         self._own = None if pde is None else find_any_equation(pde).name
         self._state: dict | None = None
 

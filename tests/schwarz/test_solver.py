@@ -1,7 +1,9 @@
 """`Solver` and `solve`: from a `Problem` to a `Solution`, as programs use them."""
 
 import gc
+import logging
 import os
+import re
 
 import h5py
 import numpy as np
@@ -352,3 +354,12 @@ def test_a_domain_with_a_spacing_of_its_own_scales_a_network_without_scales():
 def test_mpi_null_is_refused():
     with pytest.raises(ValueError, match="COMM_NULL"):
         solve(laplace(), ranks=MPI.COMM_NULL)
+
+
+def test_who_listens_to_the_packages_logger_hears_of_plans_and_solves(caplog):
+    caplog.set_level("INFO", logger="mosaicdd")
+    solve(Problem((64, 64), "laplace", sides=Dirichlet("x")))
+    planned, solved = [record.getMessage() for record in caplog.records]
+    assert planned == "planned laplace by laplace"
+    assert re.fullmatch(r"converged_rtol after \d+ iterations, \d+\.\d\d s", solved)
+    assert logging.getLogger("mosaicdd").handlers == []

@@ -383,3 +383,17 @@ def test_what_is_periodic_decays_as_its_modes_do(comm, cells):
     truth = np.sin(np.pi * x / 2 + 1) * np.sin(np.pi * y / height) / (1 + value * dt) ** 4
     assert abs(field - truth).max() < 1e-10
     np.testing.assert_array_equal(field[:, 0], field[:, -1])
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_series_is_not_saved_beside_data_that_were_changed(comm, common_path):
+    a = np.ones((33, 33))
+    problem = m.Problem(
+        (32, 32), "heat", {"a": a, "f": "sin(t)"}, {"left": m.Dirichlet("t*y"), "top": m.Neumann(1)}
+    )
+    series = m.march(problem, 0.0, dt=0.1, steps=2, ranks=comm)
+    series.save(common_path / "right.h5")
+    a[3, 4] = 2.0
+    with pytest.raises(ValueError, match="the field a of the problem changed since it was solved"):
+        series.save(common_path / "wrong.h5")
+    assert not (common_path / "wrong.h5").exists()

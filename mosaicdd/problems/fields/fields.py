@@ -211,11 +211,6 @@ class Field:
         )
         return values
 
-    @property
-    def everywhere(self) -> bool:
-        """Whether each rank can have the values at all nodes."""
-        return not isinstance(self.values, LocalPart)
-
     def strips(self, grid: Grid) -> Iterator[tuple[Part, np.ndarray]]:
         """Yield rows of the grid and the values of the first problem there, finite or not."""
         for part in in_rows(tuple(slice(0, nodes) for nodes in grid.nodes), _STRIP):
@@ -268,7 +263,9 @@ def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[
 
 
 class LocalPart:
-    """Node values of the domain of which a rank holds a part; a `Field` reads it as an array.
+    """Node values of a source of which a rank holds a part; a `Field` reads it as an array.
+
+    Of coefficients each rank looks at all: one that lies over ranks is refused where it does not hold it.
 
     Parameters
     ----------

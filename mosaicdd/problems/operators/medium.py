@@ -115,10 +115,10 @@ class Medium:
         return self._c.number == 0.0
 
     def reacting(self, grid: Grid) -> np.ndarray | None:
-        """Return the nodes where ``c`` is positive, ``(K, 2)``; None for all, and where no rank has all of it."""
+        """Return the nodes where ``c`` is positive, ``(K, 2)``; None for all."""
         if self.pure:
             return np.empty((0, len(grid.shape)), int)
-        if self._c.number is not None or not self._c.everywhere:
+        if self._c.number is not None:
             return None
         strips = self._c.strips(grid)
         return np.concatenate([np.argwhere(c > 0) + [p.start for p in part] for part, c in strips])

@@ -178,10 +178,8 @@ class Nonlinear:
             Says which nodes of a part are of interest.
         """
         varying = {name: field for name, field in self.fields.items() if field.number is None}
-        if self.pure or not all(field.everywhere for field in varying.values()):
+        if self.pure or not varying:
             return not self.pure
-        if not varying:
-            return True
         for strips in zip(*(field.strips(grid) for field in varying.values()), strict=True):
             part = strips[0][0]
             values = [  # outside of the domain they may be none

@@ -22,10 +22,10 @@ from mosaicdd.report.presented import Presented
 from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import Result
-from mosaicdd.schwarz.settings import CONVERGED
+from mosaicdd.schwarz.settings import CONVERGED, Output
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.storage.atomic import require_writable
+from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.tensors import Tensors
@@ -219,18 +219,20 @@ class Solution(Presented):
 
     # Beyond this process
 
-    def save(self, path: str | PathLike, *, shards: bool = False) -> None:
+    def save(self, path: str | PathLike, *, shards: bool = False, overwrite: bool = False) -> None:
         """Write a solution file, as ``mosaicdd solve`` does; all ranks together.
 
         Parameters
         ----------
         shards
             Whether every rank writes its part of the field of one problem to a file of its own.
+        overwrite
+            Whether a file of this name that mosaicdd has not written may be replaced, too.
 
         Raises
         ------
         OSError
-            If it cannot be written, on all ranks; a file that was there before stays.
+            If it cannot be written, or is not to be replaced, on all ranks; what was there before stays.
         RuntimeError
             If the solver wrote the solution to a file already and kept nothing.
         Unsupported
@@ -241,8 +243,9 @@ class Solution(Presented):
         if kept.path is not None:
             raise RuntimeError(f"the solution was written to {kept.path} and is kept there only")
         self._require_one_to_write(shards=shards)
+        output = Output(path, shards=shards, overwrite=overwrite)
         with Ranks.of(kept.given_ranks) as ranks:
-            ranks.on_root(lambda: require_writable(path))
+            ranks.on_root(lambda: output.require_path(inputs_of(self.problem)))
             kept.require_told(self.problem, ranks)
             if shards:
                 ranks.on_root(lambda: require_shard_folder(path))
