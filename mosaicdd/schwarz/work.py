@@ -1,8 +1,10 @@
 """The problems at hand of a solver: checked, solved batch after batch, written, and reported."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +27,9 @@ from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.settings import argument
+
+# Whose squares, summed over all nodes and divided by a squared spacing, are numbers.
+_LARGEST = 1e140
 
 WritePoints = Callable[[SolutionOutput, Outcome, "Work"], None]
 """Writes the values at the points that were asked for."""
@@ -214,6 +219,8 @@ class Work:
                     sink=_sink(file, members, engine),
                     atol=atol,
                 )
+                if any(outcome.status == "diverged_nan" for outcome in outcomes):
+                    outcomes = self._explained(outcomes, members)
             if file is not None:
                 self._write(file, number, outcomes, members, write_points)
             for member, outcome in zip(members, outcomes, strict=True):
@@ -223,6 +230,33 @@ class Work:
             if outcomes and (file is None or rounds.number == 1):
                 kept.append(Batch(members, outcomes))
         return kept, self._gathered(results), spent
+
+    def _explained(self, outcomes: list[Outcome], members: range) -> list[Outcome]:
+        """Say of solves that ended without a number if what was given is too large for its squares."""
+        problem, ranks = self.problem, self._setup.ranks
+        given: list[Any] = [
+            part.values for part in problem.conditions.parts if not callable(part.values)
+        ]
+        for boundary in self.boundaries[members.start : members.stop]:
+            given.extend(boundary.edges.values())
+        if problem.source is not None:  # which may be none outside of the domain
+            own = self.first_engine.block.owned_nodes()[1]
+            given.append(problem.source.sample_as_given(self._setup.grid, own, checked=False))
+        sizes = [np.abs(v) for v in given if isinstance(v, (int, float, np.ndarray))]
+        mine = [float(np.fmax.reduce(size, axis=None, initial=0.0)) for size in sizes]
+        largest = max(ranks.allgather(max(mine)))
+        if largest < _LARGEST:
+            return outcomes
+        why = (
+            f"values of up to {largest:.0e} are given, whose squares are beyond float64: divide sources, fluxes "
+            "and values on sides by one number"
+        )
+        return [
+            dataclasses.replace(outcome, failure=why)
+            if outcome.status == "diverged_nan" and outcome.failure is None
+            else outcome
+            for outcome in outcomes
+        ]
 
     def _prepared(self, members: range) -> BaseEngine:
         """Return the engine of a batch, with the sources of its problems."""

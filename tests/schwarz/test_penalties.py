@@ -185,3 +185,12 @@ def test_rows_count_as_much_as_what_is_beside_them():
     np.testing.assert_allclose(found, np.minimum(1.0, around / reaction), rtol=1e-14)
     alone = Conductances((np.zeros((3, 5)), np.zeros((4, 4))), reaction)
     np.testing.assert_array_equal(RowWeights.of(alone).every((4, 5)), 1.0)
+
+
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize("pde", ["laplace", "diffusion"])
+def test_of_values_whose_squares_are_beyond_float64_it_is_said(comm, pde):
+    a = {"a": "1 + x"} if pde == "diffusion" else {}
+    solution = m.solve(m.Problem(BOX, pde, a, m.Dirichlet("1e200*x")), ranks=comm)
+    assert solution.status == "diverged_nan"
+    assert "values of up to 1e+200 are given, whose squares are beyond" in solution.report["failure"]
