@@ -193,4 +193,6 @@ def test_of_values_whose_squares_are_beyond_float64_it_is_said(comm, pde):
     a = {"a": "1 + x"} if pde == "diffusion" else {}
     solution = m.solve(m.Problem(BOX, pde, a, m.Dirichlet("1e200*x")), ranks=comm)
     assert solution.status == "diverged_nan"
-    assert "values of up to 1e+200 are given, whose squares are beyond" in solution.report["failure"]
+    assert (
+        "values of up to 1e+200 are given, whose squares are beyond" in solution.report["failure"]
+    )

@@ -22,6 +22,13 @@ def bridged(width):
     return cells
 
 
+def bumped():
+    """Return a board with a bump of cells, one cell wide."""
+    cells = np.zeros((32, 64), bool)
+    cells[:20] = cells[20:23, 30] = True
+    return Domain.from_mask(cells, 1.0, per_cell=True)
+
+
 REFUSED = {
     "a floating part": (
         lambda: Problem(islands(), "poisson", {"f": 1.0}, {"outline": Neumann()}),
@@ -67,6 +74,10 @@ REFUSED = {
         lambda: Domain.from_mask(bridged(1), per_cell=True),
         r"falls apart where it is one cell wide, as near cell \(12, 20\)",
     ),
+    "a bump of one cell": (
+        lambda: Problem(bumped(), "poisson", {"f": 1.0}, {"outline": Neumann(0.0)}),
+        r"3 cells without a node inside, .* the first at \(20, 30\) \(row, column\)",
+    ),
     "an empty mask": (lambda: Domain.from_mask(np.zeros((9, 9))), "the mask is true nowhere"),
     "no mask": (lambda: Domain.from_mask(np.full((9, 9), 0.5)), "is true or false, got 2 axes"),
     "a level that is not finite": (
@@ -94,3 +105,13 @@ def test_what_cannot_be_is_refused_on_all_ranks(comm, make, message):
     with pytest.raises(ValueError, match=message) as raised:
         solve(make(), ranks=comm)
     assert "\n" not in str(raised.value)
+
+
+def test_where_values_are_given_a_bump_of_one_cell_changes_nothing():
+    straight = np.zeros((32, 64), bool)
+    straight[:20] = True
+    fields = [
+        solve(Problem(domain, "poisson", {"f": 1.0})).field[:20]
+        for domain in (bumped(), Domain.from_mask(straight, 1.0, per_cell=True))
+    ]
+    np.testing.assert_array_equal(*fields)

@@ -17,7 +17,7 @@ from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.shapes.periodic_shapes import require_periodic
-from mosaicdd.problems.shapes.shape import Shape, labelled
+from mosaicdd.problems.shapes.shape import Level, Shape, labelled
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.problems.sides.parts import require_outlines
 from mosaicdd.problems.sides.scattered import Scattered
@@ -46,7 +46,8 @@ class CutOutline:
     Raises
     ------
     ValueError
-        If a name is unknown, a flux is given on a staircase, or the outline is not the same on two
+        If a name is unknown, a flux is given on a staircase, a part of a mask of cells that is one cell wide has a
+        natural outline, or the outline is not the same on two
         periodic sides.
     """
 
@@ -77,9 +78,25 @@ class CutOutline:
                         "distance or as polygons"
                     )
 
+        self._require_no_loss()
         for name, part in zip(self.names, parts, strict=True):
             if part is not None and isinstance(part.values, Scattered):
                 part.values.require_near(_FAR * grid.spacing, self._crossed(name))
+
+    def _require_no_loss(self) -> None:
+        """Check that no cell of a mask is left out whose sources, or heat, would count."""
+        cells = self._shape.lost if isinstance(self._shape, Level) else ()
+        if not len(cells) or not self.natural:
+            return
+        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+        lost = cells[~self._given[self._outline_of(whole)[tuple(cells.T)]]]
+        if len(lost):
+            row, column = lost[0]
+            raise ValueError(
+                f"the mask has {len(lost)} cells without a node inside, in parts that are one cell wide beside a "
+                f"natural outline, the first at ({row}, {column}) (row, column): what is given there would not "
+                "count; make them 2 cells wide or remove them, or take a finer grid"
+            )
 
     @property
     def natural(self) -> bool:

@@ -58,15 +58,18 @@ class Level:
     ----------
     values
         A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``.
+    lost
+        Cells of a mask, ``(L, 2)``, that have no node inside: parts that are one cell wide.
 
     Attributes
     ----------
     field
-        These values.
+        The values.
     """
 
-    def __init__(self, values: Any, *, staircase: bool = False):
+    def __init__(self, values: Any, *, staircase: bool = False, lost: np.ndarray | None = None):
         self.staircase = staircase
+        self.lost = np.empty((0, 2), int) if lost is None else lost
         if isinstance(values, str):
             Expression(values.removeprefix("expr:"))  # checks it
         self.field = Field("domain", values)
@@ -208,9 +211,11 @@ def level_of_cells(cells: np.ndarray) -> Level:
     """
     nodes = mask_of_cells(cells)
     level_of_mask(nodes)  # checks it
-    inside = np.pad(_of_corners(nodes, np.logical_or), 1)
+    held = _of_corners(nodes, np.logical_or)
+    inside = np.pad(held, 1)
     on = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
-    return Level(np.where(nodes, -1, np.where(on, 0, 1)).astype(np.int8))
+    level = np.where(nodes, -1, np.where(on, 0, 1)).astype(np.int8)
+    return Level(level, lost=np.argwhere(cells & ~held))
 
 
 def mask_of_cells(cells: np.ndarray) -> np.ndarray:
