@@ -64,6 +64,16 @@ def test_what_cannot_be_had_is_covered_within_a_factor_of_10(kind, rtol):
     assert 1.1 <= solution.error_estimate / rms <= 20
 
 
+@pytest.mark.parametrize("seed", [2, 3])
+def test_what_rounding_makes_of_a_contrast_is_seen_whatever_the_residual(seed):
+    """The level of what is enclosed is off by eps times the contrast, however small the residual: 3e-7 here."""
+    a = np.where(np.random.default_rng(seed).random((49, 49)) < 0.3, 1.0, 1e12)
+    problem = Problem(Domain((48, 48)), "diffusion", {"a": a, "f": 1.0}, Dirichlet("x"))
+    solution = solve(problem)
+    _, rms = error_norms(problem, solution.field[None])
+    assert 0.9 <= solution.error_estimate / rms <= 10  # 1.6 and 0.93; 0.13 and 0.11 by the residual
+
+
 @pytest.mark.parametrize("kind", ["smooth", "blocks"])
 def test_a_reaction_is_no_rounding(kind):
     problem = random_problem(kind, c="40 + 10*x")

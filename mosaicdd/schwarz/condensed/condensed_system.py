@@ -34,6 +34,8 @@ _LEAST = 1e-3  # of the conductances of a lattice edge, by the largest, where ce
 # Of the numbers of `S`, whose squares times those of small values are added up.
 _RANGE = 1e-140, 1e140
 _RATIO = 1e35  # between them, that float32 has a range for
+# Between them, above which what rounding makes of a small one is measured whatever the residual is.
+_STEEP = 1e9
 _MOST = 0.5  # of the memory there for that; beyond, they do not keep it
 
 
@@ -67,6 +69,8 @@ class CondensedSystem:
         ``(L,)``, the squares of what rows count in norms; None if all do fully.
     elements, operator, stars, coarse
         See their classes.
+    steep
+        Whether rounding may hide errors that no residual shows, for the contrast.
     used
         Whether anything was solved with it.
 
@@ -87,7 +91,7 @@ class CondensedSystem:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        self._block, self.used = block, False
+        self._block, self.used, self.steep = block, False, False
         self.equations: Equations | None = None
         self.inside = torch.from_numpy(region_interior(block)).to(device=device, dtype=dtype)
         self.signs = torch.from_numpy(_signs(block)).to(device)
@@ -95,6 +99,7 @@ class CondensedSystem:
         lines = [
             *ranks.agree(lambda: self._condense(block, medium, discretisation, clock, keep=keep))
         ]
+        self.steep = ranks.any(self.steep)
         self.unknowns = block.lattice.unknowns
         if self.equations is not None:
             self.signs *= self.active
@@ -222,6 +227,7 @@ class CondensedSystem:
             return 0.0
         least, largest = float(numbers.min()), float(numbers.max())
         require_range(largest)
+        self.steep = largest > _STEEP * least
         if not largest < _RATIO * least:
             raise OutOfRangeError(
                 f"the equations of nodes differ by a factor of {largest / least:g}, and {_RATIO:g} is "

@@ -217,11 +217,11 @@ class InterfaceKrylov(abc.ABC):
             The errors' absolute values on the lines, ``(n, L)``, a work vector; bounds of their energy norms
             ``(n,)``, where there are.
         """
-        lost = None
-        if (self._hidden > _UNLIKELY * self.residuals).any():
+        lost, steep = None, self._system.steep
+        if steep or (self._hidden > _UNLIKELY * self.residuals).any():
             lost = self._lost(x)
             left, hidden = self._inner(self._counted(r), self._counted(lost))
-            if not (hidden > _NEGLIGIBLE**2 * left).any():
+            if not (steep or (hidden > _NEGLIGIBLE**2 * left).any()):
                 lost = None
         return self._errors_of(r, lost)
 
