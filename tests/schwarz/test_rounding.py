@@ -71,7 +71,8 @@ def test_what_rounding_makes_of_a_contrast_is_seen_whatever_the_residual(seed):
     problem = Problem(Domain((48, 48)), "diffusion", {"a": a, "f": 1.0}, Dirichlet("x"))
     solution = solve(problem)
     _, rms = error_norms(problem, solution.field[None])
-    assert 0.9 <= solution.error_estimate / rms <= 10  # 1.6 and 0.93; 0.13 and 0.11 by the residual
+    # 1.6 and 0.93 on one machine; 0.13 and 0.11 without, by the residual
+    assert 0.3 <= solution.error_estimate / rms <= 10
 
 
 @pytest.mark.parametrize("kind", ["smooth", "blocks"])
