@@ -85,9 +85,9 @@ class CutOutline:
 
     def _require_no_loss(self) -> None:
         """Check that no cell of a mask is left out whose sources, or heat, would count."""
-        cells = self._shape.lost if isinstance(self._shape, Level) else ()
-        if not len(cells) or not self.natural:
+        if not isinstance(self._shape, Level) or not len(self._shape.lost) or not self.natural:
             return
+        cells = self._shape.lost
         whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
         lost = cells[~self._given[self._outline_of(whole)[tuple(cells.T)]]]
         if len(lost):

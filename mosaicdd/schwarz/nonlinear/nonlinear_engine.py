@@ -202,30 +202,28 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
 
     def _unsolved(self) -> str:
         """Say in which squares Newton's method has not converged; the same on all ranks."""
-        lattice = self.block.lattice
-        s, first = lattice.spacing, self.block.nodes
-        own = self.block.ring(0)
-        kinds = (
-            ("subdomain", self._iterate.left, [part.start for part in own], 2 * s),
-            ("element", self._fill.left, [0, 0], s),
+        s, first = self.block.lattice.spacing, self.block.nodes
+        here: tuple[dict[tuple[int, ...], float], ...] = ({}, {})  # last steps by lower-left nodes
+        owned = [part.start for part in self.block.ring(0)]
+        for mine, left, start in zip(
+            here, (self._iterate.left, self._fill.left), (owned, [0, 0]), strict=True
+        ):
+            for at in left.nonzero().tolist():
+                places = zip(first, start, at, strict=True)
+                node = tuple(part.start + (begin + k) * s for part, begin, k in places)
+                mine[node] = float(left[*at].nan_to_num(math.inf))
+        every = self._ranks.allgather(here)
+        subdomains, elements = (
+            {k: v for part in every for k, v in part[i].items()} for i in (0, 1)
         )
-        worst: dict[str, dict[tuple[int, ...], float]] = {}
-        for kind, left, start, _ in kinds:
-            places = [
-                tuple(first[axis].start + (start[axis] + at[axis]) * s for axis in range(len(at)))
-                for at in left.nonzero().tolist()
-            ]
-            steps = left[left != 0].nan_to_num(math.inf).tolist()
-            everywhere = self._ranks.allgather(dict(zip(places, steps, strict=True)))
-            worst[kind] = {place: step for part in everywhere for place, step in part.items()}
-        kind, side = next((kind, side) for kind, *_, side in kinds if worst[kind])
-        steps = worst[kind]
-        place = max(steps, key=lambda at: (steps[at], at))
-        (y, x), many = place, f"{kind}s" if len(steps) > 1 else kind
+        squares, kind, side = (
+            (subdomains, "subdomain", 2 * s) if subdomains else (elements, "element", s)
+        )
+        (y, x), step = max(squares.items(), key=lambda square: (square[1], square[0]))
         return (
-            f"Newton's method did not converge in {len(steps)} {many} of {side} x {side} cells; in that of the "
-            f"nodes {y} to {y + side} along y and {x} to {x + side} along x its last step is {steps[place]:.0e} "
-            "of the largest value there: take 'exact'"
+            f"Newton's method did not converge in {len(squares)} {kind}{'s' * (len(squares) > 1)} of {side} x {side} "
+            f"cells; in that of the nodes {y} to {y + side} along y and {x} to {x + side} along x its last step is "
+            f"{step:.0e} of the largest value there: take 'exact'"
         )
 
     def _certified(
