@@ -123,7 +123,14 @@ def test_without_a_field_commands_say_what_is_missing(command, solve, mosaicdd):
 @RANKS
 @pytest.mark.parametrize("extra", [(), ("--shards",), ("--certify", "1e-10")], ids=str)
 @pytest.mark.parametrize(
-    "window", ["0:3,0:2", "1.1:1.9,0.4:0.45", "2.5:3,1.6:2", "0:0.01,0:2", "2.99:3,1.99:2"]
+    "window",
+    [
+        "0:3,0:2",
+        "1.1:1.9,0.4:0.45",
+        "2.99:3,1.99:2",
+        pytest.param("2.5:3,1.6:2", marks=pytest.mark.nightly),
+        pytest.param("0:0.01,0:2", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_window_is_cut_out_of_the_field(window, extra, solve, comm):
     path, report = solve("window", "--window", window, *extra)

@@ -86,7 +86,13 @@ def job(mpiexec, tmp_path):
 
 @pytest.mark.limit(100)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux' list of processes")
-@pytest.mark.parametrize("options", [LONG, MEDIUM], ids=["laplace", "medium"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(LONG, id="laplace", marks=pytest.mark.nightly),
+        pytest.param(MEDIUM, id="medium"),
+    ],
+)
 def test_a_killed_rank_ends_the_job_in_seconds_and_the_last_checkpoint_is_whole(
     job, tmp_path, options
 ):

@@ -73,7 +73,13 @@ _CHANGES = {
 }
 
 
-@pytest.fixture(params=_CHANGES)
+@pytest.fixture(
+    params=[
+        "random",
+        pytest.param("20 % of noise", marks=pytest.mark.nightly),
+        pytest.param("much too large", marks=pytest.mark.nightly),
+    ]
+)
 def changed_model(request, tmp_path):
     """Return the file of the shipped model that a test's module names, with its weights changed."""
     rng = np.random.default_rng(0)

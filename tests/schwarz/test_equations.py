@@ -22,6 +22,11 @@ CASES = {
     "flow": ("advection-diffusion", {"bx": 3.0, "by": -2.0}),
     "strong flow": ("advection-diffusion", {"bx": 110.0, "by": 60.0}),
 }
+ON_RANKS = (
+    "poisson",
+    "anisotropic 100",
+    "strong flow",
+)  # the least and the most of symmetry and coupling
 # Iterations to 1e-7: 12 by the two-level cycle, 15 for flows, 30 for an anisotropy of 100.
 MOST = {"flow": 15, "strong flow": 15, "anisotropic 100": 30}
 
@@ -47,7 +52,10 @@ def bound(problem, spacing=None, cells=32):
 
 
 @RANKS
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in ON_RANKS else pytest.mark.nightly) for name in CASES],
+)
 def test_the_exact_local_solver_reproduces_the_direct_solution_on_any_number_of_ranks(
     name, by_one, make_solver, make_ranks, all_dims
 ):

@@ -132,8 +132,16 @@ def test_a_wall_between_periodic_sides_is_outer_only_at_another_side(comm):
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize("shape", ["distance", "mask"])
-@pytest.mark.parametrize("hole", [Dirichlet("y"), Neumann(0.0)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "hole"),
+    [
+        ("distance", Dirichlet("y")),
+        ("mask", Neumann(0.0)),
+        pytest.param("distance", Neumann(0.0), marks=pytest.mark.nightly),
+        pytest.param("mask", Dirichlet("y"), marks=pytest.mark.nightly),
+    ],
+    ids=str,
+)
 def test_all_numbers_of_ranks_give_the_same(alone_and_together, shape, hole):
     n, x = 97, np.arange(98) / 97
     level = across(x, x[:, None])

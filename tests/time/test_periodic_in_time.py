@@ -36,7 +36,9 @@ def test_a_travelling_wave_is_of_second_order_in_space_and_time():
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize("cells", [(48, 64), (34, 65)], ids=str)
+@pytest.mark.parametrize(
+    "cells", [pytest.param((48, 64), marks=pytest.mark.nightly), (34, 65)], ids=str
+)
 def test_all_numbers_of_ranks_take_the_same_steps(alone_and_together, cells):
     sides = {
         "left": m.Periodic(),

@@ -106,7 +106,15 @@ def test_nonlinear_equations_move_with_second_order(name):
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize("name", ["heat", "flow", "reaction", "sides"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flow",
+        "reaction",
+        pytest.param("heat", marks=pytest.mark.nightly),
+        pytest.param("sides", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_fields_do_not_depend_on_the_ranks(name, alone_and_together):
     problem, initial = several()[name]
     options = {"dt": 0.02, "steps": 3, "method": "crank-nicolson", **TIGHT}
