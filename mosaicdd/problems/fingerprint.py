@@ -48,15 +48,24 @@ def told_of_kind(problem: Problem, grid: Grid) -> Told:
     }
 
 
-def told_of_plan(problem: Problem, grid: Grid, part: Part) -> Told:
-    """Return the domain and the coefficients at the nodes of a part."""
+def told_of_plan(problem: Problem, grid: Grid, part: Part, *, keep: bool = False) -> Told:
+    """Return what must be equal, and the domain and the coefficients at the nodes of a part.
+
+    Parameters
+    ----------
+    keep
+        Whether what the coefficients' functions return is kept, so that they are not called again.
+    """
     operator, shape = problem.operator, problem.domain.shape
-    told: Told = {_SHAPE: shape}  # none, or one that is told by its corners
+    told = told_of_kind(problem, grid)
+    told[_SHAPE] = shape  # none, or one that is told by its corners
     if isinstance(shape, Level):
         told[_SHAPE] = shape.staircase, shape.field.told(grid, part)
     if not isinstance(operator, EllipticOperator):
-        fields = operator.fields.items()
-        told |= {f"field {name}": field.told(grid, part) for name, field in fields}
+        for name, field in operator.fields.items():
+            if keep:
+                field.keep(grid, part)
+            told[f"field {name}"] = field.told(grid, part)
     return told
 
 
@@ -127,8 +136,7 @@ def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None
 
 def told_of_rest(problem: Problem, grid: Grid, part: Part) -> Told:
     """Return all data of a problem but the source, at the nodes of a part."""
-    told = told_of_kind(problem, grid) | told_of_plan(problem, grid, part)
-    return told | told_of_sides(problem, grid)
+    return told_of_plan(problem, grid, part) | told_of_sides(problem, grid)
 
 
 def require_same(before: Told, now: Told) -> None:

@@ -52,4 +52,4 @@ def _sums(values: np.ndarray, cuts: np.ndarray, axis: int) -> np.ndarray:
     """Add up values between cuts along an axis."""
     until = np.cumsum(values, axis=axis, dtype=int)
     until = np.pad(until, at(axis, values.ndim, (1, 0), (0, 0)))
-    return np.diff(until.take(cuts, axis), axis=axis)
+    return np.diff(np.take(until, cuts, axis), axis=axis)

@@ -62,39 +62,34 @@ class Setup:
         window: Extent | None,
         keep: str,
         clock: Stopwatch,
+        *,
+        in_memory: bool,
     ):
         if keep not in ("field", "unknowns", "interface"):
             raise ValueError(f"keep={keep!r} is unknown; known: field, unknowns, interface")
         self.fill, self._beyond = keep != "interface", keep == "unknowns"
+        self._in_memory = in_memory and self.fill
         self._world = world
         self._clock = clock
         self._engines: dict[int, BaseEngine] = {}
         if settings.device == "cuda":
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
-        problem = dataclasses.replace(
-            problem
-        )  # what its functions return is kept for this plan alone
+        self._rounds: dict[int, Rounds] = {}
+        # What its functions return is kept for this plan alone, so that a solve is of these values.
+        problem = dataclasses.replace(problem)
         self._choose(problem, local_solver)
         self._lay_out(problem, window)
-        self._nodes = block_of(self.ranks, self.lattice, self.ranks.rank).owned_nodes()[1]
-        self.told = world.agree(lambda: self._kept(problem))
-
-    def _kept(self, problem: Problem) -> Told:
-        """Keep what the coefficients' functions return, so that a solve is of these values; and tell it."""
-        for field in getattr(problem.operator, "fields", {}).values():
-            field.keep(self.grid, self._nodes)
-        return told_of_kind(problem, self.grid) | self._plan_of(problem)
-
-    def _plan_of(self, problem: Problem) -> Told:
-        return told_of_plan(problem, self.grid, self._nodes)
+        self.rounds(problem.problems)  # memory that is short is said before anything is evaluated
+        nodes = block_of(self.ranks, self.lattice, self.ranks.rank).owned_nodes()[1]
+        self._plan = self.grid, nodes
+        self.told: Told = world.agree(lambda: told_of_plan(problem, *self._plan, keep=True))
 
     def changed(self, problem: Problem) -> list[str]:
         """Return what of a problem is not as it was planned for, as far as this rank knows it."""
         kind = told_of_kind(problem, self.grid)
-        return changed({name: self.told[name] for name in kind}, kind) or changed(
-            self.told, kind | self._plan_of(problem)
-        )
+        another = changed({name: self.told[name] for name in kind}, kind)
+        return another or changed(self.told, told_of_plan(problem, *self._plan))
 
     def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
         """Find the local solver and bind it to the problem, on a grid of its spacing."""
@@ -144,24 +139,6 @@ class Setup:
             with argument("domain"):
                 cuts = ranks.balanced(active_nodes(shape, self.lattice, ranks))
         self.ranks = ranks.fitted(self.lattice.subdomains, cuts)
-        with argument(f"cells={times(self.grid.shape)}"):
-            require_memory(self._world, self._bytes_of_rank())
-
-    def require_room(self, problems: int) -> None:
-        """Check that the fields of so many problems fit the memory besides, where no file takes their strips.
-
-        Raises
-        ------
-        ValueError
-            If they do not, with both sizes.
-        """
-        nodes = math.prod(b - a for a, b in zip(self.window.start, self.window.stop, strict=True))
-        fields = problems * nodes * np.dtype(self.settings.dtype).itemsize // self._world.size
-        with argument(f"cells={times(self.grid.shape)}"):
-            instead = (
-                "keep='interface', an output, which takes the field strip by strip, or fewer cells"
-            )
-            require_memory(self._world, self._bytes_of_rank() + fields, instead)
 
     def require_field(self, name: str) -> None:
         """Check that nothing is asked for of a field that is left out.
@@ -176,28 +153,38 @@ class Setup:
                 f"{name}: the field is left out by keep='interface'; leave out one of them"
             )
 
-    def _bytes_of_rank(self, problems: int = 1) -> int:
-        """Return what a rank needs at least for problems that are solved at once."""
-        itemsize, certified = (
-            np.dtype(self.settings.dtype).itemsize,
-            self.settings.certify is not None,
-        )
-        each = self.bound.bytes_per_node(itemsize, problems, certified=certified)
-        return int(each * math.prod(self.grid.nodes)) // self.ranks.size
-
     def rounds(self, problems: int) -> Rounds:
         """Share problems out to the groups, in batches that fit the memory.
 
         Raises
         ------
         ValueError
-            If there are fewer problems than groups, or a batch does not fit.
+            If there are fewer problems than groups, or a batch does not fit, or the fields do not that no file takes.
         """
-        own = self.bound.own_operators
+        if problems in self._rounds:
+            return self._rounds[problems]
+        own, world = self.bound.own_operators, self._world
         rounds = Rounds(self.groups, self.lattice, self.settings, problems, own_operators=own)
+        itemsize = np.dtype(self.settings.dtype).itemsize
+        certified, nodes = self.settings.certify is not None, math.prod(self.grid.nodes)
+
+        def needed(batch: int) -> int:
+            each = self.bound.bytes_per_node(itemsize, batch, certified=certified)
+            return int(each * nodes) // self.ranks.size
+
+        fields, instead = 0, "fewer cells"
+        if self._in_memory:
+            ends = zip(self.window.start, self.window.stop, strict=True)
+            fields = problems * math.prod(b - a for a, b in ends) * itemsize // world.size
+            instead = (
+                f"keep='interface', an output, which takes the field strip by strip, or {instead}"
+            )
+        with argument(f"cells={times(self.grid.shape)}"):
+            require_memory(world, needed(1) + fields, instead)
         if rounds.batch > 1:
             with argument(f"batch={rounds.batch}"):
-                require_memory(self._world, self._bytes_of_rank(rounds.batch), "a smaller batch")
+                require_memory(world, needed(rounds.batch), "a smaller batch")
+        self._rounds[problems] = rounds
         return rounds
 
     def take(self, problem: Problem) -> None:

@@ -119,10 +119,9 @@ class Solver:
             inputs = inputs_of(problem, local_solver)
             self._writing = Writing(self._world, output, inputs, self._clock)
             plan = (self._world, settings, window, keep, self._clock)
-            self._setup = Setup(problem, local_solver, *plan)
+            in_memory = self._writing.output is None
+            self._setup = Setup(problem, local_solver, *plan, in_memory=in_memory)
             self._writing.require_possible(self._setup, problem)
-            if self._writing.output is None and self._setup.fill:
-                self._setup.require_room(problem.problems)
             self._work = Work(self._world, self._setup, problem)
             self._writing.plan(self._setup, self._work, points)
             self._tell("planned %s by %s", problem.equation.name, self.local_solver)
