@@ -19,16 +19,16 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
-from mosaicdd.storage.rows import hash_of
+from mosaicdd.storage.hdf5 import new_file
+from mosaicdd.storage.rows import Samples
 
-FORMAT_VERSION = SEALED
 # What reading a part that is missing, cut short or changed may raise.
 _DAMAGE = (
     *(OSError, ValueError, KeyError, EOFError, RuntimeError),  # NotImplementedError, too
@@ -37,7 +37,7 @@ _DAMAGE = (
 
 
 @dataclass(frozen=True)
-class Dataset:
+class Dataset(Samples):
     """Boundary value problems on one subdomain, with their solutions.
 
     Parameters
@@ -60,6 +60,10 @@ class Dataset:
     seed
         That the samples were drawn with.
     """
+
+    kind_of_file = "dataset"
+    arrays = ("boundary", "solution")
+    precision = "<f8"
 
     pde: str
     subdomain: Subdomain
@@ -114,11 +118,6 @@ class Dataset:
                 "validation or none for training; use more samples"
             )
 
-    @property
-    def held_out(self) -> int:
-        """Number of samples held out for validation."""
-        return round(self.validation * len(self.boundary))
-
     def operators(self, part: slice) -> list[tuple[EllipticOperator, slice]]:
         """Return the operators of some samples, each with the samples that follow one another."""
         return self._runs(self.parameters, part)
@@ -141,21 +140,13 @@ class Dataset:
             for a, b in itertools.pairwise(map(int, ends))
         ]
 
-    @property
-    def content_hash(self) -> str:
-        """SHA-256 of the samples, independent of the file that holds them."""
-        return hash_of([self.boundary, self.solution], "<f8")
-
 
 def write_dataset(path: str | os.PathLike, dataset: Dataset) -> None:
     """Write a dataset file, whole or not at all."""
     with new_file(path) as file:
-        mark(file, "dataset", FORMAT_VERSION)
-        file.attrs["pde"] = dataset.pde
+        dataset.describe(file)
         file.attrs["cells"] = dataset.subdomain.cells
         file.attrs["size"] = dataset.subdomain.size
-        file.attrs["seed"] = dataset.seed
-        file.attrs["validation"] = dataset.validation
         file.attrs["hyperparameter_names"] = list(dataset.hyperparameter_names)
         file["boundary"] = dataset.boundary
         file["solution"] = dataset.solution
@@ -169,23 +160,12 @@ def write_dataset(path: str | os.PathLike, dataset: Dataset) -> None:
 
 
 def read_dataset(path: str | os.PathLike) -> Dataset:
-    """Read a dataset file.
+    """Read a dataset file; see `Samples.of_file`."""
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is foreign, truncated or inconsistent; the message names it.
-    """
-    with open_to_read(path, "dataset", FORMAT_VERSION) as file:
+    def more(file: h5py.File) -> dict:
         content = {
-            "pde": str(file.attrs["pde"]),
+            "subdomain": Subdomain(int(file.attrs["cells"]), float(file.attrs["size"])),
             "hyperparameter_names": tuple(str(n) for n in file.attrs["hyperparameter_names"]),
-            "validation": float(file.attrs["validation"]),
-            "seed": int(file.attrs["seed"]),
-            "boundary": file["boundary"][()],
-            "solution": file["solution"][()],
             "hyperparameters": file["hyperparameters"][()],
             "window_boundary": file["windows/boundary"][()],
             "window_solution": file["windows/solution"][()],
@@ -194,11 +174,9 @@ def read_dataset(path: str | os.PathLike) -> Dataset:
             content["parameter_names"] = tuple(str(n) for n in file.attrs["parameter_names"])
             content["parameters"] = file["parameters"][()]
             content["window_parameters"] = file["windows/parameters"][()]
-        square = int(file.attrs["cells"]), float(file.attrs["size"])
-    try:
-        return Dataset(subdomain=Subdomain(*square), **content)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        return content
+
+    return Dataset.of_file(path, more)
 
 
 class DatasetParts:

@@ -11,15 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
-from mosaicdd.storage.rows import FileArray, hash_of
-
-FORMAT_VERSION = SEALED
-_ARRAYS = ("logarithm", "solution", "source")
+from mosaicdd.storage.hdf5 import new_file
+from mosaicdd.storage.rows import Samples
 
 
 @dataclass(frozen=True)
-class MediaDataset:
+class MediaDataset(Samples):
     """Media and solutions; the last ``validation`` of them are held out.
 
     Raises
@@ -27,6 +24,9 @@ class MediaDataset:
     ValueError
         If the arrays do not fit each other, or hold what is not finite.
     """
+
+    kind_of_file = "media"
+    arrays = ("logarithm", "solution", "source")
 
     pde: str
     logarithm: np.ndarray
@@ -43,69 +43,27 @@ class MediaDataset:
         held = self.logarithm.shape, self.source.shape
         if held != shapes or len(self.kind) != count:
             raise ValueError(f"media and sources must have the shapes {shapes}, got {held}")
-        arrays = [array for array in self._arrays if isinstance(array, np.ndarray)]
-        if not all(np.isfinite(array).all() for array in arrays):
+        arrays = [getattr(self, name) for name in self.arrays]
+        if not all(np.isfinite(a).all() for a in arrays if isinstance(a, np.ndarray)):
             raise ValueError("media and solutions must be finite, found NaN or infinity")
-
-    @property
-    def held_out(self) -> int:
-        """Number of media that training does not see."""
-        return round(self.validation * len(self.kind))
-
-    @property
-    def content_hash(self) -> str:
-        """SHA-256 of media and solutions, independent of the file that holds them."""
-        return hash_of(self._arrays, "<f4")
-
-    def __len__(self) -> int:
-        """Return the number of media."""
-        return len(self.kind)
 
     def rows(self, rows: slice) -> Self:
         """Return some of the media, in memory."""
-        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in self.arrays}
         return replace(self, kind=self.kind[rows], **arrays)
-
-    @property
-    def _arrays(self) -> list[np.ndarray]:
-        return [getattr(self, name) for name in _ARRAYS]
 
 
 def write_media(path: str | os.PathLike, media: MediaDataset) -> None:
     """Write a file of media, whole or not at all."""
     with new_file(path) as file:
-        mark(file, "media", FORMAT_VERSION)
-        file.attrs["pde"] = media.pde
-        file.attrs["seed"] = media.seed
-        file.attrs["validation"] = media.validation
+        media.describe(file)
         file["kind"] = list(media.kind)
-        for name in _ARRAYS:
+        for name in media.arrays:
             file.create_dataset(name, data=getattr(media, name).astype("f4"))
 
 
 def read_media(path: str | os.PathLike, *, whole: bool = True) -> MediaDataset:
-    """Read a file of media.
-
-    Parameters
-    ----------
-    whole
-        Whether the arrays are read, or stay in the file until `MediaDataset.rows` reads some.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is foreign, truncated or inconsistent; the message names it.
-    """
-    with open_to_read(path, "media", FORMAT_VERSION) as file:
-        content: dict[str, Any] = {
-            "pde": str(file.attrs["pde"]),
-            "validation": float(file.attrs["validation"]),
-            "seed": int(file.attrs["seed"]),
-            "kind": tuple(name.decode() for name in file["kind"][()]),
-        } | {name: file[name][()] if whole else FileArray(path, file[name]) for name in _ARRAYS}
-    try:
-        return MediaDataset(**content)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    """Read a file of media; see `Samples.of_file`."""
+    return MediaDataset.of_file(
+        path, lambda file: {"kind": tuple(name.decode() for name in file["kind"][()])}, whole=whole
+    )
