@@ -30,3 +30,19 @@ def test_no_class_name_is_defined_twice():
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert {name: at for name, at in places.items() if len(at) > 1} == {}
+
+
+def test_no_local_is_a_pronoun():
+    pronouns, places = {"one", "found", "given", "some"}, set()
+    for path in sorted((ROOT / "mosaicdd").rglob("*.py")):
+        inside = [node for node in ast.walk(ast.parse(path.read_text())) if _is_function(node)]
+        for node in (part for function in inside for part in ast.walk(function)):
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            name = node.id if stored else node.arg if isinstance(node, ast.arg) else None
+            if name in pronouns:
+                places.add(f"{path.relative_to(ROOT)}:{node.lineno} {name}")
+    assert places == set()
+
+
+def _is_function(node):
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))

@@ -117,8 +117,8 @@ def train(
         own = {**config, **network_settings(pairs)}
         settings = collected(ctx, TrainingSettings)
         execution = collected(ctx, ExecutionSettings)
-        given = (data, output, settings, execution, network, own, tensorboard, pde)
-        training = Training(*given, overwrite=overwrite)
+        task = (data, output, settings, execution, network, own, tensorboard, pde)
+        training = Training(*task, overwrite=overwrite)
     with rank_group(world(), device) as ranks:
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)

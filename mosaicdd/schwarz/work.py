@@ -234,15 +234,15 @@ class Work:
     def _explained(self, outcomes: list[Outcome], members: range) -> list[Outcome]:
         """Say of solves that ended without a number if what was given is too large for its squares."""
         problem, ranks = self.problem, self._setup.ranks
-        given: list[Any] = [
+        values: list[Any] = [
             part.values for part in problem.conditions.parts if not callable(part.values)
         ]
         for boundary in self.boundaries[members.start : members.stop]:
-            given.extend(boundary.edges.values())
+            values.extend(boundary.edges.values())
         if problem.source is not None:  # which may be none outside of the domain
             own = self.first_engine.block.owned_nodes()[1]
-            given.append(problem.source.sample_as_given(self._setup.grid, own, checked=False))
-        sizes = [np.abs(v) for v in given if isinstance(v, (int, float, np.ndarray))]
+            values.append(problem.source.sample_as_given(self._setup.grid, own, checked=False))
+        sizes = [np.abs(v) for v in values if isinstance(v, (int, float, np.ndarray))]
         mine = [float(np.fmax.reduce(size, axis=None, initial=0.0)) for size in sizes]
         largest = max(ranks.allgather(max(mine)))
         if largest < _LARGEST:

@@ -87,8 +87,8 @@ def train(
     TrainingDivergedError
         If the loss becomes NaN or infinite.
     """
-    given = (data, output, settings, execution, network, network_settings)
-    training = Training(*given, pde=pde, overwrite=overwrite)
+    task = (data, output, settings, execution, network, network_settings)
+    training = Training(*task, pde=pde, overwrite=overwrite)
     with rank_group(ranks, device) as group:
         training.join(group, resume)
         return training.run(group, progress)

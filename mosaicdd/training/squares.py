@@ -179,11 +179,11 @@ class SquareGenerator:
         place(torch.from_numpy(boundary.astype("f4")).double(), u)
         self._newton.linear(u, f[:, 1:-1, 1:-1], reaction)
         for start in range(unsolved, len(u), BATCH):
-            some = slice(start, start + BATCH)
+            portion = slice(start, start + BATCH)
             fields = {
-                name: values[some, i, None, None] for i, name in enumerate(self.pde.parameters)
+                name: values[portion, i, None, None] for i, name in enumerate(self.pde.parameters)
             }
-            if self._newton.solve(u[some], f[some, 1:-1, 1:-1], fields).any():
+            if self._newton.solve(u[portion], f[portion, 1:-1, 1:-1], fields).any():
                 raise RuntimeError(f"Newton's method fails for a square of {self.pde.name}")
         return f.float().numpy(), u[unsolved:].float().numpy()
 

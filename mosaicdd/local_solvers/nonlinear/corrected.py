@@ -111,10 +111,10 @@ class CorrectedPlan:
             torch.addmm(lines, g, self._linear, out=out)
         outside = self._apart[batch].flatten()
         self.left[batch] = 0.0
-        for some in split(len(g), _CHUNK):
-            x, w = self._network.input(g[some]), None if seen is None else seen[some]
-            out[some] += self._network(x, w)
-            outside[some] |= self._network.outside(x, w)
+        for portion in split(len(g), _CHUNK):
+            x, w = self._network.input(g[portion]), None if seen is None else seen[portion]
+            out[portion] += self._network(x, w)
+            outside[portion] |= self._network.outside(x, w)
         self._replace(batch, g, outside, self._newton, out)
 
     def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
@@ -127,12 +127,12 @@ class CorrectedPlan:
         )  # as tables are, or the linear part
         out = g.new_empty(len(g), len(self._hats), len(self._at), dtype=exact)
         _, seen = self._of(batch)
-        for some in split(len(g), _CHUNK):
-            x, w = self._network.input(g[some]), None if seen is None else seen[some]
+        for portion in split(len(g), _CHUNK):
+            x, w = self._network.input(g[portion]), None if seen is None else seen[portion]
             if differ is None:
-                self._tabulate(x, out[some])
+                self._tabulate(x, out[portion])
             else:
-                self._differentiate(differ, x, w, out[some])
+                self._differentiate(differ, x, w, out[portion])
         self._replace(batch, g, self.outside(batch, g), self._exact.responses_at, out)
         return out
 

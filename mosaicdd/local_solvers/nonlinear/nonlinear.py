@@ -223,10 +223,10 @@ class NewtonPlan:
         self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor, out: torch.Tensor
     ) -> None:
         """Solve the subdomains at rows and columns of the region, ``(B,)`` each."""
-        for some in split(len(g), BATCH):
-            u, _, left = self._solved(rows[some], columns[some], g[some])
-            out[some] = u[:, *self._lines]
-            self.left[rows[some], columns[some]] = left
+        for portion in split(len(g), BATCH):
+            u, _, left = self._solved(rows[portion], columns[portion], g[portion])
+            out[portion] = u[:, *self._lines]
+            self.left[rows[portion], columns[portion]] = left
 
     def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
         """Solve with the derivative at the solutions."""
@@ -237,9 +237,9 @@ class NewtonPlan:
     ) -> torch.Tensor:
         """Return the responses of the subdomains at rows and columns of the region."""
         out = g.new_empty(len(g), len(self._hats), self._lines.shape[1])
-        for some in split(len(g), BATCH):
-            u, fields, _ = self._solved(rows[some], columns[some], g[some])
-            out[some] = self.derivative(u, fields)
+        for portion in split(len(g), BATCH):
+            u, fields, _ = self._solved(rows[portion], columns[portion], g[portion])
+            out[portion] = self.derivative(u, fields)
         return out
 
     def derivative(self, u: torch.Tensor, fields: Fields) -> torch.Tensor:

@@ -215,11 +215,14 @@ class SquareNewton:
     def _gradients(
         self, values: Sequence[torch.Tensor], patches: Mapping[str, Patch]
     ) -> list[torch.Tensor | None]:
-        leaves = [one.clone().requires_grad_() for one in values]
+        leaves = [value.clone().requires_grad_() for value in values]
         with torch.enable_grad():
             total = self.operator.at(Patch(*leaves), patches, self.spacing).sum()
-        found = torch.autograd.grad(total, leaves, allow_unused=True)
-        return [None if one is None else (self.spacing**2 * one).float() for one in found]
+        gradients = torch.autograd.grad(total, leaves, allow_unused=True)
+        return [
+            None if gradient is None else (self.spacing**2 * gradient).float()
+            for gradient in gradients
+        ]
 
     def reaction(self, u: torch.Tensor, fields: Fields) -> torch.Tensor:
         """Return the derivative of the residual by values that are the same all around, at each of them."""

@@ -25,14 +25,11 @@ from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration
 
 _ELEMENTS, _SUBDOMAINS = 128, 256  # whose vectors stay in the cache
 _SAMPLED = 2048  # elements whose derivatives are sampled at once
-_CHECKED, _APART = (
-    8,
-    8,
-)  # cells between the nodes where the residual of a smooth surface is taken, and what it is measured by
-_SAFETY = 2.0
-_LARGEST = (
-    1e17  # residual whose squares add up to a number in float32, over all nodes of a subdomain
-)
+# Cells between the nodes where the residual of a smooth surface is taken, and what it is measured by.
+_CHECKED, _APART = 8, 8
+_SAFETY = 2.0  # of error estimates, which are linear
+# Residual whose squares add up to a number in float32, over all nodes of a subdomain.
+_LARGEST = 1e17
 # Of the last step in an element, beside the tolerance: one of Newton's leaves a thousandth of itself, one with means
 # a tenth, down to rounding in float32.
 _LOOSER, _LOOSEST, _TIGHTEST = 100.0, 1e-3, 1e-7
@@ -98,14 +95,16 @@ class NewtonFill:
             values = squares[batch].reshape(-1, s + 1, s + 1)
             f, fields = self._windows.of(batch)
             parts = split(len(values), _ELEMENTS)
-            for some in parts:
-                self._element.linear(values[some], None if f is None else f[some], self._reaction)
+            for portion in parts:
+                self._element.linear(
+                    values[portion], None if f is None else f[portion], self._reaction
+                )
             means = torch.stack(self._element.means(values, fields))
             self._means[:, *batch] = means.view(3, *shape)
             left = []
-            for some in parts:
-                given = None if f is None else f[some], _some(fields, some)
-                left.append(self._solve(values[some], *given, Means(*means[:, some])))
+            for portion in parts:
+                data = None if f is None else f[portion], _some(fields, portion)
+                left.append(self._solve(values[portion], *data, Means(*means[:, portion])))
             self.left[batch] = torch.cat(left).view(*shape)
             squares[(*batch, slice(1, -1), slice(1, -1))] = values.view(*shape, s + 1, s + 1)[
                 ..., 1:-1, 1:-1
@@ -123,9 +122,9 @@ class NewtonFill:
         left = u.new_zeros(len(u))
         rest = ~self._element.relax(u, f, fields, means, self._relaxed)
         if rest.any():
-            some, force = u[rest], None if f is None else f[rest]
-            left[rest] = self._element.solve(some, force, _some(fields, rest), self._tolerance)
-            u[rest] = some
+            others, force = u[rest], None if f is None else f[rest]
+            left[rest] = self._element.solve(others, force, _some(fields, rest), self._tolerance)
+            u[rest] = others
         return left
 
     def measure(self) -> tuple[float, float]:
