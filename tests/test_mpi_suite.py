@@ -10,7 +10,7 @@ import pytest
 
 _HERE = Path(__file__).parent
 _SECONDS = 900  # on a busy machine; 100 to 200 on a quiet one
-_MARKED = re.compile(r"pytest\.mark\.ranks\(([\d, ]+)\)")
+_MARKED = re.compile(r"(?:pytest\.mark\.ranks|^SIZES = )\(([\d, ]+)\)", re.MULTILINE)
 # torch.distributed leaves threads behind, beside which later tests of several ranks crawl: those with
 # its process groups come last. What tests/training opens stays open, so another must come before.
 _LAST = ("parallel/test_dtensor.py", "training/")
