@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.features import FourierFeatures, TrunkSettings
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
@@ -22,28 +22,10 @@ from mosaicdd.local_solvers.networks.taylor import (
 
 
 @dataclass(frozen=True)
-class DeepONetSettings:
-    """Settings of `DeepONet`.
+class DeepONetSettings(TrunkSettings):
+    """Settings of `DeepONet`: width and depth are those of both networks."""
 
-    Parameters
-    ----------
-    width, depth
-        Width ``D`` of both networks, and hidden layers of each.
-    features, sigma
-        Number of Fourier features and their scale, as `FourierFeatures`.
-    """
-
-    width: int = 128
-    depth: int = 2
-    features: int = 64
-    sigma: float = 5.0
-
-    def __post_init__(self) -> None:
-        if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
-            raise ValueError(
-                "a deeponet needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "
-                f"{self.width}, {self.depth}, {self.features} and {self.sigma}"
-            )
+    network = "a deeponet"
 
 
 class DeepONet(Network):
@@ -63,8 +45,8 @@ class DeepONet(Network):
         super().__init__()
         self.settings = settings
         self.features = FourierFeatures(settings.features, settings.sigma)
-        self.branch = _perceptron(perimeter, settings)
-        self.trunk = _perceptron(self.features.size, settings)
+        self.branch = torch.nn.Sequential(*settings.layers(perimeter))
+        self.trunk = torch.nn.Sequential(*settings.layers(self.features.size))
         self.constant = torch.nn.Parameter(torch.zeros(()))
 
     def prepare(self, points: torch.Tensor) -> torch.Tensor:
@@ -97,12 +79,3 @@ class DeepONet(Network):
     def _branch(self, g: torch.Tensor) -> torch.Tensor:
         """Return the branch ``(B, D)``, scaled so that values of order 1 come out."""
         return self.branch(g) / self.settings.width**0.5
-
-
-def _perceptron(inputs: int, settings: DeepONetSettings) -> torch.nn.Sequential:
-    """Build hidden layers with GELU and a linear last one, all of the settings' width."""
-    layers: list[torch.nn.Module] = []
-    for _ in range(settings.depth):
-        layers += [torch.nn.Linear(inputs, settings.width), torch.nn.GELU()]
-        inputs = settings.width
-    return torch.nn.Sequential(*layers, torch.nn.Linear(inputs, settings.width))

@@ -1,4 +1,7 @@
-"""Fourier features of a position: coordinates together with sines and cosines of random waves."""
+"""What sees a position: its coordinates, sines and cosines of random waves, and a perceptron of these."""
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -25,3 +28,38 @@ class FourierFeatures(torch.nn.Module):
         """Return coordinates, sines and cosines."""
         phase = points @ self.wave_numbers
         return torch.cat([points, torch.sin(phase), torch.cos(phase)], dim=-1)
+
+
+@dataclass(frozen=True)
+class TrunkSettings:
+    """Settings of networks in which a perceptron sees the position.
+
+    Parameters
+    ----------
+    width, depth
+        Width ``D`` of hidden layers, and their number.
+    features, sigma
+        Number of Fourier features and their scale, as `FourierFeatures`.
+    """
+
+    width: int = 128
+    depth: int = 2
+    features: int = 64
+    sigma: float = 5.0
+
+    network: ClassVar[str] = "a network"
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
+            raise ValueError(
+                f"{self.network} needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "
+                f"{self.width}, {self.depth}, {self.features} and {self.sigma}"
+            )
+
+    def layers(self, inputs: int) -> list[torch.nn.Module]:
+        """Return hidden layers with GELU and a linear last one, all of this width."""
+        made: list[torch.nn.Module] = []
+        for _ in range(self.depth):
+            made += [torch.nn.Linear(inputs, self.width), torch.nn.GELU()]
+            inputs = self.width
+        return [*made, torch.nn.Linear(inputs, self.width)]

@@ -11,7 +11,7 @@ from typing import cast
 
 import torch
 
-from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.features import FourierFeatures, TrunkSettings
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.networks.taylor import (
@@ -24,33 +24,19 @@ from mosaicdd.local_solvers.networks.taylor import (
 
 
 @dataclass(frozen=True)
-class LinearSettings:
-    """Settings of `LinearNetwork`.
+class LinearSettings(TrunkSettings):
+    """Settings of `LinearNetwork`: width is that of the branch, too.
 
     Parameters
     ----------
-    width
-        ``D``, of the hidden layers and of the branch.
-    depth
-        Hidden layers of the trunk.
-    features, sigma
-        Number of Fourier features and their scale, as `FourierFeatures`.
     symmetric
         Whether the equation has the symmetries of the square, and the network uses them.
     """
 
-    width: int = 128
-    depth: int = 2
-    features: int = 64
     sigma: float = 8.0
     symmetric: bool = True
 
-    def __post_init__(self) -> None:
-        if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
-            raise ValueError(
-                "a linear network needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "
-                f"{self.width}, {self.depth}, {self.features} and {self.sigma}"
-            )
+    network = "a linear network"
 
 
 class LinearNetwork(Network):
@@ -69,12 +55,7 @@ class LinearNetwork(Network):
         super().__init__()
         self.settings = settings
         features = FourierFeatures(settings.features, settings.sigma)
-        layers: list[torch.nn.Module] = [features]
-        size = features.size
-        for _ in range(settings.depth):
-            layers += [torch.nn.Linear(size, settings.width), torch.nn.GELU()]
-            size = settings.width
-        self.trunk = torch.nn.Sequential(*layers, torch.nn.Linear(size, settings.width))
+        self.trunk = torch.nn.Sequential(features, *settings.layers(features.size))
         scale = (settings.width * perimeter) ** -0.5
         self.branch = torch.nn.Parameter(scale * torch.randn(settings.width, perimeter))
         self.symmetry = SquareSymmetry(perimeter) if settings.symmetric else None

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.features import FourierFeatures, TrunkSettings
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.networks.taylor import (
@@ -28,15 +28,11 @@ from mosaicdd.local_solvers.networks.taylor import (
 
 
 @dataclass(frozen=True)
-class MLPSettings:
-    """Settings of `MLP`.
+class MLPSettings(TrunkSettings):
+    """Settings of `MLP`: the split layer is one of the hidden ones.
 
     Parameters
     ----------
-    width, depth
-        Width ``D`` and hidden layers, the split one included.
-    features, sigma
-        Number of Fourier features and their scale, as `FourierFeatures`.
     symmetric
         Whether the equation has the symmetries of the square, and the network uses them: a point
         is folded into a triangle and sees the perimeter moved along with it.
@@ -45,15 +41,9 @@ class MLPSettings:
     width: int = 64
     depth: int = 3
     features: int = 32
-    sigma: float = 5.0
     symmetric: bool = True
 
-    def __post_init__(self) -> None:
-        if min(self.width, self.depth) < 1 or self.features < 0 or not self.sigma > 0:
-            raise ValueError(
-                "an mlp needs width >= 1, depth >= 1, features >= 0 and sigma > 0, got "
-                f"{self.width}, {self.depth}, {self.features} and {self.sigma}"
-            )
+    network = "an mlp"
 
 
 @dataclass(frozen=True)
