@@ -68,16 +68,21 @@ class House:
         self.functions, self.parameters, self.names = [], [], collections.Counter()
         self.classes = collections.Counter()
         for path in self.files:
+            bound = set()  # in functions, each place once, also where one is in another
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef):
                     self.classes[node.name] += 1
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    self.names[node.id] += 1
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    bound |= {
+                        (part.lineno, part.col_offset, part.id)
+                        for part in ast.walk(node)
+                        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+                    }
                     self.functions.append(node.end_lineno - node.lineno + 1)
                     arguments = node.args
                     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
                     self.parameters.append(len([a for a in named if a.arg != "self"]))
+            self.names.update(name for _, _, name in bound)
 
     def lines_of(self, folder: str) -> int:
         """Count the lines of a folder."""
