@@ -16,6 +16,7 @@ So volumes, faces and the outline between them fit together exactly: what flows 
 through its faces or the outline.
 """
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,14 +77,14 @@ class Cover:
 
 def _gathered(shares: Sequence[np.ndarray], axes: Sequence[int]) -> np.ndarray:
     """Add up at nodes, or edges, what the cells around have for their corners along some axes."""
-    total: np.ndarray | float = 0.0
+    parts = []
     corners = itertools.product((0, 1), repeat=len(axes))
-    for corner, share in reversed(list(zip(corners, shares, strict=True))):
+    for corner, share in zip(corners, shares, strict=True):
         place = [slice(None)] * share.ndim
         for axis, high in zip(axes, corner, strict=True):  # the high corner is of the cell before
             place[axis] = slice(None, -1) if high else slice(1, None)
-        total = total + share[tuple(place)]
-    return np.asarray(total)
+        parts.append(share[tuple(place)])
+    return functools.reduce(np.add, reversed(parts))
 
 
 @dataclass(frozen=True)

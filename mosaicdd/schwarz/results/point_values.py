@@ -11,7 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import family
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.points import PointCover, covers, interpolate, owned_points
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.ranks import Ranks
@@ -79,17 +81,15 @@ def perimeters_at(v: Interface, problem: int, centres: np.ndarray) -> torch.Tens
     """Gather the perimeters of subdomains given by their centres, ``(B, 2)``: ``(B, P)``."""
     block, device = v.block, v.flat.device
     s, m = block.lattice.spacing, block.lattice.subdomain.cells
-    nodes = torch.from_numpy(centres - np.array(block.first)).to(device)
-    row, column = nodes[:, :1], nodes[:, 1:]
-    along = torch.arange(m, device=device)
-    rows, columns = (lines[problem] for lines in v.lines)
-    sides = (
-        rows[row - 1, (column - 1) * s + along],
-        columns[column + 1, (row - 1) * s + along],
-        rows[row + 1, (column + 1) * s - along],
-        columns[column - 1, (row + 1) * s - along],
-    )
-    return torch.cat(sides, dim=1)
+    nodes = perimeter_nodes((m,) * len(v.lines))
+    corners = (centres - np.array(block.first) - 1) * s
+    places = torch.from_numpy(corners[:, None] + nodes).to(device)  # in the region, (B, P, 2)
+    out = v.flat.new_empty(places.shape[:2])
+    for axis, lines in enumerate(v.lines):
+        on = np.flatnonzero(nodes[:, axis] % m == 0)
+        line, *along = (places[:, on, other] for other in family(axis, len(v.lines)))
+        out[:, on] = lines[problem][(line // s, *along)]
+    return out
 
 
 def _on_edge(boundary: Boundary, points: np.ndarray) -> np.ndarray:
