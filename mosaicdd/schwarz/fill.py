@@ -12,14 +12,17 @@ its part of the field, so it needs nothing of the others while it fills; of the 
 strip at a time.
 """
 
+import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, at
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.tiles import Tiles, region_tiles
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.lattice.window import Window
@@ -95,20 +98,21 @@ class Fill:
         self._problems = problems
         self._m = m = block.lattice.subdomain.cells
         self._s = block.lattice.spacing
-        rows, columns = (region_tiles(block, axis) for axis in (0, 1))
-        widest = max(run.count for run in columns)
-        across = min(widest, max(1, batch_subdomains // problems))
-        down = max(1, batch_subdomains // (problems * widest))
-        self._rows = [part for run in rows for part in run.split(down)]
-        self._columns = [part for run in columns for part in run.split(across)]
+        axes, room = len(block.cells), max(1, batch_subdomains // problems)
+        tiles, largest = [], problems
+        for axis in reversed(range(axes)):
+            runs = [part for run in region_tiles(block, axis) for part in run.split(room)]
+            tiles.append(runs)
+            largest *= max(run.count for run in runs)
+            room = max(1, room // max(run.count for run in region_tiles(block, axis)))
+        self._rows, *self._across = reversed(tiles)
         self._transfer = Transfer(block, **tensors)
-        tallest = max(run.count for run in self._rows)
-        largest = problems * tallest * across
-        self._perimeters = torch.empty(largest, 4 * m, **tensors)
-        self._values = torch.empty(largest, (m - 1) ** 2, **tensors)
+        self._perimeters = torch.empty(largest, len(perimeter_nodes((m,) * axes)), **tensors)
+        self._values = torch.empty(largest, (m - 1) ** axes, **tensors)
         # The last row of the strip before, then tiles, from their first lattice line to their last.
-        height = 2 + tallest * m
-        self._buffer = torch.zeros(problems, height, block.cells[1] + 1, **tensors)
+        height = 2 + max(run.count for run in self._rows) * m
+        across = (cells + 1 for cells in block.cells[1:])
+        self._buffer = torch.zeros(problems, height, *across, **tensors)
         self._filling = clock.part("fill")
 
     def strips(self, v: Interface, region: torch.Tensor | None = None) -> Iterator[Strip]:
@@ -122,7 +126,7 @@ class Fill:
             Where to keep all strips, as views: ``(n, rows, columns)`` of the block's region. By
             default each overwrites the one before.
         """
-        (owned, _), _ = self.block.owned_nodes()
+        (owned, *_), _ = self.block.owned_nodes()
         done = owned.start
         field = self._buffer if region is None else region
         for rows in self._rows:
@@ -131,8 +135,8 @@ class Fill:
                 first = 1 if region is None else bottom  # row of the field that is the bottom one
                 target = field[:, first : first + top - bottom + 1]
                 self._copy_lines(v, rows, target)
-                for columns in self._columns:
-                    self._predict(v, rows, columns, target)
+                for across in itertools.product(*self._across):
+                    self._predict(v, (rows, *across), target)
                 # What is above the last row is known where the domain ends only.
                 last = min(top if top < self.block.cells[0] else top + 1, owned.stop)
                 strip = self._strip(field, bottom - first, done, last) if last > done else None
@@ -149,45 +153,56 @@ class Fill:
 
     def _copy_lines(self, v: Interface, rows: Tiles, target: torch.Tensor) -> None:
         """Copy the values on the lattice lines around tiles to their part of the field."""
-        bottom, left = self.block.first
-        part = slice(self._node(rows.line, 0), self._node(rows.end, 0) + 1)
-        lines = slice(rows.line - bottom, rows.end - bottom + 1, rows.cells)
-        target[:, :: rows.cells * self._s] = v.lines[0][:, lines]
-        for run in self._columns:
-            lines = slice(run.line - left, run.end - left + 1, run.cells)
-            at = slice(self._node(run.line, 1), self._node(run.end, 1) + 1, run.cells * self._s)
-            target[..., at] = v.lines[1][:, lines, part].mT
+        axes, whole = len(self.block.cells), slice(None)
+        bottom, top = self._node(rows.line, 0), self._node(rows.end, 0)
+        for axis, runs in enumerate(([rows], *self._across)):
+            lines = v.in_order(axis)
+            if axis > 0:
+                lines = lines[:, bottom : top + 1]
+            base = bottom if axis == 0 else 0  # the node that stands first in the target
+            for run in runs:
+                low, high = (line - self.block.first[axis] for line in (run.line, run.end))
+                nodes = slice(low * self._s - base, high * self._s - base + 1, run.cells * self._s)
+                here = at(axis, axes, nodes)
+                there = at(axis, axes, slice(low, high + 1, run.cells))
+                target[(whole, *here)] = lines[(whole, *there)]
 
-    def _predict(self, v: Interface, rows: Tiles, columns: Tiles, target: torch.Tensor) -> None:
-        """Write what the local solver predicts inside of tiles to their part of the field."""
-        m, s = self._m, self._s
-        perimeters = self._perimeters[: self._problems * rows.count * columns.count]
+    def _predict(self, v: Interface, tiles: tuple[Tiles, ...], target: torch.Tensor) -> None:
+        """Write what the local solver predicts inside of tiles, a run per axis, to their part of the field."""
+        m, axes = self._m, len(tiles)
+        counts = [run.count for run in tiles]
+        perimeters = self._perimeters[: self._problems * math.prod(counts)]
         values = self._values[: len(perimeters)]
-        batch = rows.subdomains(self.block, 0), columns.subdomains(self.block, 1)
+        batch = tuple(run.subdomains(self.block, axis) for axis, run in enumerate(tiles))
         self._transfer.restrict(v, batch, perimeters)
         self._plan(batch, perimeters, values)
-        values = values.view(self._problems, rows.count, columns.count, m - 1, m - 1)
-        height, width = rows.cells * s, columns.cells * s
-        left = self._node(columns.line, 1)
-        tiles = target[:, :-1, left : left + columns.count * width]
-        tiles = tiles.unflatten(2, (-1, width)).unflatten(1, (-1, height))
-        tiles[:, :, 1:, :, 1:] = values.transpose(2, 3)[:, :, m - height :, :, m - width :]
+        # Of each axis the tiles, then the nodes in them.
+        order = (place for axis in range(1, 1 + axes) for place in (axis, axis + axes))
+        values = values.view(self._problems, *counts, *[m - 1] * axes).permute(0, *order)
+        for axis in reversed(range(axes)):
+            run, sides = tiles[axis], tiles[axis].cells * self._s
+            first = 0 if axis == 0 else self._node(run.line, axis)
+            target = target.narrow(1 + axis, first, run.count * sides)
+            target = target.unflatten(1 + axis, (-1, sides))
+            target = target.narrow(2 + axis, 1, sides - 1)
+            values = values.narrow(2 + 2 * axis, m - sides, sides - 1)
+        target.copy_(values)
 
     def _strip(self, field: torch.Tensor, base: int, start: int, stop: int) -> Strip:
         """Return the rows ``start..stop`` of the region, with those around them.
 
         ``base`` is the row that stands first in the field.
         """
-        (_, columns), whole = self.block.owned_nodes()
+        (_, *across), whole = self.block.owned_nodes()
         parts, inner = [], []
-        for axis, part in enumerate((slice(start, stop), columns)):
+        for axis, part in enumerate((slice(start, stop), *across)):
             low = max(part.start - 1, 0)
             high = min(part.stop + 1, self.block.cells[axis] + 1)
             parts.append(slice(low, high))
             inner.append(slice(part.start - low, part.stop - low))
         origin = self.block.origin[0]
         return Strip(
-            values=field[:, parts[0].start - base : parts[0].stop - base, parts[1]],
+            values=field[:, parts[0].start - base : parts[0].stop - base, *parts[1:]],
             inner=tuple(inner),
-            place=(slice(origin + start, origin + stop), whole[1]),
+            place=(slice(origin + start, origin + stop), *whole[1:]),
         )

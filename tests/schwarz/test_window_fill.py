@@ -1,5 +1,7 @@
 """The fill of a window: the values of the whole fill, for the work of the window."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -24,9 +26,9 @@ def test_the_work_is_that_of_the_window(make_lattice, make_solver, problem, monk
     lattice, filled, predict = make_lattice((32, 32)), [], Fill._predict
     boundary, _ = problem(lattice)
 
-    def counting(self, v, rows, columns, target):
-        filled.append(rows.count * columns.count)
-        predict(self, v, rows, columns, target)
+    def counting(self, v, tiles, target):
+        filled.append(math.prod(run.count for run in tiles))
+        predict(self, v, tiles, target)
 
     monkeypatch.setattr(Fill, "_predict", counting)
     make_solver(lattice, window=Window((40, 40), (49, 49))).solve(boundary)

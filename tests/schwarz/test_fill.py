@@ -1,0 +1,78 @@
+"""The fill along a line, in the plane and in space: strips put together are the field."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.schwarz.fill import FILL_HALO, Fill
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+S, PROBLEMS = 2, 2  # cells between lattice planes
+
+
+def known(block, fields):
+    """Return what predicts the fields inside of subdomains, and checks what it is given of them."""
+
+    def predict(batch, perimeters, values):
+        inside = (slice(1, 2 * S),) * len(batch)
+        members = itertools.product(*(range(p.start, p.stop, p.step or 1) for p in batch))
+        around = perimeter_nodes((2 * S,) * len(batch))
+        corners = [
+            [a + S * n for a, n in zip(block.origin, member, strict=True)] for member in members
+        ]
+        cubes = [
+            field[tuple(slice(a, a + 2 * S + 1) for a in corner)]
+            for field in fields
+            for corner in corners
+        ]
+        np.testing.assert_array_equal(
+            perimeters, np.stack([cube[tuple(around.T)] for cube in cubes])
+        )
+        values.copy_(torch.from_numpy(np.stack([cube[inside].ravel() for cube in cubes])))
+
+    return predict
+
+
+@pytest.mark.parametrize("batch_subdomains", [1, 5, 1000])
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("cells", [(7,), (6, 7), (6, 5, 4)])
+def test_strips_are_the_owned_nodes_of_the_field(cells, kept, batch_subdomains):
+    lattice = Lattice(Grid(tuple(S * n for n in cells), 0.5), Subdomain(2 * S, S))
+    fields = np.random.default_rng(0).standard_normal((PROBLEMS, *lattice.grid.nodes))
+    ends = [((1, n // 2 + 1), (n // 2 + 1, n)) for n in cells]
+    seen, tensors = np.full(fields.shape, np.nan), {"device": torch.device("cpu")}
+    for parts in itertools.product(*ends):
+        block = Block(lattice, *zip(*parts, strict=True), FILL_HALO)
+        v = Interface(block, dtype=torch.float64, problems=PROBLEMS, **tensors)
+        v.take(torch.from_numpy(fields[:, *block.nodes]))
+        settings = SimpleNamespace(tensors={**tensors, "dtype": torch.float64})
+        fill = Fill(
+            block,
+            known(block, fields),
+            settings,
+            PROBLEMS,
+            Stopwatch(),
+            batch_subdomains=batch_subdomains,
+        )
+        region = None
+        if kept:
+            shape = [count + 1 for count in block.cells]
+            region = torch.full((PROBLEMS, *shape), torch.nan, dtype=torch.float64)
+        for strip in fill.strips(v, region):
+            seen[:, *strip.place] = strip.owned.numpy()
+            # One node more all around is right, too, where the domain has one.
+            wide = tuple(
+                slice(p.start - i.start, p.start - i.start + n)
+                for p, i, n in zip(strip.place, strip.inner, strip.values.shape[1:], strict=True)
+            )
+            np.testing.assert_array_equal(strip.values, fields[:, *wide])
+    np.testing.assert_array_equal(seen, fields)
