@@ -43,12 +43,11 @@ class ConductanceLesson(MediaLesson):
     name, settings_type = CONDUCTANCES, ConductanceSettings
 
     @classmethod
-    @torch.random.fork_rng([])
-    def build(cls, name: str, values: dict, dataset: MediaDataset) -> ConductanceNetwork:
+    def made(cls, how: ConductanceSettings, dataset: MediaDataset) -> ConductanceNetwork:
         """Return the network, which is for any media."""
-        return ConductanceNetwork(ConductanceSettings(**values))
+        return ConductanceNetwork(how)
 
-    def take(self, rows: OwnRows[MediaDataset]) -> int:
+    def take(self, rows: OwnRows) -> int:
         """Take up media, solutions and sources."""
         self._whole = rows.whole
         self._learned, self._held_out = (

@@ -82,7 +82,7 @@ class SquareLesson(RowLesson):
     network: Any
     unit = 1.0
 
-    def take(self, rows: OwnRows[SquareDataset]) -> int:
+    def take(self, rows: OwnRows) -> int:
         """Solve the linear equation in the squares."""
         self._rows = rows
         parts = (rows.learned, rows.held_out)
@@ -165,10 +165,10 @@ class SquareLesson(RowLesson):
         values = (self._wrong(), self._lacking, self.held_out.values)
         return [float(value.double().square().sum()) for value in values]
 
-    def errors(self, sums: list[float]) -> tuple[float, float]:
+    def errors(self, sums: list[float], *, everywhere: bool) -> list[float]:
         """Return the relative errors of the network, and of the linear equation's solutions."""
         wrong, lacking, size = sums
-        return (wrong / size) ** 0.5, (lacking / size) ** 0.5
+        return [(wrong / size) ** 0.5, (lacking / size) ** 0.5]
 
     @torch.no_grad()
     def _wrong(self) -> torch.Tensor:
@@ -233,11 +233,10 @@ class CorrectionLesson(SquareLesson):
     name, settings_type = CORRECTION, CorrectionSettings
 
     @classmethod
-    @torch.random.fork_rng([])
-    def build(cls, name: str, values: dict, dataset: SquareDataset) -> CorrectionNetwork:
+    def made(cls, how: CorrectionSettings, dataset: SquareDataset) -> CorrectionNetwork:
         """Return a network for squares of so many cells."""
         learnable_equation(dataset)
-        return CorrectionNetwork(dataset.subdomain.cells, CorrectionSettings(**values))
+        return CorrectionNetwork(dataset.subdomain.cells, how)
 
     def inputs(self, samples: SquareSamples) -> SquareInputs:
         """Return perimeters and effects of sources, side by side, and the linear reaction."""
@@ -259,12 +258,11 @@ class UnrolledLesson(SquareLesson):
     name, settings_type = UNROLLED, UnrolledSettings
 
     @classmethod
-    @torch.random.fork_rng([])
-    def build(cls, name: str, values: dict, dataset: SquareDataset) -> UnrolledNetwork:
+    def made(cls, how: UnrolledSettings, dataset: SquareDataset) -> UnrolledNetwork:
         """Return a network for squares of so many cells, that begins with harmonic functions."""
         square = dataset.subdomain
         learnable_equation(dataset)
-        network = unrolled_network(dataset.pde, square.cells, UnrolledSettings(**values))
+        network = unrolled_network(dataset.pde, square.cells, how)
         network.begin(ExactSolver(EllipticOperator(), square).matrix)
         return network
 

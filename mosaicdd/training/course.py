@@ -1,7 +1,7 @@
 """A lesson with its data: read by the ranks that train together, each what it needs, and checked."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from mosaicdd.storage.atomic import trust_seal
@@ -19,6 +19,8 @@ class Course:
     ----------
     lesson, name, values
         Of the network: its lesson, its name, and those of its settings that are not the defaults.
+    settings
+        All of the network's settings.
     dataset, dataset_hash
         Whole, its arrays perhaps in their file, and the hash of its content.
     part
@@ -28,6 +30,7 @@ class Course:
     lesson: type[Lesson]
     name: str
     values: dict
+    settings: dict
     dataset: Any
     dataset_hash: str
     part: Any
@@ -54,15 +57,15 @@ class Course:
         lesson = find_lesson(name)
         dataset = _read(lesson, data, ranks)
 
-        def part() -> Any:
+        def part() -> tuple[dict, Any]:
             network = lesson.build(name, values, dataset)
             lesson.require(name, network, dataset, settings, execution)
             execution.require_ranks(ranks.size, settings, lesson.learned(network, dataset))
-            return lesson.part(dataset, ranks)
+            return asdict(network.settings), lesson.part(dataset, ranks)
 
-        mine = ranks.agreed(part)
+        own, mine = ranks.agreed(part)
         dataset_hash = ranks.of_root(lambda: dataset.content_hash)
-        return cls(lesson, name, values, dataset, dataset_hash, mine)
+        return cls(lesson, name, values, own, dataset, dataset_hash, mine)
 
     def network(self) -> Any:
         """Return a network with random weights."""

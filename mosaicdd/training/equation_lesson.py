@@ -4,6 +4,7 @@ Every rank has all samples, and takes its share of each batch: a step's shares a
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.networks.network import Network
-from mosaicdd.local_solvers.networks.registry import build_network, check_settings
+from mosaicdd.local_solvers.networks.registry import build_network, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -22,8 +23,7 @@ from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.training.equation_losses import EquationLosses
 from mosaicdd.training.family import FamilyPasses, family_ranges, fit_family, require_operators
 from mosaicdd.training.lesson import Lesson, placed
-from mosaicdd.training.memory import PROBES, KeptBytes, samples_per_pass
-from mosaicdd.training.objective import Objective
+from mosaicdd.training.memory import PROBES
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.reports import Report, SolutionReport
 from mosaicdd.training.samples import Batches, LiftedSamples, Pass, StepPasses, lift_samples
@@ -43,7 +43,7 @@ class EquationLesson(Lesson):
         Those that are not, and windows of larger solutions.
     """
 
-    unused: ClassVar[dict[str, str]] = {}
+    report_type: ClassVar[type[Report]] = SolutionReport
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class EquationLesson(Lesson):
             self._points,
             sampled,
         )
+        self.samples_nodes = self.held_out.samples_nodes
 
     def _taught(self) -> Batches:
         """Take up what is learned, and return the batches of it."""
@@ -83,11 +84,6 @@ class EquationLesson(Lesson):
         grid_residual = self._losses.grid_residual
         self.passes = StepPasses(network, self.samples, known, settings, batches, grid_residual)
         return batches
-
-    @classmethod
-    def check(cls, name: str, values: dict) -> Any:
-        """Return the settings of a network in the registry; see `Lesson.check`."""
-        return check_settings(name, values)
 
     @classmethod
     def read(cls, data: str | os.PathLike | Dataset) -> Dataset:
@@ -115,24 +111,16 @@ class EquationLesson(Lesson):
     def require(
         cls,
         name: str,
-        network: Network,
-        dataset: Dataset,
-        settings: TrainingSettings,
-        execution: ExecutionSettings,
-    ) -> None:
-        """Check the settings, and what the network can learn of the dataset."""
-        super().require(name, network, dataset, settings, execution)
-        cls._require(network, dataset, settings, execution)
-
-    @classmethod
-    def _require(
-        cls,
         network: Any,
         dataset: Dataset,
         settings: TrainingSettings,
         execution: ExecutionSettings,
     ) -> None:
         """Check that the losses tell the solution from other functions, and that the network can be it."""
+        super().require(name, network, dataset, settings, execution)
+        if is_family(network):
+            require_operators(network, dataset)
+            return
         operators = [operator for operator, _ in dataset.operators(slice(None))]
         if len(operators) > 1:
             raise ValueError(
@@ -157,15 +145,10 @@ class EquationLesson(Lesson):
             )
 
     @classmethod
-    def kept(
-        cls,
-        network: Network,
-        dataset: Dataset,
-        settings: TrainingSettings,
-        execution: ExecutionSettings,
-        ranks: RankGroup,
-    ) -> tuple[int, int]:
-        """Measure small passes, and count all samples: every rank has them."""
+    def sketch(
+        cls, network: Network, dataset: Dataset, settings: TrainingSettings, ranks: int
+    ) -> tuple[Callable[[Any], torch.Tensor], list[Any], int]:
+        """Return the passes of eight samples; every rank has all samples."""
         few = replace(
             dataset,
             boundary=dataset.boundary[:8],
@@ -177,16 +160,8 @@ class EquationLesson(Lesson):
             window_parameters=dataset.window_parameters[:1],
             validation=0.25,
         )
-        small = replace(settings, batch_size=max(PROBES), base_batch_size=0)
-        lesson = cls(network, few, small)
-        objective = Objective(network, lesson.loss)
-        samples = -(-min(settings.batch_size, cls.learned(network, dataset)) // ranks.size)
-        limit = execution.micro_batch
-        if not limit and ranks.device.type == "cpu":
-            limit = samples_per_pass(objective, lesson.probe())
-        samples = min(samples, limit or samples)
-        largest = max(KeptBytes.of_pass(objective, part).of(samples) for part in lesson.probe())
-        return largest, sample_bytes(dataset, settings)
+        lesson = cls(network, few, replace(settings, batch_size=max(PROBES), base_batch_size=0))
+        return lesson.loss, lesson.probe(), _lifted_bytes(dataset, settings)
 
     def loss(self, part: Pass) -> torch.Tensor:
         """Return the loss on data, or by the equation."""
@@ -200,25 +175,16 @@ class EquationLesson(Lesson):
         """Return the sums of squared errors on a rank's share of held-out samples and windows."""
         return self.held_out.squared_errors(self.network, self._ranks, everywhere)
 
-    def report(self, sums: list[float], *, everywhere: bool, **state: Any) -> SolutionReport:
-        """Return the report of mean squared errors."""
-        validation_mse, window_mse = self.held_out.means(sums, everywhere)
-        return SolutionReport(**state, validation_mse=validation_mse, window_mse=window_mse)
-
-    def restored(self, report: dict) -> SolutionReport:
-        """Return a report from its fields."""
-        return SolutionReport(**report)
-
-    @property
-    def samples_nodes(self) -> bool:
-        """Whether errors of the middle of a training are not at all nodes."""
-        return self.held_out.samples_nodes
+    def errors(self, sums: list[float], *, everywhere: bool) -> list[float]:
+        """Return the mean squared errors."""
+        return self.held_out.means(sums, everywhere)
 
     def card(self, name: str, best: Report) -> ModelCard:
         """Write down what the network is, was trained on, and reaches."""
         dataset, degree = self._dataset, self._settings.lifting_degree
         ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
-        figures = best.figures
+        figures, names = best.figures, dataset.parameter_names
+        values = dataset.parameters[0].tolist()
         errors = {"mse": figures["validation_mse"], "window_mse": figures["window_mse"]}
         left = self.held_out.validation.left_by_lifting()
         errors["relative_error"] = (errors["mse"] / left) ** 0.5 if left else 0.0
@@ -238,19 +204,9 @@ class EquationLesson(Lesson):
             boundary_range=[float(dataset.boundary.min()), float(dataset.boundary.max())],
             hyperparameter_ranges={key: [float(v.min()), float(v.max())] for key, v in ranges},
             spectrum=asdict(SpectrumRange.of_remainders(torch.cat(remainders))),
-            parameters=self._parameters(),
-            ranges=self._ranges(),
+            parameters=dict(zip(names, values, strict=True)),
             validation=errors,
         )
-
-    def _parameters(self) -> dict[str, float]:
-        """Return the equation's parameters that the network is for."""
-        values = self._dataset.parameters[0].tolist()
-        return dict(zip(self._dataset.parameter_names, values, strict=True))
-
-    def _ranges(self) -> dict[str, list[float]]:
-        """Return the ranges of parameters that the network is for."""
-        return {}
 
     def _lifted(
         self,
@@ -272,10 +228,11 @@ class FamilyLesson(EquationLesson):
     """Of a network that makes solution operators from the equation's parameters: regression on operators."""
 
     unused: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("points", "collocation", "laplacian", "residual"),
-        "it learns operators, at all nodes and for all data at once",
+        ("pde_weight", "points", "collocation", "laplacian", "residual"),
+        "it learns from solutions alone, at all nodes and for all data at once",
     )
     precisions: ClassVar[tuple[str, ...]] = ("float32", "float64", "tf32")
+    needs_labels: ClassVar[bool] = True
 
     def _taught(self) -> Batches:
         """Put the modes of the operators into the network; their coordinates are learned."""
@@ -292,53 +249,29 @@ class FamilyLesson(EquationLesson):
         return super().learned(network, dataset) // dataset.boundary.shape[1]
 
     @classmethod
-    def _require(
-        cls,
-        network: Any,
-        dataset: Dataset,
-        settings: TrainingSettings,
-        execution: ExecutionSettings,
-    ) -> None:
-        """Check that there are labels, and more operators than modes."""
-        if settings.pde_weight or not settings.labels:
-            raise ValueError(
-                "a network for a family learns from solutions alone: leave labels on and pde_weight 0"
-            )
-        require_operators(network, dataset)
+    def sketch(
+        cls, network: Any, dataset: Dataset, settings: TrainingSettings, ranks: int
+    ) -> tuple[Callable[[Any], torch.Tensor], list[Any], int]:
+        """Return a pass over operators that are zero: few samples have none."""
+        like = placed(network, settings, RankGroup())
+        p, z = like.new_zeros(max(PROBES), 5), like.new_zeros(max(PROBES), network.settings.modes)
 
-    @classmethod
-    def kept(
-        cls,
-        network: Any,
-        dataset: Dataset,
-        settings: TrainingSettings,
-        execution: ExecutionSettings,
-        ranks: RankGroup,
-    ) -> tuple[int, int]:
-        """Measure a pass over operators, of which few samples have none."""
-        p, z = torch.zeros(max(PROBES), 5), torch.zeros(max(PROBES), network.settings.modes)
-        objective = Objective(network, lambda part: _of_operators(network, part))
-        share = -(-min(settings.batch_size, cls.learned(network, dataset)) // ranks.size)
-        kept = KeptBytes.of_pass(objective, Pass(p, 1.0, target=z)).of(share)
-        return kept, sample_bytes(dataset, settings)
+        def loss(part: Any) -> torch.Tensor:
+            return torch.nn.functional.mse_loss(network(part.g), part.target)
 
-    def loss(self, part: Pass) -> torch.Tensor:
+        return loss, [Pass(p, 1.0, target=z)], _lifted_bytes(dataset, settings)
+
+    def loss(self, part: Any) -> torch.Tensor:
         """Return the mean squared error of coordinates."""
-        return _of_operators(self.network, part)
+        return torch.nn.functional.mse_loss(self.network(part.g), part.target)
 
-    def _parameters(self) -> dict[str, float]:
-        return {}
-
-    def _ranges(self) -> dict[str, list[float]]:
-        return family_ranges(self._dataset)
-
-
-def _of_operators(network: torch.nn.Module, part: Any) -> torch.Tensor:
-    """Return the mean squared error of the coordinates of operators."""
-    return torch.nn.functional.mse_loss(network(part.g), part.target)
+    def card(self, name: str, best: Report) -> ModelCard:
+        """Write down which parameters it is for, too."""
+        card = super().card(name, best)
+        return replace(card, parameters={}, ranges=family_ranges(self._dataset))
 
 
-def sample_bytes(dataset: Dataset, settings: TrainingSettings) -> int:
+def _lifted_bytes(dataset: Dataset, settings: TrainingSettings) -> int:
     """Return the bytes of all lifted samples."""
     fields = dataset.boundary.shape[1] + (dataset.subdomain.cells - 1) ** 2 + 1
     size = 8 if settings.precision == "float64" else 4

@@ -6,12 +6,15 @@ are the trainer's.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, ClassVar
 
 import torch
 
 from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.training.memory import KeptBytes, samples_per_pass
+from mosaicdd.training.objective import Objective
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.reports import Report
 from mosaicdd.training.settings import PRECISIONS, ExecutionSettings, TrainingSettings
@@ -21,16 +24,23 @@ from mosaicdd.unsupported import Unsupported
 class Lesson(ABC):
     """Data, a network, and what it is to learn; on one of the ranks that train together.
 
+    Made of a network, a `part` of a dataset, the training's settings and the ranks, by all of them.
+
     Attributes
     ----------
     unused
         Settings of a training that mean nothing here, and why.
     precisions
         In which the network is trained.
+    needs_labels
+        Whether it learns from solutions alone.
+    report_type
+        Whose errors are those of `errors`.
     network
         On the device, in the precision of the training.
     batches
-        Of the samples that it learns from: ``size``, of a step's on all ranks together, and ``per_epoch``.
+        Of the samples that it learns from: ``samples``, their number; ``size``, of a step's on all ranks together;
+        ``per_epoch``, the number of steps.
     passes
         ``draw(step, ranks, micro_batch)`` returns the forward passes of a step on one rank, as many as on any
         other; with at most so many samples each, if not 0. A pass has a ``share``, the factor of its mean loss in
@@ -38,25 +48,19 @@ class Lesson(ABC):
         pass over copies of its first samples.
     prepares
         Whether `prepare` has something to do before a step, with whole weights.
+    samples_nodes
+        Whether errors in the middle of a training are at some nodes only.
     """
 
-    unused: ClassVar[dict[str, str]]
+    unused: ClassVar[dict[str, str]] = {}
     precisions: ClassVar[tuple[str, ...]] = PRECISIONS
-    prepares = False
+    needs_labels: ClassVar[bool] = False
+    report_type: ClassVar[type[Report]]
     network: Any
     batches: Any
     passes: Any
-
-    @classmethod
-    @abstractmethod
-    def check(cls, name: str, values: dict) -> Any:
-        """Return the settings of a network by plain values for some of them.
-
-        Raises
-        ------
-        ValueError
-            If a setting is unknown, or a value is not possible.
-        """
+    prepares = False
+    samples_nodes = False
 
     @classmethod
     @abstractmethod
@@ -66,7 +70,10 @@ class Lesson(ABC):
     @classmethod
     @abstractmethod
     def build(cls, name: str, values: dict, dataset: Any) -> Any:
-        """Return the network that the dataset is for, with random weights; torch's generator stays as it is."""
+        """Return the network that a dataset is for, with random weights and some of its settings by plain values.
+
+        Torch's generator stays as it is.
+        """
 
     @classmethod
     @abstractmethod
@@ -76,10 +83,42 @@ class Lesson(ABC):
     @classmethod
     @abstractmethod
     def part(cls, dataset: Any, ranks: RankGroup) -> Any:
-        """Return what a rank needs of a dataset: what a lesson is made of; called by all ranks."""
+        """Return what a rank needs of a dataset; called by all ranks."""
 
     @classmethod
-    @abstractmethod
+    def require(
+        cls,
+        name: str,
+        network: Any,
+        dataset: Any,
+        settings: TrainingSettings,
+        execution: ExecutionSettings,
+    ) -> None:
+        """Check that a network can learn from a dataset as the settings ask.
+
+        Raises
+        ------
+        ValueError
+            If it cannot, or a setting means nothing to it.
+        """
+        if cls.needs_labels and not settings.labels:
+            raise ValueError(f"the network {name} learns from solutions alone: leave labels on")
+        usual = asdict(TrainingSettings(labels=settings.labels))
+        changed = {key for key, value in asdict(settings).items() if value != usual[key]}
+        reasons = {key: cls.unused[key] for key in sorted(changed & cls.unused.keys())}
+        if settings.precision not in cls.precisions:
+            reasons["precision"] = f"it trains in {', '.join(cls.precisions)}"
+        for setting, reason in reasons.items():
+            raise Unsupported(
+                f"the network {name} has no use for {setting}={getattr(settings, setting)}: {reason}; leave it out"
+            )
+        if execution.recompute and not hasattr(network, "recompute"):
+            raise Unsupported(
+                f"the network {name} cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); "
+                "leave recompute away"
+            )
+
+    @classmethod
     def kept(
         cls,
         network: Any,
@@ -95,39 +134,22 @@ class Lesson(ABC):
         ranks
             Number and device of those that are asked about.
         """
+        loss, passes, sample_bytes = cls.sketch(network, dataset, settings, ranks.size)
+        objective = Objective(network, loss)
+        samples = -(-min(settings.batch_size, cls.learned(network, dataset)) // ranks.size)
+        limit = execution.micro_batch
+        if not limit and ranks.device.type == "cpu":
+            limit = samples_per_pass(objective, passes)
+        samples = min(samples, limit or samples)
+        largest = max(KeptBytes.of_pass(objective, part).of(samples) for part in passes)
+        return largest, sample_bytes
 
     @classmethod
-    def require(
-        cls, name: str, network: Any, dataset: Any, settings: TrainingSettings, execution: Any
-    ) -> None:
-        """Check that a network can learn from a dataset as the settings ask.
-
-        Raises
-        ------
-        ValueError
-            If it cannot, or a setting means nothing to it.
-        """
-        usual = asdict(TrainingSettings(labels=settings.labels))
-        changed = {key for key, value in asdict(settings).items() if value != usual[key]}
-        for setting in sorted(changed & cls.unused.keys()):
-            raise Unsupported(
-                f"the network {name} has no use for {setting}={getattr(settings, setting)}: {cls.unused[setting]}; "
-                "leave it out"
-            )
-        if settings.precision not in cls.precisions:
-            raise Unsupported(
-                f"the network {name} has no use for precision={settings.precision}, it trains in "
-                f"{', '.join(cls.precisions)}; leave it out"
-            )
-        if execution.recompute and not hasattr(network, "recompute"):
-            raise Unsupported(
-                f"the network {name} cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); "
-                "leave recompute away"
-            )
-
     @abstractmethod
-    def loss(self, part: Any) -> torch.Tensor:
-        """Return the mean loss of a pass."""
+    def sketch(
+        cls, network: Any, dataset: Any, settings: TrainingSettings, ranks: int
+    ) -> tuple[Callable[[Any], torch.Tensor], list[Any], int]:
+        """Return a loss, passes to measure it on, and the bytes of the samples of one of so many ranks."""
 
     @abstractmethod
     def probe(self) -> list[Any]:
@@ -138,27 +160,16 @@ class Lesson(ABC):
         raise NotImplementedError
 
     @abstractmethod
+    def loss(self, part: Any) -> torch.Tensor:
+        """Return the mean loss of a pass."""
+
+    @abstractmethod
     def error_sums(self, *, everywhere: bool) -> list[float]:
-        """Return what the ranks are to add up for `report`.
-
-        Parameters
-        ----------
-        everywhere
-            Whether at all nodes, or at those that are enough in the middle of a training.
-        """
+        """Return what the ranks are to add up for `errors`, at all nodes or at some."""
 
     @abstractmethod
-    def report(self, sums: list[float], *, everywhere: bool, **state: Any) -> Report:
-        """Return the report of the sums over all ranks and of what is known of every training."""
-
-    @abstractmethod
-    def restored(self, report: dict) -> Report:
-        """Return a report from its fields."""
-
-    @property
-    def samples_nodes(self) -> bool:
-        """Whether errors of the middle of a training are not at all nodes."""
-        return False
+    def errors(self, sums: list[float], *, everywhere: bool) -> list[float]:
+        """Return the errors of a report by the sums over all ranks."""
 
     @abstractmethod
     def card(self, name: str, best: Report) -> ModelCard:

@@ -129,7 +129,7 @@ class Training:
         self._data, self._tensorboard = data, tensorboard
         if ":" in network:
             allow(network)
-        self._checked: Any = find_lesson(network).check(network, self.network_settings)
+        find_lesson(network)
         names = [data] if isinstance(data, (str, os.PathLike)) else []
         require_replaceable(output, overwrite=overwrite, suffix=".h5", inputs=names)
         self._own = None if pde is None else find_any_equation(pde).name
@@ -158,7 +158,7 @@ class Training:
             raise ValueError(
                 f"pde: it is the equation {self._own}, the data are of {self._course.dataset.pde}; leave it out"
             )
-        identity = {"network": self.network, "network settings": asdict(self._checked)}
+        identity = {"network": self.network, "network settings": self._course.settings}
         identity |= asdict(self.settings) | {"dataset": self._course.dataset_hash}
         self.checkpoints = TrainingCheckpoints(
             self.output, identity | {"sharding": self.execution.sharding}

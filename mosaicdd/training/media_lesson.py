@@ -24,6 +24,7 @@ class MediaLesson(RowLesson):
         Of all held-out media.
     """
 
+    needs_labels = True
     kinds: np.ndarray
     _plain: (
         torch.Tensor
@@ -34,27 +35,15 @@ class MediaLesson(RowLesson):
         """Return a dataset of media, whose arrays stay in its file."""
         return data if isinstance(data, MediaDataset) else read_media(data, whole=False)
 
-    @classmethod
-    def require(
-        cls, name: str, network: Any, dataset: MediaDataset, settings: Any, execution: Any
-    ) -> None:
-        """Check that there are labels."""
-        if not settings.labels:
-            raise ValueError(f"the network {name} learns from solutions alone: leave labels on")
-        super().require(name, network, dataset, settings, execution)
-
     def error_sums(self, *, everywhere: bool) -> list[float]:
         """Return the sums of the logarithms of this rank's errors, with the network and without, and their number."""
         wrong = self.held_out_errors(self.network)
         return [float(wrong.sum()), float(self._plain.sum()), float(len(wrong))]
 
-    def errors(self, sums: list[float]) -> tuple[float, float]:
+    def errors(self, sums: list[float], *, everywhere: bool) -> list[float]:
         """Return the geometric means of the errors of the network, and of plain averages."""
-        error, plain, count = sums
-        mean, plain_mean = (
-            (torch.tensor([error, plain], dtype=torch.float64) / count).exp().tolist()
-        )
-        return mean, plain_mean
+        *totals, count = sums
+        return (torch.tensor(totals, dtype=torch.float64) / count).exp().tolist()
 
     def held_out_errors(self, network: Any) -> torch.Tensor:
         """Return the mean logarithm of the error in each of this rank's held-out media, without a network of averages."""

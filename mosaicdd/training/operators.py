@@ -29,7 +29,7 @@ from mosaicdd.training.operator_samples import (
 )
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.reports import Report
-from mosaicdd.training.rows import RowPass
+from mosaicdd.training.rows import RowPass, shares
 
 _ROUGHEST = 1.0  # of media that are learned
 _FLOOR = 1e-3  # relative error that is as good as none
@@ -93,20 +93,17 @@ class OperatorLesson(MediaLesson):
     name, settings_type = OPERATOR, OperatorSettings
 
     @classmethod
-    @torch.random.fork_rng([])
-    def build(cls, name: str, values: dict, dataset: MediaDataset) -> OperatorNetwork:
+    def made(cls, how: OperatorSettings, dataset: MediaDataset) -> OperatorNetwork:
         """Return the network, which is for any media."""
-        return OperatorNetwork(OperatorSettings(**values))
+        return OperatorNetwork(how)
 
     @classmethod
     def part(
         cls, dataset: MediaDataset, ranks: RankGroup
     ) -> tuple[MediaDataset, OwnMedia, OwnMedia]:
         """Read this rank's share of media to learn from, and of those that are held out."""
-        learned = len(dataset) - dataset.held_out
-        other = ranks.share(dataset.held_out)
-        held_out = slice(learned + other.start, learned + other.stop)
-        return dataset, OwnMedia.of(dataset, ranks.share(learned)), OwnMedia.of(dataset, held_out)
+        learned, held_out = shares(dataset, ranks)
+        return dataset, OwnMedia.of(dataset, learned), OwnMedia.of(dataset, held_out)
 
     @classmethod
     def few(cls, dataset: MediaDataset, count: int) -> tuple[MediaDataset, OwnMedia, OwnMedia]:

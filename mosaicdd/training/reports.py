@@ -1,12 +1,11 @@
 """The state of a training at a validation, as its metrics file has it, line by line."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of every training.
+    """What is known of every training; the errors are those of its lesson.
 
     Parameters
     ----------
@@ -29,6 +28,12 @@ class Report:
     samples_per_second: float
 
     @property
+    def figures(self) -> dict[str, float]:
+        """The errors by name."""
+        common = {field.name for field in fields(Report)}
+        return {name: value for name, value in vars(self).items() if name not in common}
+
+    @property
     def merit(self) -> float:
         """The number by which the best weights are chosen: the least."""
         raise NotImplementedError
@@ -36,11 +41,6 @@ class Report:
     @property
     def errors(self) -> str:
         """The errors in words."""
-        raise NotImplementedError
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        """The errors by name."""
         raise NotImplementedError
 
     @property
@@ -54,44 +54,25 @@ class Report:
 
 @dataclass(frozen=True)
 class SolutionReport(Report):
-    """Of a network that gives solutions of a linear equation.
-
-    Parameters
-    ----------
-    validation_mse, window_mse
-        Mean squared errors on held-out samples and on windows of larger solutions.
-    """
+    """Mean squared errors of solutions, on held-out samples and on windows of larger solutions."""
 
     validation_mse: float
     window_mse: float
 
     @property
     def merit(self) -> float:
-        """The sum of both errors."""
+        """The sum of both."""
         return self.validation_mse + self.window_mse
 
     @property
     def errors(self) -> str:
-        """Both errors."""
+        """Both in words."""
         return f"validation MSE {self.validation_mse:.2e} (windows {self.window_mse:.2e})"
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        """Both errors by name."""
-        return {"validation_mse": self.validation_mse, "window_mse": self.window_mse}
 
 
 @dataclass(frozen=True)
 class RelativeReport(Report):
-    """Of a network that makes something else better: averages, or the linear equation's solution.
-
-    Parameters
-    ----------
-    error
-        On held-out data, relative; the lesson says which.
-    plain
-        The same without the network.
-    """
+    """The relative error on held-out data, as the lesson has it, and the same without the network."""
 
     error: float
     plain: float
@@ -103,10 +84,5 @@ class RelativeReport(Report):
 
     @property
     def errors(self) -> str:
-        """The error, and what it would be without the network."""
+        """Both in words."""
         return f"error {self.error:.2e} on held-out data (without the network {self.plain:.2e})"
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        """The error by name, and that without the network."""
-        return {"error": self.error, "plain": self.plain}

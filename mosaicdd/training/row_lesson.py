@@ -1,18 +1,18 @@
 """What lessons have in common whose ranks have some rows of a dataset each: see `rows`."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 
 from mosaicdd.local_solvers.networks.registry import settings_of
 from mosaicdd.training.lesson import Lesson, placed
-from mosaicdd.training.memory import PROBES, KeptBytes, samples_per_pass
-from mosaicdd.training.objective import Objective
+from mosaicdd.training.memory import PROBES
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.reports import RelativeReport
+from mosaicdd.training.reports import RelativeReport, Report
 from mosaicdd.training.rows import OwnRows, RowBatches, RowPass
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.settings import TrainingSettings
 
 _FEW = 16  # rows of each kind that a plan of the memory is made with
 _NO_POINTS = "it has no loss at points"
@@ -34,6 +34,7 @@ class RowLesson(Lesson):
         "lifting": "nothing is lifted",
         **dict.fromkeys(("pde_weight", "collocation", "laplacian", "residual"), _NO_POINTS),
     }
+    report_type: ClassVar[type[Report]] = RelativeReport
     precisions: ClassVar[tuple[str, ...]] = ("float32", "float64", "tf32")
 
     def __init__(
@@ -68,9 +69,15 @@ class RowLesson(Lesson):
         """Return all that is kept of rows."""
 
     @classmethod
-    def check(cls, name: str, values: dict) -> Any:
-        """Return the settings of the network; see `Lesson.check`."""
-        return settings_of(cls.settings_type, name, values)
+    @torch.random.fork_rng([])
+    def build(cls, name: str, values: dict, dataset: Any) -> Any:
+        """Return the network, made by its settings; see `Lesson.build`."""
+        return cls.made(settings_of(cls.settings_type, name, values), dataset)
+
+    @classmethod
+    @abstractmethod
+    def made(cls, how: Any, dataset: Any) -> Any:
+        """Return the network of some settings."""
 
     @classmethod
     def learned(cls, network: torch.nn.Module, dataset: Any) -> int:
@@ -88,41 +95,16 @@ class RowLesson(Lesson):
         return OwnRows.few(dataset, count)
 
     @classmethod
-    def kept(
-        cls,
-        network: torch.nn.Module,
-        dataset: Any,
-        settings: TrainingSettings,
-        execution: ExecutionSettings,
-        ranks: RankGroup,
-    ) -> tuple[int, int]:
-        """Measure both on a few rows."""
+    def sketch(
+        cls, network: Any, dataset: Any, settings: TrainingSettings, ranks: int
+    ) -> tuple[Callable[[Any], torch.Tensor], list[Any], int]:
+        """Return a pass over a few rows, and the bytes of a share of all."""
         lesson = cls(network, cls.few(dataset, _FEW), settings)
-        objective = Objective(network, lesson.loss)
-        samples = -(-settings.batch_size // ranks.size)
-        limit = execution.micro_batch
-        if not limit and ranks.device.type == "cpu":
-            limit = samples_per_pass(objective, lesson.probe())
-        samples = min(samples, limit or samples)
-        activations = max(KeptBytes.of_pass(objective, part).of(samples) for part in lesson.probe())
         each = sum(tensor.nbytes / len(tensor) for tensor in lesson.tensors() if len(tensor))
-        return activations, round(each * len(dataset) / ranks.size)
+        return lesson.loss, lesson.probe(), round(each * len(dataset) / ranks)
 
     def probe(self) -> list[RowPass]:
         """Return a pass over the first rows."""
         count = int(self.batches.counts[self.ranks.rank])
         rows = torch.arange(min(max(PROBES), count), device=self.ranks.device)
         return [RowPass(rows, 1.0, rows, 0)]
-
-    def report(self, sums: list[float], *, everywhere: bool, **state: Any) -> RelativeReport:
-        """Return the report of relative errors."""
-        error, plain = self.errors(sums)
-        return RelativeReport(**state, error=error, plain=plain)
-
-    @abstractmethod
-    def errors(self, sums: list[float]) -> tuple[float, float]:
-        """Return the error by the sums of all ranks, and that without the network."""
-
-    def restored(self, report: dict) -> RelativeReport:
-        """Return a report from its fields."""
-        return RelativeReport(**report)

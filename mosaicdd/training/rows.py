@@ -8,7 +8,7 @@ passes.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,28 +16,8 @@ import torch
 from mosaicdd.training.rank_group import RankGroup
 
 
-class Rowed(Protocol):
-    """A dataset of rows, the last of which are held out."""
-
-    @property
-    def held_out(self) -> int:
-        """Number of rows that training does not see."""
-        ...
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        ...
-
-    def rows(self, rows: slice) -> Self:
-        """Return some of them, in memory."""
-        ...
-
-
-Data = TypeVar("Data", bound=Rowed)
-
-
 @dataclass(frozen=True)
-class OwnRows(Generic[Data]):
+class OwnRows:
     """The rows of a dataset that one rank has.
 
     Parameters
@@ -48,24 +28,32 @@ class OwnRows(Generic[Data]):
         Those to learn from, and those that errors are measured on, in memory.
     """
 
-    whole: Data
-    learned: Data
-    held_out: Data
+    whole: Any
+    learned: Any
+    held_out: Any
 
     @classmethod
-    def of(cls, whole: Data, ranks: RankGroup) -> "OwnRows[Data]":
+    def of(cls, whole: Any, ranks: RankGroup) -> "OwnRows":
         """Read this rank's share of both kinds."""
-        learned = len(whole) - whole.held_out
-        mine, other = ranks.share(learned), ranks.share(whole.held_out)
-        held_out = slice(learned + other.start, learned + other.stop)
-        return cls(whole, whole.rows(mine), whole.rows(held_out))
+        mine, others = shares(whole, ranks)
+        return cls(whole, whole.rows(mine), whole.rows(others))
 
     @classmethod
-    def few(cls, whole: Data, count: int) -> "OwnRows[Data]":
-        """Read a few rows of each kind."""
+    def few(cls, whole: Any, count: int) -> "OwnRows":
+        """Read the first rows of each kind."""
         learned = len(whole) - whole.held_out
-        held_out = slice(learned, learned + min(count, whole.held_out))
-        return cls(whole, whole.rows(slice(0, min(count, learned))), whole.rows(held_out))
+        return cls(
+            whole,
+            whole.rows(slice(min(count, learned))),
+            whole.rows(slice(learned, learned + count)),
+        )
+
+
+def shares(whole: Any, ranks: RankGroup) -> tuple[slice, slice]:
+    """Return which rows a rank is to learn from, and which of those that are held out are its own."""
+    learned = len(whole) - whole.held_out
+    others = ranks.share(whole.held_out)
+    return ranks.share(learned), slice(learned + others.start, learned + others.stop)
 
 
 @dataclass(frozen=True)

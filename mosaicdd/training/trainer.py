@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 
@@ -159,16 +160,15 @@ class Trainer:
         *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
         self._elapsed = elapsed
         self._validation_seconds = max(self._validation_seconds, took)
-        return self.lesson.report(
-            sums,
-            everywhere=everywhere,
-            step=self.step,
-            progress=self.progress,
-            seconds=elapsed,
-            data_loss=self._signals["data_loss"],
-            pde_loss=self._signals["pde_loss"],
-            lr=self.optimiser.param_groups[0]["lr"],
-            samples_per_second=self.step * self.lesson.batches.size / max(elapsed, 1e-9),
+        return self.lesson.report_type(
+            self.step,
+            self.progress,
+            elapsed,
+            self._signals["data_loss"],
+            self._signals["pde_loss"],
+            self.optimiser.param_groups[0]["lr"],
+            self.step * self.lesson.batches.size / max(elapsed, 1e-9),
+            *self.lesson.errors(sums, everywhere=everywhere),
         )
 
     def state(self) -> dict:
@@ -193,7 +193,7 @@ class Trainer:
         self._validation_seconds = state["validation_seconds"]
         self._next_validation = state["next_validation"]
         self._signals = state["signals"]
-        self._best = self.lesson.restored(state["best"])
+        self._best = self.lesson.report_type(**state["best"])
         self.best_weights = state["best_weights"]
         self.parallel.load_weights_state(state["weights"])
         self.parallel.load_optimiser_state(self.optimiser, state["optimiser"])
@@ -203,8 +203,8 @@ class Trainer:
         """Put the best weights into the network, and their errors at all nodes into the report."""
         self.parallel.load_weights_state(self.best_weights)
         if self.lesson.samples_nodes:
-            full = self.validate(everywhere=True)
-            self._best = replace(self.best, **full.figures)
+            errors: Any = self.validate(everywhere=True).figures
+            self._best = replace(self.best, **errors)
 
     def keep_if_best(self, report: Report) -> None:
         """Keep the weights of now if a report of them is better than those before."""

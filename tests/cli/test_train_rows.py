@@ -63,7 +63,7 @@ def test_data_are_made_and_every_network_is_trained_from_python(
         ("unrolled", ["--set", "stage=2"], "has no setting 'stage' (did you mean 'stages'?)"),
         ("operator", ["--batch-size", 1, "--sharding", "fsdp"], "rank"),
         ("unroled", [], "unknown network 'unroled' (did you mean 'unrolled'?)"),
-        ("family", ["--points", 5], "no use for --points 5: it learns operators"),
+        ("family", ["--points", 5], "no use for --points 5: it learns from solutions alone"),
     ],
 )
 def test_what_a_network_cannot_use_is_refused_on_all_ranks(
