@@ -19,7 +19,6 @@ from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
 from mosaicdd.training.settings import SquareSettings, TrainingSettings
-from mosaicdd.training.squares import prepared_squares
 
 NETWORKS = {"poisson-boltzmann": "correction", "minimal-surface": "unrolled"}
 _SEEDS = (911, 1, 2)
@@ -42,7 +41,7 @@ def row(equation: str, epochs: int, samples: int, *, labels: bool) -> list[objec
     with tempfile.TemporaryDirectory() as folder:
         data, model = Path(folder) / "squares.h5", Path(folder) / "model.h5"
         begun = time.process_time()
-        prepared_squares(data, SquareSettings(equation, samples=samples, labels=labels)).run()
+        m.generate(data, SquareSettings(equation, samples=samples, labels=labels))
         generated = time.process_time()
         settings = TrainingSettings(labels=labels, epochs=epochs)
         best = m.train(data, model, settings, network=NETWORKS[equation]).best

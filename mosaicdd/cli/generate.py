@@ -14,6 +14,7 @@ from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, SquareSettings
 
 _SQUARE = Subdomain()
+_NAMES = {GenerationSettings: "samples", MediaSettings: "media", SquareSettings: "squares"}
 
 
 @click.command()
@@ -70,116 +71,59 @@ def generate(
     run that was ended has made lies in OUT.parts, and the next call continues from it.
     """
     start = time.perf_counter()
-    from mosaicdd.training.generation import prepared
+    from mosaicdd.training.data import prepared
 
     ranks = world()
-    if media:
-        _require_labels(labels)
-        _media(ctx, out, overwrite, as_json, start)
-        return
     with bad_input():
-        subdomain = Subdomain(cells, size)
-    if _squares(ctx, out, subdomain, fields, labels, overwrite, as_json, start):
-        return
-    _require_labels(labels)
-    with bad_input():
-        chosen = {
-            "subdomain": subdomain,
-            "fields": tuple((name, float(number)) for name, number in fields),
-        }
-        settings = collected(ctx, GenerationSettings, **chosen)
+        settings = _settings(ctx, Subdomain(cells, size), fields, media=media, labels=labels)
         generation = prepared(out, settings, ranks, overwrite=overwrite)
-    quiet = as_json or not ranks.is_root
-    with stage("solving samples", quiet=quiet) as show:
+    what = _NAMES[type(settings)]
+    with stage(f"solving {what}", quiet=as_json or not ranks.is_root) as show:
         dataset = generation.run(show)
     if dataset is None:
         return
     seconds = time.perf_counter() - start
+    windows = {"windows": settings.windows} if isinstance(settings, GenerationSettings) else {}
+    counts = {what: settings.samples} | windows
     if not as_json:
-        say(f"{out}: {settings.samples} samples and {settings.windows} windows in {seconds:.1f} s")
+        words = " and ".join(f"{count} {name}" for name, count in counts.items())
+        say(f"{out}: {words} in {seconds:.1f} s")
         return
     figures = {
         "dataset": str(out),
-        "samples": settings.samples,
         "ranks": ranks.size,
-        "windows": settings.windows,
         "seconds": round(seconds, 3),
         "samples_per_second": round(settings.samples / seconds, 1),
         "dataset_hash": dataset.content_hash,
     }
-    say(json_line(figures), asked=True)
+    say(json_line(counts | figures), asked=True)
 
 
-def _squares(
+def _settings(
     ctx: click.Context,
-    out: str,
     subdomain: Subdomain,
     fields: tuple[tuple[str, str], ...],
+    *,
+    media: bool,
     labels: bool,
-    overwrite: bool,
-    as_json: bool,
-    start: float,
-) -> bool:
-    """Write squares of a nonlinear equation, and say whether the equation is one."""
+) -> GenerationSettings | MediaSettings | SquareSettings:
+    """Return what is to be drawn, by the options and the kind of the equation."""
     from mosaicdd.problems.equations import find_any_equation
     from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-    from mosaicdd.training.squares import prepared_squares
 
-    ranks = world()
-    with bad_input():
-        pde = find_any_equation(collected(ctx, GenerationSettings).pde)
-        if not isinstance(pde, NonlinearEquation):
-            return False
+    spec = collected(ctx, GenerationSettings).pde
+    if media and spec != "diffusion":
+        raise ValueError(f"--media are of diffusion, got --pde {spec}: add --pde diffusion")
+    pde = find_any_equation(spec)
+    if isinstance(pde, NonlinearEquation):
         if fields:
             raise ValueError(f"the parameters of {pde.name} are drawn: leave out --field")
-        chosen = {"pde": pde.name, "subdomain": subdomain, "labels": labels}
-        settings = collected(ctx, SquareSettings, **chosen)
-        generation = prepared_squares(out, settings, ranks, overwrite=overwrite)
-    with stage("solving squares", quiet=as_json or not ranks.is_root) as show:
-        dataset = generation.run(show)
-    if dataset is not None:
-        seconds = time.perf_counter() - start
-        figures = {
-            "dataset": str(out),
-            "squares": settings.samples,
-            "ranks": ranks.size,
-            "seconds": round(seconds, 3),
-            "dataset_hash": dataset.content_hash,
-        }
-        text = f"{out}: {settings.samples} squares in {seconds:.1f} s"
-        say(json_line(figures) if as_json else text, asked=as_json)
-    return True
-
-
-def _require_labels(labels: bool) -> None:
-    """Check that solutions are not left out of other data than squares."""
-    with bad_input("--no-labels"):
-        if not labels:
-            raise ValueError(
-                "other data than those of nonlinear equations are always solved; leave it out"
-            )
-
-
-def _media(ctx: click.Context, out: str, overwrite: bool, as_json: bool, start: float) -> None:
-    """Write random media and solutions in them; on one rank."""
-    from mosaicdd.storage.atomic import require_new
-    from mosaicdd.training.media import generate_media
-
-    if world().size > 1:
-        raise click.ClickException("--media draws on one rank; start it without mpiexec")
-    with bad_input():
-        if (pde := collected(ctx, GenerationSettings).pde) != "diffusion":
-            raise ValueError(f"--media are of diffusion, got --pde {pde}: add --pde diffusion")
-        settings = collected(ctx, MediaSettings)
-        require_new(out, overwrite=overwrite)
-    with stage("solving in media", quiet=as_json) as show:
-        dataset = generate_media(out, settings, overwrite=overwrite, progress=show)
-    seconds = time.perf_counter() - start
-    figures = {
-        "dataset": str(out),
-        "media": settings.samples,
-        "seconds": round(seconds, 3),
-        "dataset_hash": dataset.content_hash,
-    }
-    text = f"{out}: {settings.samples} media in {seconds:.1f} s"
-    say(json_line(figures) if as_json else text, asked=as_json)
+        return collected(ctx, SquareSettings, pde=pde.name, subdomain=subdomain, labels=labels)
+    if not labels:
+        raise ValueError(
+            "--no-labels: other data than those of nonlinear equations are always solved; leave it out"
+        )
+    if media:
+        return collected(ctx, MediaSettings)
+    values = tuple((name, float(number)) for name, number in fields)
+    return collected(ctx, GenerationSettings, subdomain=subdomain, fields=values)

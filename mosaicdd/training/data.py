@@ -5,14 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.storage.media_file import MediaDataset
-from mosaicdd.storage.square_file import SquareDataset
-from mosaicdd.training.generation import generate as generate_dataset
-from mosaicdd.training.media import generate_media
+from mosaicdd.storage.dataset_file import Dataset, write_dataset
+from mosaicdd.storage.media_file import MediaDataset, write_media
+from mosaicdd.storage.square_file import SquareDataset, write_squares
+from mosaicdd.training.generation import PartGenerator
+from mosaicdd.training.in_parts import Generation
+from mosaicdd.training.media import MediaGenerator
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, SquareSettings
-from mosaicdd.training.squares import prepared_squares
-from mosaicdd.unsupported import Unsupported
+from mosaicdd.training.squares import SquareGenerator
+
+_KINDS: dict[type, tuple[Any, Callable]] = {
+    GenerationSettings: (PartGenerator, write_dataset),
+    MediaSettings: (MediaGenerator, write_media),
+    SquareSettings: (SquareGenerator, write_squares),
+}
 
 
 def generate(
@@ -49,19 +55,31 @@ def generate(
     FileExistsError
         If the file is there and is not to be overwritten.
     ValueError
-        If the equation is unknown or cannot be learned, or parts of other data lie beside the file.
-    Unsupported
-        If several ranks are to draw media.
+        If the equation is unknown, cannot be learned or draws no parameters of its own, or parts of other
+        data lie beside the file.
+    OSError
+        If the file or a part of it cannot be written or read; what was made of the parts is kept.
     RuntimeError
         If multigrid misses its residual.
     """
     with Ranks.of(ranks) as everyone:
-        if isinstance(settings, SquareSettings):
-            return prepared_squares(path, settings, everyone, overwrite=overwrite).run(progress)
-        if isinstance(settings, MediaSettings):
-            if everyone.size > 1:
-                raise Unsupported(f"media are drawn on one rank, there are {everyone.size}")
-            return generate_media(path, settings, overwrite=overwrite, progress=progress)
-        return generate_dataset(
-            path, settings, ranks=everyone, overwrite=overwrite, progress=progress
-        )
+        generation = prepared(path, settings or GenerationSettings(), everyone, overwrite=overwrite)
+        return generation.run(progress)
+
+
+def prepared(
+    path: str | os.PathLike,
+    settings: GenerationSettings | MediaSettings | SquareSettings,
+    ranks: Ranks | None = None,
+    *,
+    overwrite: bool = False,
+) -> Generation[Any]:
+    """Check what is to be drawn, and return what makes it; arguments and errors as `generate`."""
+    kind, write = _KINDS[type(settings)]
+
+    def maker() -> Any:
+        generator = kind(settings)
+        generator.check()
+        return generator
+
+    return Generation(path, settings, maker, write, ranks, overwrite=overwrite)

@@ -9,22 +9,18 @@ For a network that serves a family of operators the equation's parameters are dr
 every ``4 m`` samples, which determine the operator, and for each of the larger problems.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.networks.family import coordinates
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import find_equation
 from mosaicdd.problems.fields.gaussian_process import sample_closed_curve, sobol_hyperparameters
 from mosaicdd.problems.references.multigrid import MultigridSolver
-from mosaicdd.storage.dataset_file import Dataset, write_dataset
-from mosaicdd.training.in_parts import Generation
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.settings import GenerationSettings
 
 _BATCH = 256
@@ -33,68 +29,6 @@ _WINDOWS_ACROSS = 8  # subdomains, not overlapping, along a side of a larger pro
 _SAMPLES, _WINDOWS, _SAMPLE_OPERATORS, _WINDOW_OPERATORS = range(4)
 # A regression is worst at the rim of its data: every 4th operator is the farthest of 16 draws.
 _RIM_EVERY, _RIM_DRAWS = 4, 16
-
-
-def generate(
-    path: str | os.PathLike,
-    settings: GenerationSettings | None = None,
-    *,
-    ranks: Any = None,
-    overwrite: bool = False,
-    progress: Callable[[float], None] | None = None,
-) -> Dataset | None:
-    """Draw and solve a dataset and write it to a file; all ranks call this together.
-
-    Parameters
-    ----------
-    settings
-        What is drawn; the defaults if not given.
-    ranks
-        Who shares the work, the samples being the same on any number of ranks: a communicator,
-        `Ranks`, or None for this process alone.
-    overwrite
-        Whether a file that is there is replaced.
-    progress
-        Called with the fraction of this rank's work that is done.
-
-    Returns
-    -------
-    Dataset
-        What was written, on rank 0; None on the others.
-
-    Raises
-    ------
-    FileExistsError
-        If the file is there and is not to be overwritten.
-    ValueError
-        If the equation is unknown, it draws no parameters of its own, or parts of another dataset lie
-        beside the file.
-    OSError
-        If the file or a part of it cannot be written or read; what was made of the parts is kept.
-    RuntimeError
-        If multigrid misses its residual.
-    """
-    settings = settings or GenerationSettings()
-    with Ranks.of(ranks) as everyone:
-        return prepared(path, settings, everyone, overwrite=overwrite).run(progress)
-
-
-def prepared(
-    path: str | os.PathLike,
-    settings: GenerationSettings,
-    ranks: Ranks | None = None,
-    *,
-    overwrite: bool = False,
-) -> Generation[Dataset]:
-    """Check what is to be drawn, and return what makes it; arguments and errors as `generate`."""
-
-    def maker() -> PartGenerator:
-        find_equation(settings.pde).at(**dict(settings.fields))
-        generator = PartGenerator(settings)
-        generator.check_draws()
-        return generator
-
-    return Generation(path, settings, maker, write_dataset, ranks, overwrite=overwrite)
 
 
 class PartGenerator:
@@ -117,14 +51,15 @@ class PartGenerator:
         self.window_parts = -(-settings.windows // len(self._starts) ** 2)
         self.parts = self.window_parts + -(-settings.samples // self._batch)
 
-    def check_draws(self) -> None:
+    def check(self) -> None:
         """Draw the parameters of all parts, which takes no time beside solving.
 
         Raises
         ------
         ValueError
-            If the equation's `draw` fails, or gives no parameters of it.
+            If parameters are none of the equation, or its `draw` fails.
         """
+        self.pde.at(**dict(self.settings.fields))
         for number in range(self.window_parts):
             self._parameters(_WINDOW_OPERATORS, number)
         for batch in range(self.parts - self.window_parts):

@@ -4,7 +4,7 @@ What a run that was ended has made is kept, and the next one continues from it, 
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,17 +15,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.storage.atomic import require_new
 from mosaicdd.storage.dataset_file import DatasetParts
 
-
-class Drawn(Protocol):
-    """What was drawn."""
-
-    @property
-    def boundary(self) -> np.ndarray:
-        """Boundary data, a row for each sample."""
-        ...
-
-
-Data = TypeVar("Data", bound=Drawn)
+Data = TypeVar("Data", bound=Sized)
 Made_co = TypeVar("Made_co", covariant=True)
 
 
@@ -126,9 +116,9 @@ class Generation(Generic[Data]):
         def assemble() -> None:
             nonlocal dataset
             made = maker.dataset(parts.every(maker.parts))
-            if len(made.boundary) != self._samples:
+            if len(made) != self._samples:
                 raise RuntimeError(
-                    f"{parts.folder} holds {len(made.boundary)} samples, {self._samples} are to be "
+                    f"{parts.folder} holds {len(made)} samples, {self._samples} are to be "
                     "written; remove the folder, and they are made anew"
                 )
             self._write(self._path, made)

@@ -5,8 +5,7 @@ factorisation; only the values at every fourth node are kept. Each has random nu
 (seed, index), so it does not depend on how many others are drawn.
 """
 
-import os
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,44 +14,42 @@ from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import draw
 from mosaicdd.problems.operators.medium import Medium, MediumSystem
-from mosaicdd.storage.atomic import require_new
-from mosaicdd.storage.media_file import MediaDataset, write_media
+from mosaicdd.storage.media_file import MediaDataset
 from mosaicdd.training.settings import MediaSettings
 
+_PART = 64
 _CELLS = 32
 _AROUND = 2 * MARGIN  # cells of the medium around the square
 _SMOOTH, _SOURCES, _WAVES = 2, 2, 4  # random boundary data, sources, and what they are made of
 
 
-def generate_media(
-    path: str | os.PathLike,
-    settings: MediaSettings | None = None,
-    *,
-    overwrite: bool = False,
-    progress: Callable[[float], None] | None = None,
-) -> MediaDataset:
-    """Draw media and solve in them, and write a file.
+class MediaGenerator:
+    """Draws and solves media part by part, in any order."""
 
-    Raises
-    ------
-    FileExistsError
-        If the file is there and is not to be overwritten.
-    OSError
-        If it cannot be written.
-    """
-    settings = settings or MediaSettings()
-    require_new(path, overwrite=overwrite)
-    samples = []
-    for index in range(settings.samples):
-        samples.append(_sample(np.random.default_rng([settings.seed, index])))
-        if progress:
-            progress((index + 1) / settings.samples)
-    kinds, *arrays = zip(*samples, strict=True)
-    logarithm, solution, source = (np.stack(column).astype("f4") for column in arrays)
-    validation, seed = settings.validation, settings.seed
-    media = MediaDataset("diffusion", logarithm, solution, source, kinds, validation, seed)
-    write_media(path, media)
-    return media
+    def __init__(self, settings: MediaSettings):
+        self._settings = settings
+        self.parts = -(-settings.samples // _PART)
+
+    def check(self) -> None:
+        """Do nothing: whatever the settings say can be drawn."""
+
+    def part(self, number: int) -> dict[str, np.ndarray]:
+        """Return the arrays of a part by the names that they have in a `MediaDataset`."""
+        seed, last = self._settings.seed, min((number + 1) * _PART, self._settings.samples)
+        samples = [
+            _sample(np.random.default_rng([seed, index])) for index in range(number * _PART, last)
+        ]
+        kinds, *columns = zip(*samples, strict=True)
+        logarithm, solution, source = (np.stack(column).astype("f4") for column in columns)
+        kind = np.array(kinds)
+        return {"kind": kind, "logarithm": logarithm, "solution": solution, "source": source}
+
+    def dataset(self, parts: Sequence[dict[str, np.ndarray]]) -> MediaDataset:
+        """Put all parts, in their order, together."""
+        arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        kinds = tuple(arrays.pop("kind").tolist())
+        validation, seed = self._settings.validation, self._settings.seed
+        return MediaDataset("diffusion", kind=kinds, validation=validation, seed=seed, **arrays)
 
 
 def _sample(rng: np.random.Generator) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:

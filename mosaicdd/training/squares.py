@@ -6,7 +6,6 @@ square has random
 numbers of its own, seeded by (seed, index), so it does not depend on how many others are drawn.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.nonlinear.square_newton import BATCH, SquareNewton
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.fields.gaussian_process import (
@@ -24,8 +22,7 @@ from mosaicdd.problems.fields.gaussian_process import (
     sample_sloped_square,
 )
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.storage.square_file import SquareDataset, write_squares
-from mosaicdd.training.in_parts import Generation
+from mosaicdd.storage.square_file import SquareDataset
 from mosaicdd.training.settings import SquareSettings
 
 _PART = 256
@@ -61,31 +58,6 @@ def require_learnable(pde: NonlinearEquation) -> None:
         )
 
 
-def prepared_squares(
-    path: str | os.PathLike,
-    settings: SquareSettings,
-    ranks: Ranks | None = None,
-    *,
-    overwrite: bool = False,
-) -> Generation[SquareDataset]:
-    """Check what is to be drawn, and return what makes it; all ranks call this together.
-
-    Raises
-    ------
-    FileExistsError
-        If the file is there and is not to be overwritten.
-    ValueError
-        If the equation cannot be learned, or parts of another dataset lie beside the file.
-    """
-
-    def maker() -> SquareGenerator:
-        generator = SquareGenerator(settings)
-        require_learnable(generator.pde)
-        return generator
-
-    return Generation(path, settings, maker, write_squares, ranks, overwrite=overwrite)
-
-
 class SquareGenerator:
     """Draws and solves squares part by part, in any order."""
 
@@ -100,6 +72,10 @@ class SquareGenerator:
             pde.operator({}), square.cells, square.spacing, torch.device("cpu")
         )
         self.parts = -(-settings.samples // _PART)
+
+    def check(self) -> None:
+        """Check that the equation can be learned; errors are those of `require_learnable`."""
+        require_learnable(self.pde)
 
     def part(self, number: int) -> dict[str, np.ndarray]:
         """Return the arrays of a part by the names that they have in a `SquareDataset`."""

@@ -102,9 +102,3 @@ def test_what_is_not_finite_in_the_rows_of_one_rank_is_refused_on_all(
     assert "the solution of rows" in ended.err
     assert "to 24 must be finite" in ended.err
     assert not (common_path / "m.h5.metrics.jsonl").exists()
-
-
-@pytest.mark.ranks(2)
-def test_several_ranks_draw_no_media(comm, common_path):
-    with pytest.raises(m.Unsupported, match="media are drawn on one rank, there are 2"):
-        m.generate(common_path / "data.h5", m.MediaSettings(samples=6), ranks=comm)

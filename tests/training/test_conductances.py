@@ -25,14 +25,13 @@ from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.storage.media_file import read_media
 from mosaicdd.training.coarse_equation import CoarseSolve, coarse_conductances
 from mosaicdd.training.generation import generate_dataset
-from mosaicdd.training.media import generate_media
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, TrainingSettings
 
 
 @pytest.fixture(scope="module")
 def media(tmp_path_factory):
     path = tmp_path_factory.mktemp("media") / "media.h5"
-    generate_media(path, MediaSettings(samples=40, validation=0.25))
+    m.generate(path, MediaSettings(samples=40, validation=0.25))
     return path
 
 

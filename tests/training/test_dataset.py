@@ -7,7 +7,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training import generation
+from mosaicdd.training import data
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings
 
@@ -66,7 +66,7 @@ def test_hyperparameters_lie_in_their_range(dataset):
 def test_progress_counts_to_the_end(tmp_path):
     fractions = []
     settings = GenerationSettings(subdomain=SUBDOMAIN, samples=300, windows=1, method="direct")
-    generation.generate(tmp_path / "data.h5", settings, progress=fractions.append)
+    data.generate(tmp_path / "data.h5", settings, progress=fractions.append)
     assert fractions == [1 / 3, 2 / 3, 1.0]  # a part of windows, two of samples
 
 

@@ -16,7 +16,6 @@ from mosaicdd.local_solvers.subdomain_graphs import AROUND
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import draw
 from mosaicdd.problems.operators.medium import Medium, MediumSystem
-from mosaicdd.training.media import generate_media
 from mosaicdd.training.operator_samples import samples_of, turned_field
 from mosaicdd.training.row_elimination import solve_squares
 from mosaicdd.training.settings import MediaSettings, TrainingSettings
@@ -25,7 +24,7 @@ from mosaicdd.training.settings import MediaSettings, TrainingSettings
 @pytest.fixture(scope="module")
 def media(tmp_path_factory):
     path = tmp_path_factory.mktemp("media") / "media.h5"
-    generate_media(path, MediaSettings(samples=48, validation=0.25))
+    m.generate(path, MediaSettings(samples=48, validation=0.25))
     return path
 
 

@@ -10,9 +10,13 @@ import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import read_dataset
+from mosaicdd.storage.media_file import read_media
 from mosaicdd.training import generation as generation_module
-from mosaicdd.training.generation import PartGenerator, generate, generate_dataset
-from mosaicdd.training.settings import GenerationSettings
+from mosaicdd.training import media
+from mosaicdd.training.data import generate, prepared
+from mosaicdd.training.generation import PartGenerator, generate_dataset
+from mosaicdd.training.media import MediaGenerator
+from mosaicdd.training.settings import GenerationSettings, MediaSettings
 
 SETTINGS = GenerationSettings(
     subdomain=Subdomain(cells=8, size=0.125), samples=600, windows=300, method="direct"
@@ -29,6 +33,19 @@ def test_the_samples_are_the_same_for_any_number_of_ranks(comm, common_path):
     for name in ("boundary", "solution", "hyperparameters", "window_boundary", "window_solution"):
         np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
     assert not list(common_path.glob("*.parts"))
+
+
+@pytest.mark.ranks(1, 3)
+def test_media_are_the_same_for_any_number_of_ranks(comm, common_path, monkeypatch):
+    monkeypatch.setattr(media, "_PART", 2)
+    settings = MediaSettings(samples=5, validation=0.4)
+    written = generate(common_path / "media.h5", settings, ranks=comm)
+    comm.Barrier()
+    kept, alone = read_media(common_path / "media.h5"), MediaGenerator(settings)
+    expected = alone.dataset([alone.part(number) for number in range(3)])
+    assert kept.content_hash == expected.content_hash
+    assert kept.kind == expected.kind
+    assert (written is None) == (comm.rank > 0)
 
 
 def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(tmp_path, monkeypatch):
@@ -98,7 +115,7 @@ def test_parts_that_cannot_be_read_are_named_and_all_are_kept(
 
 
 def test_parts_of_another_dataset_are_refused(tmp_path):
-    generation_module.prepared(tmp_path / "data.h5", SETTINGS)
+    prepared(tmp_path / "data.h5", SETTINGS)
     other = GenerationSettings(**{**SETTINGS.__dict__, "seed": 1})
     with pytest.raises(ValueError, match="its seed is 0, not 1"):
         generate(tmp_path / "data.h5", other)
