@@ -24,8 +24,8 @@ DIRECTIONS = 60
 """Vectors of each problem, with a velocity, that the iteration keeps: directions and images."""
 
 
-class CondensedSolver(BoundSolver):
-    """Subdomains of a medium, each of which has an operator of its own: four condensed elements.
+class SolverOnElements(BoundSolver):
+    """Subdomains each of which has an operator of its own, four elements.
 
     Attributes
     ----------
@@ -35,29 +35,13 @@ class CondensedSolver(BoundSolver):
         Of the problem, which may be zero.
     discretisation
         Where the edge of the grid is not that of the lattice; else None.
-    planned
-        What was planned for the medium on a block, by whoever solves.
     """
 
     name = "exact"
     exact = True
     own_operators = True
     source: Source
-
-    def __init__(
-        self,
-        operator: Medium | CoarseMedium | Linearised | LinearStep | Nonlinear,
-        subdomain: Subdomain,
-        source: Source,
-        discretisation: Discretisation | LinearStep | NonlinearDiscretisation | None = None,
-    ):
-        self.operator = operator
-        self.linear = not isinstance(operator, Nonlinear)
-        self.method = "condensed" if self.linear else "newton"
-        self.subdomain = subdomain
-        self.source = source
-        self.discretisation = discretisation
-        self.planned: dict[Block, Any] = {}
+    discretisation: Any
 
     def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
         """Place the subdomains so that they reach beyond the edge, if that is not the lattice's."""
@@ -70,3 +54,47 @@ class CondensedSolver(BoundSolver):
         kept = 0 if self.operator.self_adjoint else DIRECTIONS
         each = PER_PROBLEM + 8 * kept * 2 / (self.subdomain.cells // 2)
         return BYTES + (problems * each if problems > 1 else 0)
+
+
+class CondensedSolver(SolverOnElements):
+    """That of a linear equation, by condensed elements.
+
+    Attributes
+    ----------
+    planned
+        What was planned for the medium on a block, by whoever solves.
+    """
+
+    method = "condensed"
+
+    def __init__(
+        self,
+        operator: Medium | CoarseMedium | Linearised | LinearStep,
+        subdomain: Subdomain,
+        source: Source,
+        discretisation: Discretisation | LinearStep | None = None,
+    ):
+        self.operator = operator
+        self.subdomain = subdomain
+        self.source = source
+        self.discretisation = discretisation
+        self.planned: dict[Block, Any] = {}
+
+
+class NewtonSolver(SolverOnElements):
+    """That of an equation that is not linear, by Newton's method on the whole grid."""
+
+    linear = False
+    method = "newton"
+
+    def __init__(
+        self,
+        operator: Nonlinear,
+        subdomain: Subdomain,
+        source: Source,
+        discretisation: NonlinearDiscretisation | None = None,
+    ):
+        self.operator = operator
+        self.subdomain = subdomain
+        self.source = source
+        self.discretisation = discretisation

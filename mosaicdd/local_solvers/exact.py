@@ -9,12 +9,13 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import fits, period_of, spacing_between
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, Plan, SharedSolver
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver, NewtonSolver
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -40,35 +41,51 @@ class Exact:
     def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the solver for a problem's operator and source on a grid."""
         subdomain, operator = self._subdomain(problem, grid), problem.operator
-        if not (problem.plain and fits(grid, subdomain)):
-            return self.condensed(problem, grid)
+        if isinstance(operator, Nonlinear):
+            return self.newton(problem, grid)
         if not isinstance(operator, EllipticOperator) or _strongly_anisotropic(operator):
+            return self.condensed(problem, grid)
+        if not _lies_on_lattice(problem, grid, subdomain):
             return self.condensed(problem, grid)
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(operator, subdomain, source)
 
     def condensed(self, problem: Problem, grid: Grid) -> CondensedSolver:
-        """Return the solver by condensed elements, which solve any problem."""
+        """Return the solver by condensed elements, which solve any linear problem."""
         subdomain, operator = self._subdomain(problem, grid), problem.operator
         source = Source(problem, grid, subdomain)
-        if problem.plain and fits(grid, subdomain):
-            medium = operator if isinstance(operator, Nonlinear) else medium_of(operator)
-            return CondensedSolver(medium, subdomain, source)
-        spacing = subdomain.cells // 2
-        rounds = problem.conditions.periods(grid)
-        periods = tuple(cells and period_of(cells, spacing) for cells in rounds)
-        if isinstance(operator, Nonlinear):
-            flows = NonlinearDiscretisation(problem, grid, periods)
-            return CondensedSolver(operator, subdomain, source, flows)
-        cells = f"the cells are no multiples of {spacing}"
+        if _lies_on_lattice(problem, grid, subdomain):
+            return CondensedSolver(medium_of(operator), subdomain, source)
+        cells = f"the cells are no multiples of {subdomain.cells // 2}"
         medium = medium_of(operator, problem.hindrance or cells)
-        return CondensedSolver(
-            medium, subdomain, source, Discretisation(problem, medium, grid, periods)
-        )
+        flows = Discretisation(problem, medium, grid, _periods(problem, grid, subdomain))
+        return CondensedSolver(medium, subdomain, source, flows)
+
+    def newton(self, problem: Problem, grid: Grid) -> NewtonSolver:
+        """Return the solver by Newton's method, for an equation that is not linear."""
+        subdomain, operator = self._subdomain(problem, grid), problem.operator
+        if not isinstance(operator, Nonlinear):
+            raise TypeError(f"{problem.equation.name} is linear")
+        source = Source(problem, grid, subdomain)
+        if _lies_on_lattice(problem, grid, subdomain):
+            return NewtonSolver(operator, subdomain, source)
+        periods = _periods(problem, grid, subdomain)
+        flows = NonlinearDiscretisation(problem, grid, periods)
+        return NewtonSolver(operator, subdomain, source, flows)
 
     def _subdomain(self, problem: Problem, grid: Grid) -> Subdomain:
         spacing = spacing_between(grid, self.cells // 2, problem.conditions.periodic)
         return Subdomain(2 * spacing, 2 * spacing * grid.spacing)
+
+
+def _lies_on_lattice(problem: Problem, grid: Grid, subdomain: Subdomain) -> bool:
+    """Say whether the edge of the domain is that of the lattice, with values given on all of it."""
+    return problem.plain and fits(grid, subdomain)
+
+
+def _periods(problem: Problem, grid: Grid, subdomain: Subdomain) -> Periods:
+    rounds = problem.conditions.periods(grid)
+    return tuple(cells and period_of(cells, subdomain.cells // 2) for cells in rounds)
 
 
 class ExactSolver(SharedSolver):

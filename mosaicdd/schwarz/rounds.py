@@ -79,14 +79,25 @@ class Rounds:
         """Return this group's problems of a round, maybe none."""
         return self._batches[number] if number < len(self._batches) else range(0)
 
-    def progress(self, number: int, rule: StoppingRule, show: Progress) -> "IterationProgress":
-        """Return what shows the progress of a round as that of the whole."""
+    def progress(self, number: int, rule: StoppingRule, show: Progress) -> Callable[..., None]:
+        """Return what shows the measurements of a `Monitor` as progress of the whole, on a logarithmic scale."""
         where = f"batch {number + 1} of {self.number}, " if self.number > 1 else ""
+        first = 0.0
 
-        def show_whole(fraction: float, note: str) -> None:
-            show((number + fraction) / self.number, where + note)
+        def shown(iteration: int, update: float, size: float, mae: float) -> None:
+            nonlocal first
+            relative = update / size if size > 0 else update
+            note = f"{where}iteration {iteration}, relative update {relative:.1e}"
+            now, aim = update, max(rule.rtol * size, rule.atol)
+            if rule.mae is not None:
+                note += f", MAE {mae:.1e}"
+                now, aim = mae, rule.mae
+            if 0 < aim < now < math.inf:
+                first = max(first, now)
+                fraction = 1 - math.log(now / aim) / math.log(first / aim)
+                show((number + fraction) / self.number, note)
 
-        return IterationProgress(rule, show_whole)
+        return shown
 
 
 def _default_batch(lattice: Lattice, settings: SolveSettings) -> int:
@@ -94,30 +105,3 @@ def _default_batch(lattice: Lattice, settings: SolveSettings) -> int:
     if not settings.takes_many:
         return 1
     return max(1, _SUBDOMAINS // math.prod(lattice.subdomains))
-
-
-class IterationProgress:
-    """Turns the measurements of a `Monitor` into a fraction, on a logarithmic scale, and a remark.
-
-    Parameters
-    ----------
-    rule
-        Which says where the iteration is to end.
-    """
-
-    def __init__(self, rule: StoppingRule, show: Progress):
-        self._rule = rule
-        self._show = show
-        self._first = 0.0
-
-    def __call__(self, iteration: int, update: float, size: float, mae: float) -> None:
-        """Show an iteration."""
-        relative = update / size if size > 0 else update
-        note = f"iteration {iteration}, relative update {relative:.1e}"
-        now, aim = update, max(self._rule.rtol * size, self._rule.atol)
-        if self._rule.mae is not None:
-            note += f", MAE {mae:.1e}"
-            now, aim = mae, self._rule.mae
-        if 0 < aim < now < math.inf:
-            self._first = max(self._first, now)
-            self._show(1 - math.log(now / aim) / math.log(self._first / aim), note)

@@ -31,6 +31,7 @@ class LinearStep:
     """
 
     floating = False
+    outline = None
     reflective = False
 
     def __init__(
@@ -47,6 +48,9 @@ class LinearStep:
         self._rounds, self._periods = rounds or straight, periods or straight
         self.self_adjoint = self_adjoint
         self.force = np.zeros(equations.active.shape)
+
+    def driven(self, problem: Problem, part: Part, equations: Equations) -> None:
+        """Return None: the right-hand side may be anything anywhere."""
 
     def values(self, problem: Problem) -> OutlineValues:
         """Return what holds on the sides: nothing, changes are zero there."""

@@ -12,12 +12,8 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.parallel.machine import give_back_memory
-from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.given_conditions import Points, points_on
-from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
-from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.certify import Certificate
@@ -54,11 +50,6 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
     def _prepare(self, lattice: Lattice, local_solver: CondensedSolver) -> None:
         require_method(self.settings)
         operator = local_solver.operator
-        discretisation = local_solver.discretisation
-        if isinstance(operator, Nonlinear) or isinstance(discretisation, NonlinearDiscretisation):
-            raise TypeError(
-                "a nonlinear operator needs Newton's method, which solves in its derivative"
-            )
         self.acceleration = "cg" if operator.self_adjoint else "gcr"
         self._exchange = interface_exchange(self._ranks, self.block, self.settings, self.problems)
         if self.block not in local_solver.planned:
@@ -66,7 +57,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
                 self._ranks,
                 self.block,
                 operator,
-                discretisation,
+                local_solver.discretisation,
                 self.clock,
                 **self._tensors,
             )
@@ -233,7 +224,7 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
     def outline_points(self) -> Points | None:
         """Return where conditions on outlines act on this rank's nodes; see `BaseEngine`."""
         equations, discretisation = self._system.equations, self._solver.discretisation
-        outline = discretisation.outline if isinstance(discretisation, Discretisation) else None
+        outline = None if discretisation is None else discretisation.outline
         around = any(self.block.lattice.periodic)  # then some nodes are copies
         if equations is None or equations.outlines is None or outline is None or around:
             return None
@@ -251,8 +242,6 @@ class CondensedEngine(BaseEngine[CondensedSolver]):
     def _embedded(self, equations: Equations) -> Embedded:
         """Return the data of the problems that are solved now."""
         solver = self._solver
-        if not isinstance(solver.discretisation, (Discretisation, LinearStep)):
-            raise TypeError(f"a linear discretisation is needed, got {solver.discretisation}")
         problem = solver.source.problem
         where = self._ranks, self.block, solver.discretisation
         return Embedded(*where, problem, equations, beyond=self._beyond)

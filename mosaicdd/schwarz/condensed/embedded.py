@@ -78,11 +78,10 @@ class Embedded:
         self._part = block.nodes
         self.right_hand_side = ranks.agree(self._evaluated)
         self.driven: np.ndarray | None = None
-        if isinstance(discretisation, Discretisation):
-            nodes = discretisation.driven(problem, self._part, equations)
-            if nodes is not None:
-                values = self.right_hand_side.reshape(len(self.right_hand_side), -1)[:, nodes]
-                self.driven = nodes[values.any(axis=0)]
+        nodes = discretisation.driven(problem, self._part, equations)
+        if nodes is not None:
+            values = self.right_hand_side.reshape(len(self.right_hand_side), -1)[:, nodes]
+            self.driven = nodes[values.any(axis=0)]
         self.imbalance: np.ndarray | None = None
         self._means = np.zeros(len(self.right_hand_side))
         if discretisation.floating:

@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver, NewtonSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.references.smooth_start import screening, smooth_problem
 from mosaicdd.problems.sides.boundary import Boundary
@@ -28,7 +28,7 @@ class HarmonicStart:
         Of the nonlinear problem.
     """
 
-    def __init__(self, steps: Steps, inner: NodesInside | None, solver: CondensedSolver):
+    def __init__(self, steps: Steps, inner: NodesInside | None, solver: NewtonSolver):
         self._steps, self._inner, self._solver = steps, inner, solver
 
     def __call__(self, number: int, boundary: Boundary) -> np.ndarray:

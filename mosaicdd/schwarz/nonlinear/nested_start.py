@@ -46,7 +46,7 @@ class NestedStart:
 
     def __init__(self, problem: Problem, apart: int, cells: int, settings: SolveSettings):
         grid = problem.domain.grid()
-        solver = Exact(cells).condensed(problem, grid)
+        solver = Exact(cells).newton(problem, grid)
         loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
         lattice = Lattice(grid, solver.subdomain)
         self._engine = engine_of(solver.method)(Ranks.alone(), lattice, solver, loose)

@@ -14,12 +14,10 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.condensed_solver import NewtonSolver
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.operators.jacobian import NotEllipticError
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
@@ -46,7 +44,7 @@ from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence
 
 
-class NewtonEngine(BaseEngine[CondensedSolver]):
+class NewtonEngine(BaseEngine[NewtonSolver]):
     """Solves nonlinear boundary value problems.
 
     An iteration is a step of Newton's method. The ``rtol`` of the settings bounds the residual, relative
@@ -63,31 +61,24 @@ class NewtonEngine(BaseEngine[CondensedSolver]):
 
     acceleration = "newton"
 
-    def _prepare(self, lattice: Lattice, local_solver: CondensedSolver) -> None:
+    def _prepare(self, lattice: Lattice, local_solver: NewtonSolver) -> None:
         require_method(self.settings)
-        operator = local_solver.operator
-        if not isinstance(operator, Nonlinear):
-            raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
         # A region, and what its conductances and its diagonal need.
         self._place = FieldShare(self._ranks, lattice, lattice.spacing + 2)
         self._fields: torch.Tensor | None = None
         self._known: _Beginning | None = None
         with self.clock.part("sample"):
-            self._operator = self._ranks.agree(lambda: self._sampled(operator))
+            self._operator = self._ranks.agree(self._sampled)
         self._steps = Steps(self._ranks, lattice, self._place, self.settings, self.clock)
         whole = local_solver.discretisation is None  # a rectangle, at whose edge the lattice ends
         self._inner = NodesInside(self._place, self.layout) if whole else None
         self._harmonic = HarmonicStart(self._steps, self._inner, local_solver)
 
-    def _sampled(self, operator: Nonlinear) -> NonlinearPart | NonlinearEquations:
+    def _sampled(self) -> NonlinearPart | NonlinearEquations:
         """Return the operator at the nodes that are held here."""
         discretisation = self._solver.discretisation
         if discretisation is None:
-            return operator.on(self.block.lattice.grid, self._place.wide)
-        if not isinstance(discretisation, NonlinearDiscretisation):
-            raise TypeError(
-                f"the discretisation of a nonlinear equation is needed, got {discretisation}"
-            )
+            return self._solver.operator.on(self.block.lattice.grid, self._place.wide)
         return discretisation.on(self._place.wide)
 
     def _equations(self, number: int, boundary: Boundary) -> NewtonEquations:

@@ -17,7 +17,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.local_solvers.condensed_solver import NewtonSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.problem import Problem
@@ -60,7 +60,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         self._sampled: tuple[Problem, torch.Tensor] | None = None
         self._newton: NewtonEngine | None = None
         if settings.certify is not None:
-            condensed = CondensedSolver(local_solver.operator, square, source)
+            condensed = NewtonSolver(local_solver.operator, square, source)
             self._newton = NewtonEngine(
                 ranks,
                 lattice,
