@@ -219,7 +219,7 @@ class Work:
                     sink=_sink(file, members, engine),
                     atol=atol,
                 )
-                if any(outcome.status == "diverged_nan" for outcome in outcomes):
+                if any(map(_beyond_numbers, outcomes)):
                     outcomes = self._explained(outcomes, members)
             if file is not None:
                 self._write(file, number, outcomes, members, write_points)
@@ -253,7 +253,7 @@ class Work:
         )
         return [
             dataclasses.replace(outcome, failure=why)
-            if outcome.status == "diverged_nan" and outcome.failure is None
+            if _beyond_numbers(outcome) and outcome.failure is None
             else outcome
             for outcome in outcomes
         ]
@@ -327,6 +327,12 @@ class Work:
         count = int(self._world.sum(np.array([float(inside)]))[0])
         order = "staircase, first order" if shape.staircase else "second order"
         return f"{shape}: {count} of {math.prod(grid.nodes)} nodes inside; {order} at the outline"
+
+
+def _beyond_numbers(outcome: Outcome) -> bool:
+    """Say whether a solve ended without a number."""
+    residual = outcome.discrete_residual
+    return outcome.status == "diverged_nan" or not math.isfinite(residual or 0.0)
 
 
 def _given(problem: Problem, name: str) -> object:

@@ -196,3 +196,13 @@ def test_of_values_whose_squares_are_beyond_float64_it_is_said(comm, pde):
     assert (
         "values of up to 1e+200 are given, whose squares are beyond" in solution.report["failure"]
     )
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-155])
+def test_numbers_whose_products_vanish_are_a_tensor_all_the_same(unit):
+    one, other = (
+        m.solve(m.Problem(BOX, "diffusion", {"a": scale, "f": scale}, m.Dirichlet(0.0)))
+        for scale in (1.0, unit)
+    )
+    assert other.status == "converged_rtol"
+    np.testing.assert_allclose(other.field, one.field, rtol=0, atol=1e-9)

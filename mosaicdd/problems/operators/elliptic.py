@@ -45,7 +45,11 @@ class EllipticOperator:
             object.__setattr__(self, name, value)
             if not math.isfinite(value):
                 raise ValueError(f"the coefficient {name} must be finite, got {value}")
-        if not (self.axx > 0 and self.ayy > 0 and self.axy**2 < self.axx * self.ayy):
+        if not (
+            self.axx > 0
+            and self.ayy > 0
+            and abs(self.axy) < math.sqrt(self.axx) * math.sqrt(self.ayy)
+        ):
             raise ValueError(
                 "the diffusion tensor must be positive definite (axx > 0, ayy > 0, axy^2 < axx ayy), "
                 f"got axx {self.axx:g}, ayy {self.ayy:g}, axy {self.axy:g}"
