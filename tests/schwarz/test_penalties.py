@@ -205,5 +205,7 @@ def test_numbers_whose_products_vanish_are_a_tensor_all_the_same(unit):
         for scale in (1.0, unit)
     )
     assert other.status == "converged_rtol"
-    close = 10 * 1e-7 * one.field.max()  # an update of rtol times the size is earned within ten times
+    close = (
+        10 * 1e-7 * one.field.max()
+    )  # an update of rtol times the size is earned within ten times
     np.testing.assert_allclose(other.field, one.field, rtol=0, atol=close)
