@@ -387,9 +387,9 @@ def test_what_is_periodic_decays_as_its_modes_do(comm, cells):
 
 @pytest.mark.ranks(1, 3)
 def test_a_series_is_not_saved_beside_data_that_were_changed(comm, common_path):
-    a = np.ones((33, 33))
+    a = np.ones((65, 65))
     problem = m.Problem(
-        (32, 32), "heat", {"a": a, "f": "sin(t)"}, {"left": m.Dirichlet("t*y"), "top": m.Neumann(1)}
+        (64, 64), "heat", {"a": a, "f": "sin(t)"}, {"left": m.Dirichlet("t*y"), "top": m.Neumann(1)}
     )
     series = m.march(problem, 0.0, dt=0.1, steps=2, ranks=comm)
     series.save(common_path / "right.h5")
