@@ -1,6 +1,7 @@
 """Local solvers put to work on a block: the iteration, and the fill of its result or of a window."""
 
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
@@ -52,7 +53,11 @@ class Method(ABC):
             plan = self._plan(block, points, kept=True)
             self.iterate: Iteration = PhaseIteration(ranks, block, plan, *shared)
             return
-        weights = np.tile(block.lattice.hat, 2)
+        axes = len(block.cells)
+        crossed_hats = functools.reduce(
+            np.multiply.outer, [block.lattice.hat] * (axes - 1), np.ones(())
+        )
+        weights = np.tile(crossed_hats.ravel(), axes)
         plan, coarse_space = self._plan(block, points, weights, kept=True), None
         if settings.levels == 2:
             hats = torch.from_numpy(block.lattice.subdomain.hats(coarse_points))

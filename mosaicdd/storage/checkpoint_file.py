@@ -57,7 +57,8 @@ def read_checkpoint(
     """
     with open_to_read(path, "checkpoint", SEALED) as file:
         require_same(path, json.loads(file.attrs["problem"]), problem)
-        lines = tuple(file[line_name(axis)][()] for axis in (0, 1))
+        axes = file[line_name(0)].ndim
+        lines = tuple(file[line_name(axis)][()] for axis in range(axes))
         history = {name: data[()].tolist() for name, data in file["history"].items()}
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without resume=True")

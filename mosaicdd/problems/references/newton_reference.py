@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.coarser import coarser, refined
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
@@ -239,6 +240,6 @@ class _Everywhere:
     def _around(self, values: np.ndarray) -> np.ndarray:
         """Return values with a node more all around."""
         for axis, around in enumerate(self._periodic):
-            beyond = [(int(axis == i), int(axis == i)) for i in (0, 1)]
+            beyond = at(axis, values.ndim, (1, 1), (0, 0))
             values = np.pad(values, beyond, mode="wrap" if around else "constant")
         return values
