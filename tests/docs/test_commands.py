@@ -2,7 +2,8 @@
 
 Fenced blocks of a page run from top to bottom in one empty folder:
 
-- ``sh`` and ``python`` are run, and must end with exit code 0;
+- ``sh`` and ``python`` are run, and must end with exit code 0: a block of Python and each plain command of
+  ``mosaicdd`` in a fork of the test, which has imported everything, and all else by the shell;
 - ``python NAME.py`` is written to that file;
 - a block without a word, right after one that was run, is what that prints: ``...`` stands for any
   text, and numbers with a fraction need agree to one unit of their last digit only (other libraries round
@@ -12,15 +13,20 @@ Fenced blocks of a page run from top to bottom in one empty folder:
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
+import traceback
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import mosaicdd
+import mosaicdd.cli.main as command_line
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -57,13 +63,17 @@ def name_of(path):
 
 def run(block, folder):
     """Run a block in a folder; return what it printed."""
+    if block.words == ("python",):
+        code = compile(block.text, "<block>", "exec")
+        return printed_by_fork(lambda: exec(code, {"__name__": "__main__"}), block.text, folder)  # noqa: S102
+    if plain := plain_commands(block.text):
+        return "".join(
+            printed_by_fork(partial(call, line), " ".join(line), folder) for line in plain
+        )
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     package = str(Path(mosaicdd.__file__).parents[1])
-    command = (
-        ["bash", "-e", "-o", "pipefail", "-c"] if block.words == ("sh",) else [sys.executable, "-c"]
-    )
     ended = subprocess.run(
-        [*command, block.text],
+        ["bash", "-e", "-o", "pipefail", "-c", block.text],
         cwd=folder,
         env=os.environ | {"PATH": beside, "PYTHONPATH": package, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
@@ -74,6 +84,56 @@ def run(block, folder):
     )
     assert ended.returncode == 0, f"{block.text}\n{ended.stdout}{ended.stderr}"
     return ended.stdout
+
+
+def plain_commands(text):
+    """Return the command lines of a block, if all are of ``mosaicdd`` and ask nothing of a shell."""
+    lines = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        if words := list(words):
+            lines.append(words)
+    of_shells = any(set(word) <= set("();<>|&") for words in lines for word in words)
+    if of_shells or "$" in text or any(words[0] != "mosaicdd" for words in lines):
+        return []
+    return lines
+
+
+def call(words):
+    """Be the command, which ends the process."""
+    sys.argv = words
+    command_line.main()
+
+
+def printed_by_fork(work, text, folder):
+    """Return what some work prints in a process of its own, which must end well."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                for stream, number in ((out, 1), (err, 2)):
+                    os.dup2(stream.fileno(), number)
+                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+                os.chdir(folder)
+                sys.path.insert(0, str(folder))
+                work()
+                code = 0
+            except SystemExit as end:
+                code = end.code or 0
+            except BaseException:  # noqa: BLE001 - the process ends here
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0)
+        err.seek(0)
+        printed = out.read()
+        assert status == 0, f"{text}\n{printed}{err.read()}"
+        return printed
 
 
 def agrees(expected, printed):
