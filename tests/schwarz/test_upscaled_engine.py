@@ -56,6 +56,15 @@ def test_uniform_media_are_solved_to_the_order_of_the_coarse_grid():
     assert rms(solution.field - solve_directly(problem)) < 1e-3
 
 
+def test_the_tolerance_of_a_call_ends_the_coarse_iteration():
+    with Solver(problem_in("smooth"), "averaged", settings=SolveSettings(rtol=1e-11)) as solver:
+        tight, loose = solver(), solver(atol=1e-3)
+    # Of values up to 5, an update below 1e-3 comes long before one below 1e-11 of them.
+    assert loose.converged
+    assert loose.report["update"] <= 1e-3
+    assert loose.iterations < tight.iterations
+
+
 @pytest.mark.parametrize("local_solver", [Averaged(), Learned()], ids=["averaged", "learned"])
 @pytest.mark.parametrize("fields", [{}, {"f": "cos(2*x) + y", "c": "1 + x"}], ids=["sides", "f"])
 @pytest.mark.parametrize("kind", ["smooth", "checkerboard", "channels"])

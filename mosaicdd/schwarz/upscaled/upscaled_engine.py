@@ -150,19 +150,16 @@ class UpscaledEngine(BaseEngine[U]):
 
     def _approximate(
         self, boundaries: Sequence[Boundary], options: SolveOptions
-    ) -> Sequence[Approximation]:
+    ) -> Sequence[Approximation | Outcome]:
         """Solve for boundary data at the coarse nodes, as `solve_many`."""
-        outcomes = self._coarse.solve_many(
+        return self._coarse.solve_many(
             boundaries,
             start=options.start,
             history=options.history,
             progress=options.progress,
             watch=options.watch,
+            atol=options.atol,
         )
-        return [
-            Approximation(out.status, out.update, out.size, out.history, out.interface, out.field)
-            for out in outcomes
-        ]
 
     def _moved(self, share: FieldShare, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Move owned coarse values of all problems to those that hold them."""
