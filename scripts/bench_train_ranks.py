@@ -6,6 +6,11 @@ After Fig. 6 (validation MSE for several numbers of GPUs) and Fig. 7 (error of t
     python scripts/bench_train_ranks.py laplace-data.h5
 
 takes about 4 minutes on two cores; the dataset is the one of ``data/README.md``.
+
+    python scripts/bench_train_ranks.py --rows
+
+prints instead, in two minutes of a quiet machine with two cores, the samples per second on two ranks over those on
+one, of the networks that learn from rows of a dataset.
 """
 
 import argparse
@@ -13,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+from ranks import mosaicdd
 from serial import local_solver, schwarz_solver
 from tables import publish, table
 from train_command import seconds_to, train
@@ -28,13 +34,25 @@ _RANKS = (1, 2, 4)
 _OPTIONS = ["--network", "linear", "--epochs", "12", "--validations", "12", "--optimizer", "adamw"]
 _OPTIONS += ["--batch-size", "256", "--base-batch-size", "256"]
 _DOMAINS = (128, 256, 512, 1024)
+# Networks, samples, and what these are of.
+_ROWS = {
+    "conductances": ("512", "--media", "--pde", "diffusion"),
+    "operator": ("512", "--media", "--pde", "diffusion"),
+    "correction": ("2048", "--pde", "poisson-boltzmann"),
+    "unrolled": ("2048", "--pde", "minimal-surface"),
+}
 
 
 def main() -> None:
     """Train, solve, print the tables and write them to ``benchmarks/``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data")
-    data = parser.parse_args().data
+    parser.add_argument("data", nargs="?")
+    parser.add_argument("--rows", action="store_true")
+    asked = parser.parse_args()
+    if asked.rows:
+        _rows()
+        return
+    data = asked.data
     torch.set_num_threads(1)
     curves, errors = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -58,6 +76,23 @@ def main() -> None:
         "nothing there."
     )
     publish("train_ranks", "Training on 1, 2 and 4 ranks", text)
+
+
+def _rows() -> None:
+    """Time trainings on rows, on one rank and on two."""
+    with tempfile.TemporaryDirectory() as folder:
+        for network, (samples, *kind) in _ROWS.items():
+            data, model = f"{folder}/{network}.h5", Path(folder) / "model.h5"
+            mosaicdd(2, "generate", data, "--samples", samples, *kind)
+            options = ("--network", network, "--epochs", "20", "--validations", "1")
+            rates = []
+            for ranks in (1, 2):
+                begun, *_, ended = train(data, model, ranks, *options)[1]
+                steps, seconds = (ended[key] - begun[key] for key in ("step", "seconds"))
+                rates.append(256 * steps / seconds)
+            print(
+                f"{network}: {rates[0]:.0f} samples/s, on two ranks {rates[1] / rates[0]:.2f} times"
+            )
 
 
 def _error(model: Path, size: int) -> float:
