@@ -10,7 +10,7 @@ from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.condensed import condensed_system, conjugate_residuals
+from mosaicdd.schwarz.condensed import condensed_engine, condensed_system, conjugate_residuals
 from mosaicdd.schwarz.settings import CONVERGED, Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 from mosaicdd.unsupported import Unsupported
@@ -254,6 +254,18 @@ def test_a_batch_counts_the_directions_that_an_iteration_in_a_flow_keeps(monkeyp
     assert solve(random_problem("smooth", several=(4,))).status == "converged_rtol"
     with pytest.raises(ValueError, match=r"batch=4: needs at least .* a smaller batch"):
         solve(flowing_problem(1.0, several=(4,)))
+
+
+@pytest.mark.parametrize("kind", ["smooth", "checkerboard", "channels"])
+def test_what_the_tolerance_of_a_call_ends_says_so_and_is_filled_once(kind, monkeypatch):
+    filled, fill = [], condensed_engine.fill_strips
+    monkeypatch.setattr(
+        condensed_engine, "fill_strips", lambda *where: filled.append(where) or fill(*where)
+    )
+    with Solver(random_problem(kind), settings=TIGHT) as solver:
+        solution = solver(atol=1e-3)
+    assert solution.status == "converged_atol"
+    assert len(filled) == 1
 
 
 def test_a_solution_is_the_start_of_the_next():
