@@ -11,7 +11,7 @@ from mosaicdd.storage.checkpoint_file import (
 
 logger = logging.getLogger(__name__)
 
-_KEPT = 2
+_KEPT = 2  # so that one is whole where the newest is damaged
 
 
 class TrainingCheckpoints:

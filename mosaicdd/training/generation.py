@@ -23,7 +23,7 @@ from mosaicdd.problems.references.multigrid import MultigridSolver
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.settings import GenerationSettings
 
-_BATCH = 256
+_BATCH = 256  # samples: what an ended run makes again, at most, on each rank
 _WINDOWS_ACROSS = 8  # subdomains, not overlapping, along a side of a larger problem
 # The kinds of random numbers.
 _SAMPLES, _WINDOWS, _SAMPLE_OPERATORS, _WINDOW_OPERATORS = range(4)

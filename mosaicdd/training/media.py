@@ -17,7 +17,7 @@ from mosaicdd.problems.operators.medium import Medium, MediumSystem
 from mosaicdd.storage.media_file import MediaDataset
 from mosaicdd.training.settings import MediaSettings
 
-_PART = 64
+_PART = 64  # media: what an ended run makes again, at most, on each rank
 _CELLS = 32
 _AROUND = 2 * MARGIN  # cells of the medium around the square
 _SMOOTH, _SOURCES, _WAVES = 2, 2, 4  # random boundary data, sources, and what they are made of

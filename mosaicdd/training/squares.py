@@ -25,7 +25,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.square_file import SquareDataset
 from mosaicdd.training.settings import SquareSettings
 
-_PART = 256
+_PART = 256  # squares: what an ended run makes again, at most, on each rank
 # Logarithmic ranges; sizes are parts of the largest value that the equation is learned for.
 _LENGTHS, _SIZES, _OFFSETS = (0.03, 1.0), (0.003, 0.5), (0.01, 1.0)
 _NOISE = (1e-3, 0.1)  # of the size

@@ -13,7 +13,7 @@ from mosaicdd.local_solvers.networks.registry import is_family
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.samples import LiftedSamples
 
-_CHUNK = 1024
+_CHUNK = 1024  # samples at once: of 32 cells, 4 MB in float32
 _SAMPLED_NODES = 64
 
 
