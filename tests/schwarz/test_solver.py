@@ -185,7 +185,7 @@ def test_a_hundred_solvers_leak_no_communicator_and_no_memory(comm):
             lambda: Problem(CELLS, "anisotropic-diffusion", {"axx": 1.0, "ayy": 1.0, "axy": 2.0}),
             "positive definite",
         ),
-        (lambda: Problem(CELLS, "waves"), "unknown pde 'waves'.*; known: "),
+        (lambda: Problem(CELLS, "ripples"), "unknown pde 'ripples'.*; known: "),
         (lambda: Problem(CELLS, "laplace", sides={"middle": Dirichlet(0.0)}), "unknown side"),
     ],
 )
