@@ -122,6 +122,7 @@ def test_dims_are_along_x_and_y(solve, comm):
 def test_a_solution_is_boundary_data_for_the_next(solve, common_path, comm):
     _, _, first = solve(*EXACT)
     field, before = first.field, common_path / "before.h5"  # read before the file is replaced
+    comm.Barrier()
     if comm.rank == 0:
         (common_path / "out.h5").rename(before)
     comm.Barrier()

@@ -229,7 +229,9 @@ class Newton:
             self._kept = (
                 improved and length == 1.0 and _MARGIN * share * self.relative <= self._rtol
             )
-            self._judge(change.status, improved=improved)
+            # A part of a step is short however far the values are: its size says nothing of their error.
+            whole = change.size if improved and length == 1.0 else math.inf
+            self._judge(change.status, whole, improved=improved)
         calls = self._steps.ranks.sum(np.array(self._watch.calls()))
         self._answer(*(call > 0 for call in calls))
 
@@ -264,13 +266,13 @@ class Newton:
         self.history.mae.append(math.nan)
         self.history.seconds.append(time.perf_counter() - self._begun)
 
-    def _judge(self, linear: str, *, improved: bool) -> None:
-        """Decide how it ended, if it did, by how its last step did."""
+    def _judge(self, linear: str, whole: float, *, improved: bool) -> None:
+        """Decide how it ended, if it did, by how its last step did, of that size if it was a whole one."""
         if not math.isfinite(self.relative):
             self.status = "diverged_nan"
         elif self.relative <= self._rtol:
             self.status = "converged_rtol"
-        elif self.history.update[-1] <= self._rule.atol:
+        elif whole <= self._rule.atol:
             self.status = "converged_atol"
         elif not improved:
             self._stagnate("no part of the next one lowers the residual")

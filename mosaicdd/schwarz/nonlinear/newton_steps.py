@@ -1,5 +1,6 @@
 """How Newton's method finds a step: what the derivative asks for, by condensed elements."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,9 +111,11 @@ class CondensedStep:
         outcome = engine.solve(Boundary.zeros(grid))
         if outcome.field is None:
             raise RuntimeError("a step's field is kept")
+        values = outcome.field.double().cpu().numpy()
+        # Of all nodes: what changes between the lattice lines may not be seen on them.
         return Change(
-            outcome.field.double().cpu().numpy(),
-            outcome.size,
+            values,
+            math.sqrt(steps.place.mean_square(values)),
             outcome.error_estimate.rms,
             "converged_rtol" if outcome.history.residual[-1] <= rtol else outcome.status,
         )
