@@ -110,16 +110,21 @@ def train(
     from mosaicdd.training.rank_group import rank_group
 
     torch.set_num_threads(threads_per_rank())
-    if tensorboard is not None:
-        with bad_input("--tensorboard"):
-            require_tensorboard(tensorboard)
-    with bad_input():
+    everyone = world()
+
+    def described() -> Training:
         own = {**config, **network_settings(pairs)}
         settings = collected(ctx, TrainingSettings)
         execution = collected(ctx, ExecutionSettings)
         task = (data, output, settings, execution, network, own, tensorboard, pde)
-        training = Training(*task, overwrite=overwrite)
-    with rank_group(world(), device) as ranks:
+        return Training(*task, overwrite=overwrite)
+
+    if tensorboard is not None:
+        with bad_input("--tensorboard"):
+            everyone.agree(lambda: require_tensorboard(tensorboard))
+    with bad_input():
+        training = everyone.agree(described)
+    with rank_group(everyone, device) as ranks:
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)
         with bad_input():

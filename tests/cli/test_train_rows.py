@@ -71,7 +71,9 @@ def test_what_a_network_cannot_use_is_refused_on_all_ranks(
 ):
     monkeypatch.chdir(common_path)
     case = {"family": "linear", "unroled": "unrolled"}.get(network, network)
-    (common_path / "own.py").write_text(OWN)
+    if comm.rank == 0:
+        (common_path / "own.py").write_text(OWN)
+    comm.Barrier()
     if case == "linear":
         data = common_path / "linear.h5"
         settings = m.GenerationSettings(samples=8, windows=1, method="direct")
