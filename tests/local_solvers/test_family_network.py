@@ -16,7 +16,7 @@ from mosaicdd.local_solvers.networks.family import (
     interior_images,
     invariants,
 )
-from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 SUBDOMAIN = Subdomain(8, 0.125)

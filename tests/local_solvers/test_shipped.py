@@ -12,7 +12,7 @@ from mosaicdd.local_solvers.loading import (
     shipped_models,
 )
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.problem import Problem
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.problems.equations import EQUATIONS, equation, find_equation
-from mosaicdd.problems.equations.anisotropic_diffusion import tensor
 from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 OWN = """

@@ -7,7 +7,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet

@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.problems.equations.anisotropic_diffusion import tensor
+from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.scheme import measure_spectrum, scheme_of
 

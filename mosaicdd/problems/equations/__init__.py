@@ -1,26 +1,30 @@
-"""The equations, one file each, and how one is found by its name."""
+"""The equations, and how one is found by its name."""
 
 import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from mosaicdd.problems.equations.advection_diffusion import ADVECTION_DIFFUSION
-from mosaicdd.problems.equations.allen_cahn import ALLEN_CAHN
-from mosaicdd.problems.equations.anisotropic_diffusion import ANISOTROPIC_DIFFUSION
-from mosaicdd.problems.equations.burgers import BURGERS
-from mosaicdd.problems.equations.diffusion import DIFFUSION
 from mosaicdd.problems.equations.equation import Equation
-from mosaicdd.problems.equations.heat import HEAT
-from mosaicdd.problems.equations.laplace import LAPLACE
-from mosaicdd.problems.equations.minimal_surface import MINIMAL_SURFACE
+from mosaicdd.problems.equations.linear import (
+    ADVECTION_DIFFUSION,
+    ANISOTROPIC_DIFFUSION,
+    DIFFUSION,
+    HEAT,
+    LAPLACE,
+    POISSON,
+    SCREENED_POISSON,
+)
+from mosaicdd.problems.equations.nonlinear import (
+    ALLEN_CAHN,
+    BURGERS,
+    MINIMAL_SURFACE,
+    P_LAPLACE,
+    POISSON_BOLTZMANN,
+    QUASILINEAR_DIFFUSION,
+    REACTION_DIFFUSION,
+)
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.equations.p_laplace import P_LAPLACE
-from mosaicdd.problems.equations.poisson import POISSON
-from mosaicdd.problems.equations.poisson_boltzmann import POISSON_BOLTZMANN
-from mosaicdd.problems.equations.quasilinear_diffusion import QUASILINEAR_DIFFUSION
-from mosaicdd.problems.equations.reaction_diffusion import REACTION_DIFFUSION
-from mosaicdd.problems.equations.screened_poisson import SCREENED_POISSON
 from mosaicdd.settings import unknown
 
 EQUATIONS = {

@@ -1,6 +1,6 @@
 """What an equation is: its name, its parameters, and the operator for their values.
 
-Each file of this folder holds one. A file of the user's own has the same form:
+A file of the user's own has the same form as the package's, `linear`:
 
 ```python
 from mosaicdd import EllipticOperator, Equation
@@ -21,15 +21,59 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.problems.equations.members import require_members
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.settings import meant
 
 
+class NamedEquation:
+    """What every equation has, linear or not; see `Equation`."""
+
+    name: str
+    text: str
+    parameters: Mapping[str, float]
+    reaction: str | None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of all that a problem may give: the parameters, and the source if there is one."""
+        raise NotImplementedError
+
+    def _require_members(self) -> None:
+        """Check texts, names of parameters and their defaults; raise `TypeError` where one is of the wrong kind."""
+        for member in ("name", "text"):
+            value = getattr(self, member)
+            if not isinstance(value, str):
+                raise TypeError(f"equation {self.name}: {member} must be a text, got {value!r}")
+        if not isinstance(self.parameters, Mapping):
+            raise TypeError(
+                f"equation {self.name}: parameters must map names to numbers, got "
+                f"{self.parameters!r}"
+            )
+        for name, default in self.parameters.items():
+            if not is_number(default):
+                raise TypeError(
+                    f"equation {self.name}: the default of {name} must be a number, got {default!r}"
+                )
+        if "f" in self.parameters:
+            raise TypeError(f"equation {self.name}: f is the source, not a parameter")
+        if self.reaction is not None and self.reaction not in self.parameters:
+            raise TypeError(
+                f"equation {self.name}: reaction must name a parameter, got {self.reaction!r}"
+            )
+
+    def _require_parameter(self, name: str) -> None:
+        """Raise `ValueError` if there is no such parameter."""
+        if name not in self.fields or name == "f":
+            raise ValueError(
+                f"{self.name} has no field {name!r}{meant(name, self.fields)}; it has: "
+                f"{', '.join(self.fields) or 'none'}"
+            )
+
+
 @dataclass(frozen=True)
-class Equation:
+class Equation(NamedEquation):
     """A linear equation ``A u = f`` with constant coefficients.
 
     Parameters
@@ -75,7 +119,7 @@ class Equation:
     steady: "Equation | None" = None
 
     def __post_init__(self) -> None:
-        require_members(self)
+        self._require_members()
         if not callable(self.operator):
             raise TypeError(f"equation {self.name}: operator must be a function of its parameters")
         self._check_arguments()
@@ -127,11 +171,7 @@ class Equation:
             If a parameter is unknown or not a number, or the values make no elliptic operator.
         """
         for name, value in values.items():
-            if name not in self.fields or name == "f":
-                raise ValueError(
-                    f"{self.name} has no field {name!r}{meant(name, self.fields)}; it has: "
-                    f"{', '.join(self.fields) or 'none'}"
-                )
+            self._require_parameter(name)
             if not is_number(value):
                 raise ValueError(f"the field {name} of {self.name} must be one real number")
         return self.operator(**self.complete(values))

@@ -1,6 +1,6 @@
 """What a nonlinear equation is: its name, its fields, and its residual on a patch of nodes.
 
-A file of the user's own has the same form as those of this folder:
+A file of the user's own has the same form as the package's, `nonlinear`:
 
 ```python
 import torch
@@ -22,15 +22,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.problems.equations.members import require_members
+from mosaicdd.problems.equations.equation import NamedEquation
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear, Residual
-from mosaicdd.settings import meant
 
 
 @dataclass(frozen=True)
-class NonlinearEquation:
+class NonlinearEquation(NamedEquation):
     """An equation ``F(u) = f`` of second order that is not linear in ``u``.
 
     Parameters
@@ -93,7 +92,7 @@ class NonlinearEquation:
     steady = None
 
     def __post_init__(self) -> None:
-        require_members(self)
+        self._require_members()
         if not callable(self.residual):
             raise TypeError(f"equation {self.name}: residual must be a function of a patch")
         if "f" in self.functions:
@@ -115,11 +114,7 @@ class NonlinearEquation:
             If one is unknown.
         """
         for name in field_values:
-            if name not in self.fields or name == "f":
-                raise ValueError(
-                    f"{self.name} has no field {name!r}{meant(name, self.fields)}; it has: "
-                    f"{', '.join(self.fields)}"
-                )
+            self._require_parameter(name)
         return {**self.parameters, **self.functions, **field_values}
 
     def operator(self, field_values: Mapping[str, Any]) -> Nonlinear:
