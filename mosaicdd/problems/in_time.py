@@ -114,14 +114,12 @@ class SourceInTime:
         return sampled(field, self._shape, self._grid, part)
 
 
-def in_frames(source: Field) -> bool:
-    """Say whether a source has node values at several times."""
-    return source.problems > 1
-
-
-def frame(source: Field, number: int) -> Field:
-    """Return the values of one of these times."""
-    return Field(source.name, Sliced.of_time(source.values, number))
+def frames_of(source: Field) -> list[Field]:
+    """Return a source at each time that it has node values of; of one without several it alone."""
+    if source.problems == 1:
+        return [source]
+    times = range(source.problems)
+    return [Field(source.name, Sliced.of_time(source.values, number)) for number in times]
 
 
 def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.ndarray:

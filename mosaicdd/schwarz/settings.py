@@ -336,6 +336,11 @@ class Output:
     def __post_init__(self) -> None:
         check_settings(self)
 
+    @classmethod
+    def of(cls, output: "str | PathLike | Output") -> "Output":
+        """Return it by the file's name, or as it is."""
+        return output if isinstance(output, Output) else cls(output)
+
     def require_path(self, inputs: Iterable[str | PathLike] = ()) -> None:
         """Check that the file can be written, and nothing is lost by that; see `require_replaceable`."""
         require_replaceable(self.path, overwrite=self.overwrite, suffix=".h5", inputs=inputs)

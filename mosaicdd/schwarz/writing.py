@@ -54,7 +54,7 @@ class Writing:
         clock: Stopwatch,
     ):
         self._world, self._clock = world, clock
-        self.output = output if output is None or isinstance(output, Output) else Output(output)
+        self.output = None if output is None else Output.of(output)
         self.earlier: Earlier | None = None
         self._checkpoints: Checkpoints | None = None
         self._values_at: PointValues | None = None

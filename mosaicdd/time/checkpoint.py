@@ -1,39 +1,26 @@
 """Checkpoints of a march: the last values, and where it is; beside its output, as those of other solves."""
 
+import hashlib
 import time
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.parallel.collect import collect
+from mosaicdd.problems.discretisation.given_conditions import conditions_of
+from mosaicdd.problems.fields.checksum import checksum
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.in_time import SidesInTime, frames_of
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.settings import Output
 from mosaicdd.storage.series_file import read_levels, read_march, writing_march
-from mosaicdd.time.frames import Frames
-from mosaicdd.time.identity import identity_of
-from mosaicdd.time.levels import Levels
 from mosaicdd.time.record import Record
 from mosaicdd.time.settings import TimeSettings
-from mosaicdd.time.step_control import StepControl
-
-
-class Marching(Protocol):
-    """What a checkpoint keeps, and puts back."""
-
-    problem: Problem
-    time: TimeSettings
-    share: FieldShare
-    first: np.ndarray
-    levels: Levels
-    control: StepControl
-    record: Record
-    frames: Frames
-    solved: str
+from mosaicdd.time.steps import Stepping
 
 
 class TimeCheckpoint:
@@ -43,13 +30,18 @@ class TimeCheckpoint:
     ----------
     output
         The checkpoint is ``OUTPUT.checkpoint``.
-    march
-        What is kept.
+    problem, time
+        What is marched.
+    steps
+        What is kept, and put back.
     """
 
-    def __init__(self, output: Output, march: Marching):
+    def __init__(
+        self, output: Output, problem: Problem, time_settings: TimeSettings, steps: Stepping
+    ):
         self.path = Path(f"{output.path}.checkpoint")
-        self._march = march
+        self._problem, self._time, self._steps = problem, time_settings, steps
+        self._share = steps.stepper.share
         self._seconds = 60 * output.checkpoint_minutes
         self._saved = time.monotonic()
 
@@ -60,14 +52,14 @@ class TimeCheckpoint:
 
     def save(self) -> None:
         """Write a checkpoint; on success it replaces the one before."""
-        march, share = self._march, self._march.share
-        values = march.levels.values
+        steps, share = self._steps, self._share
+        values = steps.levels.values
         state = {
-            "position": str(march.control.position),
-            "length": str(march.control.length),
-            "scale": march.control.scale,
-            "frames": march.frames.times,
-            "record": march.record.arrays(),
+            "position": str(steps.control.position),
+            "length": str(steps.control.length),
+            "scale": steps.control.scale,
+            "frames": steps.frames.times,
+            "record": steps.record.arrays(),
         }
         identity, grid = self._identity, share.grid
         with share.ranks.held_by_root(
@@ -90,23 +82,66 @@ class TimeCheckpoint:
         FileNotFoundError, ValueError
             On all ranks, if there is none, it is damaged, or belongs to another problem.
         """
-        march, ranks = self._march, self._march.share.ranks
-        identity = self._identity
+        steps, ranks, identity = self._steps, self._share.ranks, self._identity
         state = ranks.on_root(lambda: read_march(self.path, identity))
-        values: Sequence[np.ndarray] = ranks.agree(lambda: read_levels(self.path, march.share.wide))
-        march.frames.times[:] = state["frames"]
-        march.frames.keep(len(state["frames"]))
-        march.levels.values = list(values)
-        march.control.position = Fraction(state["position"])
-        march.control.length = Fraction(state["length"])
-        march.control.scale = state["scale"]
-        march.record = Record(**state["record"])
+        values: Sequence[np.ndarray] = ranks.agree(lambda: read_levels(self.path, self._share.wide))
+        steps.frames.times[:] = state["frames"]
+        steps.frames.keep(len(state["frames"]))
+        steps.levels.values = list(values)
+        steps.control.position = Fraction(state["position"])
+        steps.control.length = Fraction(state["length"])
+        steps.control.scale = state["scale"]
+        steps.record = Record(**state["record"])
 
     def remove(self) -> None:
         """Remove the checkpoint of a march that has ended."""
-        self._march.share.ranks.on_root(lambda: self.path.unlink(missing_ok=True))
+        self._share.ranks.on_root(lambda: self.path.unlink(missing_ok=True))
 
     @cached_property
     def _identity(self) -> dict:
-        """What must be equal for the checkpoint to be of use."""
-        return identity_of(self._march)
+        """What must be equal for it to be of use, whatever the ranks; the number of steps may differ.
+
+        Fields that are no numbers and no texts are told by checksums of their values at the nodes, those of a source
+        at all times by the first two of these. All ranks together.
+        """
+        problem, share, first = self._problem, self._share, self._steps.first
+        sums = {"initial values": checksum(share.owned(first)[None], share.own)}
+        for name, field in problem.arrays.items():
+            if not isinstance(field.values, str):
+                sums[f"values of {name}"] = self._checksum(field)
+        shape = problem.domain.shape
+        if shape is not None:
+            sums["domain"] = checksum(shape.level(share.grid, share.own)[None], share.own)
+        together = np.array(share.ranks.allgather(list(sums.values())), np.uint64)
+        totals = together.sum(axis=0, dtype=np.uint64).tolist()
+        return {
+            "cells": times(problem.domain.cells),
+            "pde": problem.equation.name,
+            "local solver": self._steps.stepper.solver.local_solver,
+            "method": self._time.method,
+            "dt": self._time.dt,
+            "every": self._time.every,
+            "tolerance": self._time.tolerance,
+            "parameters": problem.described,
+            "field f": str(problem.source),
+            "boundary": self._digest(),
+        } | {name: f"{total:016x}" for name, total in zip(sums, totals, strict=True)}
+
+    def _checksum(self, field: Field) -> int:
+        """Return that of a field's values at the nodes that this rank owns."""
+        share, total = self._share, 0
+        stills = frames_of(field)[:2] if field.name == "f" else [field]
+        for number, still in enumerate(stills):
+            values = still.sample_as_given(share.grid, share.own, checked=False)
+            total += (number + 1) * checksum(values, share.own)
+        return total % 2**64
+
+    def _digest(self) -> str:
+        """Return what tells values on the outline at two times from others."""
+        problem, sides = self._problem, SidesInTime(self._problem.conditions)
+        content = [
+            condition.told()
+            for t in (0.0, 1.0)
+            for condition in conditions_of(problem.with_sides(sides(t)), self._share.grid)
+        ]
+        return hashlib.sha256(b"".join(content)).hexdigest()[:16]

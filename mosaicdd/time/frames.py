@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import suppress
 from os import PathLike
-from typing import Protocol
 
 import numpy as np
 
@@ -17,8 +16,8 @@ Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
 """``sink(values, place)``."""
 
 
-class Frames(Protocol):
-    """Takes fields, of which each rank gives the nodes that it owns; all ranks call it together.
+class MemoryFrames:
+    """Each rank keeps its parts of fields; all ranks call its methods together, but for `part` and `end`.
 
     Attributes
     ----------
@@ -26,39 +25,13 @@ class Frames(Protocol):
         Of the fields, in units of time.
     """
 
-    times: list[float]
-
-    def add(self, time: float, own: np.ndarray) -> None:
-        """Take a field."""
-        ...
-
-    def keep(self, count: int) -> None:
-        """Drop all but the first ones."""
-        ...
-
-    def part(self, number: int) -> np.ndarray:
-        """Return the nodes of a field that this rank owns."""
-        ...
-
-    def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
-        """Hand the parts of a field to a function on the root."""
-        ...
-
-    def end(self, *, keep: bool) -> None:
-        """Forget what need not be kept any more, or keep it for another run; not only together."""
-        ...
-
-
-class MemoryFrames:
-    """Each rank keeps its parts."""
-
     def __init__(self, own: Slices):
         self.times: list[float] = []
         self._parts: list[np.ndarray] = []
         self._own = own
 
     def add(self, time: float, own: np.ndarray) -> None:
-        """Take a field."""
+        """Take a field, of which each rank gives the nodes that it owns."""
         self.times.append(time)
         self._parts.append(own.copy())
 
@@ -80,7 +53,7 @@ class MemoryFrames:
 
 
 class FileFrames:
-    """The root writes them to ``OUTPUT.frames``, from which they go to the output at the end."""
+    """The root writes fields to ``OUTPUT.frames``, from which they go to the output at the end; as `MemoryFrames`."""
 
     def __init__(self, output: str | PathLike, share: FieldShare):
         self.times: list[float] = []
@@ -134,3 +107,6 @@ class FileFrames:
             file = self._opened.pop()
             with suppress(OSError):  # all that it held is elsewhere
                 file.close() if keep else file.remove()
+
+
+Frames = MemoryFrames | FileFrames

@@ -31,11 +31,6 @@ class Levels:
         """The last values."""
         return self.values[0]
 
-    @property
-    def complete(self) -> bool:
-        """Whether there are as many as are kept."""
-        return len(self.values) == self._depth
-
     def add(self, values: np.ndarray) -> None:
         """Take the values after a step."""
         self.values = [values, *self.values][: self._depth]
@@ -46,12 +41,15 @@ class Levels:
 
     def halve(self) -> None:
         """Let the values be half as far apart."""
-        if len(self.values) > 1:
-            self.values = [self.newest, self._at(_HALF_BACK), self.values[1]][: len(self.values)]
+        known = len(self.values)
+        if known > 1:
+            between = self.weighted(_HALF_BACK[known])
+            self.values = [self.newest, between, self.values[1]][:known]
 
     def double(self) -> None:
         """Let the values be twice as far apart."""
-        further = [self._at(weights) for weights in (_TWO_BACK, _FOUR_BACK) if self._knows(weights)]
+        known = len(self.values)
+        further = [self.weighted(at[known]) for at in (_TWO_BACK, _FOUR_BACK) if known in at]
         self.values = [self.newest, *further]
 
     def weighted(self, weights: tuple[float, ...], out: np.ndarray | None = None) -> np.ndarray:
@@ -61,9 +59,3 @@ class Levels:
         for weight, values in zip(weights[1:], self.values[1:], strict=False):
             accumulated.add_(torch.from_numpy(values), alpha=weight)  # one pass, numpy needs two
         return total
-
-    def _knows(self, weights: _Weights) -> bool:
-        return len(self.values) in weights
-
-    def _at(self, weights: _Weights) -> np.ndarray:
-        return self.weighted(weights[len(self.values)])

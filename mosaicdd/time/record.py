@@ -44,10 +44,16 @@ class Record:
 
     @property
     def last_error(self) -> float:
-        """Of the last step whose error is known; 0 if it is of none, or not of the very last."""
-        return (
-            0.0 if not self.time_error or math.isnan(self.time_error[-1]) else self.time_error[-1]
-        )
+        """Of the last step; 0 if there is none, or its error is not known."""
+        error = self.time_error[-1] if self.time_error else math.nan
+        return 0.0 if math.isnan(error) else error
+
+    @property
+    def note(self) -> str:
+        """What is said of the last step as it is taken."""
+        error = self.time_error[-1]
+        known = "" if math.isnan(error) else f", error of the step {error:.1e}"
+        return f"{self.iterations[-1]} iterations{known}"
 
     @property
     def unjudged(self) -> int:

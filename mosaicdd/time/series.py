@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,106 @@ from mosaicdd.time.record import Record
 _VALUES = 2**20  # of a coefficient that are sampled at once
 
 
+@dataclass(frozen=True)
+class Marched:
+    """What a march leaves on a rank.
+
+    Parameters
+    ----------
+    place
+        The nodes of the grid that this rank owns.
+    report, record
+        What is said of all steps, and of each.
+    """
+
+    problem: Problem
+    grid: Grid
+    place: Slices
+    frames: Frames
+    report: dict
+    record: Record
+
+    @property
+    def last(self) -> Problem:
+        """The problem with the values on its sides at the end."""
+        sides = SidesInTime(self.problem.conditions)(self.frames.times[-1])
+        return self.problem.with_sides(sides)
+
+    def told(self) -> Told:
+        """Return what tells the data that are written from others; of values on sides those at the end."""
+        return told_of_rest(self.last, self.grid, self.place)
+
+    def write(self, path: str | PathLike, ranks: Ranks) -> None:
+        """Write a solution file with all times; all ranks together.
+
+        Raises
+        ------
+        OSError
+            On all ranks, if it cannot be written.
+        """
+        times = self.frames.times
+
+        def begin() -> AbstractContextManager[SolutionWriter]:
+            last, grid = self.last, self.grid
+            shape = self.problem.domain.shape
+            return writing_solutions(
+                path,
+                grid,
+                last.boundaries(grid),
+                "float64",
+                sides=None if last.plain else conditions_of(last, grid),
+                edges=[] if shape is None else last.conditions.edge_values(grid),
+                times=times,
+            )
+
+        def complete() -> None:
+            if writer is not None:
+                self._write_coefficients(writer)
+                self._write_domain(writer)
+                attributes = self.report | {"command_line": " ".join(sys.argv)}
+                writer.describe(attributes, [self.record.arrays()])
+
+        with ranks.held_by_root(begin) as writer:
+            for number in range(len(times)):
+
+                def write(values: np.ndarray, place: Slices, at: int = number) -> None:
+                    if writer is not None:
+                        writer.write("solution", values[None], (slice(at, at + 1), *place))
+
+                self.frames.to_root(ranks, number, write)
+            ranks.on_root(complete)
+
+    def _write_coefficients(self, writer: SolutionWriter) -> None:
+        """Write the parameters, those that are fields a few rows at a time."""
+        for name, number in self.problem.parameters.items():
+            writer.field(name, number)
+        for name, field in self.problem.arrays.items():
+            if name == "f":  # which depends on the time
+                continue
+            shape = self.grid.shape if field.per_cell(self.grid) else self.grid.nodes
+            writer.create_common(f"fields/{name}", shape, "float64")
+            for place in _strips(shape):
+                values = field.sample_as_given(self.grid, place)[0]
+                writer.write(f"fields/{name}", values, place)
+
+    def _write_domain(self, writer: SolutionWriter) -> None:
+        """Write the level of a domain that is no rectangle, a few rows at a time, and where it has values."""
+        shape, grid = self.problem.domain.shape, self.grid
+        if shape is None:
+            return
+        writer.domain(shape, grid)
+        writer.create_common(ACTIVE, grid.nodes, "uint8")
+        for place in _strips(grid.nodes):
+            level = shape.level(grid, place)
+            there = level < 0 if shape.staircase else level <= 0
+            writer.write(LEVEL, level, place)
+            writer.write(ACTIVE, there.astype(np.uint8), place)
+
+
+def _strips(shape: tuple[int, ...]) -> Iterator[Slices]:
+    return in_rows(tuple(slice(0, count) for count in shape), _VALUES)
+
+
 class Series:
     """The solution of an equation in time; every rank has its own part.
 
@@ -52,31 +153,14 @@ class Series:
         Where the parts of this rank belong in the fields: a slice per axis.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        given_ranks: Any,
-        grid: Grid,
-        place: Slices,
-        frames: Frames,
-        report: dict,
-        record: Record,
-        path: str | PathLike | None,
-    ):
-        self.problem = problem
-        self.place = place
-        self.report = report
-        self.times = np.array(frames.times)
-        self.steps = {name: np.array(values) for name, values in record.arrays().items()}
+    def __init__(self, marched: Marched, given_ranks: Any, path: str | PathLike | None):
+        self.problem, self.report, self.place = marched.problem, marched.report, marched.place
+        self.times = np.array(marched.frames.times)
+        self.steps = {name: np.array(values) for name, values in marched.record.arrays().items()}
         self.path = None if path is None else Path(path)
-        self._given_ranks, self._grid, self._frames = given_ranks, grid, frames
-        self._record = record
-        self._told = None if path is not None else self._data()
-
-    def _data(self) -> Told:
-        """Return what tells the data that `save` writes from others; of values on sides those at the end."""
-        last = self.problem.with_sides(SidesInTime(self.problem.conditions)(self.times[-1]))
-        return told_of_rest(last, self._grid, self.place)
+        self._marched, self._grid = marched, marched.grid
+        self._given_ranks = given_ranks
+        self._told = marched.told() if path is None else None
 
     @property
     def status(self) -> str:
@@ -124,7 +208,7 @@ class Series:
         number = self._number(number)
         if self.path is not None:
             return read_solution(self.path, number).field[self.place]
-        return self._frames.part(number)
+        return self._marched.frames.part(number)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -138,13 +222,7 @@ class Series:
         return self.gather(number)
 
     def _number(self, number: int) -> int:
-        """Return which field it is, from the first.
-
-        Raises
-        ------
-        IndexError
-            If there is none.
-        """
+        """Return which field it is, from the first; raise `IndexError` if there is none."""
         if not -len(self) <= number < len(self):
             raise IndexError(f"there are {len(self)} fields, 0 to {len(self) - 1}, not {number}")
         return number % len(self)
@@ -182,10 +260,8 @@ class Series:
         told, output = self._told, Output(path, overwrite=overwrite)
         with Ranks.of(self._given_ranks) as ranks:
             ranks.on_root(lambda: output.require_path(inputs_of(self.problem)))
-            ranks.agree(lambda: require_same(told, self._data()))
-            write_series(
-                path, ranks, self.problem, self._grid, self._frames, self.report, self._record
-            )
+            ranks.agree(lambda: require_same(told, self._marched.told()))
+            self._marched.write(path, ranks)
 
     def __repr__(self) -> str:
         nx, ny = self.report["grid"]
@@ -193,78 +269,3 @@ class Series:
             f"<Series of {self.report['pde']} on {nx}x{ny} cells: {len(self)} times to "
             f"{self.times[-1]:g}, {self.status} after {self.report['steps']} steps>"
         )
-
-
-def write_series(
-    path: str | PathLike,
-    ranks: Ranks,
-    problem: Problem,
-    grid: Grid,
-    frames: Frames,
-    report: dict,
-    record: Record,
-) -> None:
-    """Write a solution file with all times; all ranks together.
-
-    Raises
-    ------
-    OSError
-        On all ranks, if it cannot be written.
-    """
-    times = frames.times
-
-    def begin() -> AbstractContextManager[SolutionWriter]:
-        last = problem.with_sides(SidesInTime(problem.conditions)(times[-1]))
-        shape = problem.domain.shape
-        return writing_solutions(
-            path,
-            grid,
-            last.boundaries(grid),
-            "float64",
-            sides=None if last.plain else conditions_of(last, grid),
-            edges=[] if shape is None else last.conditions.edge_values(grid),
-            times=times,
-        )
-
-    def complete() -> None:
-        if writer is not None:
-            _write_coefficients(writer, problem, grid)
-            _write_domain(writer, problem, grid)
-            attributes = report | {"command_line": " ".join(sys.argv)}
-            writer.describe(attributes, [record.arrays()])
-
-    with ranks.held_by_root(begin) as writer:
-        for number in range(len(times)):
-
-            def write(values: np.ndarray, place: tuple[slice, ...], at: int = number) -> None:
-                if writer is not None:
-                    writer.write("solution", values[None], (slice(at, at + 1), *place))
-
-            frames.to_root(ranks, number, write)
-        ranks.on_root(complete)
-
-
-def _write_coefficients(writer: SolutionWriter, problem: Problem, grid: Grid) -> None:
-    """Write the parameters, those that are fields a few rows at a time."""
-    for name, number in problem.parameters.items():
-        writer.field(name, number)
-    for name, field in problem.arrays.items():
-        if name == "f":  # which depends on the time
-            continue
-        shape = grid.shape if field.per_cell(grid) else grid.nodes
-        writer.create_common(f"fields/{name}", shape, "float64")
-        for place in in_rows(tuple(slice(0, count) for count in shape), _VALUES):
-            writer.write(f"fields/{name}", field.sample_as_given(grid, place)[0], place)
-
-
-def _write_domain(writer: SolutionWriter, problem: Problem, grid: Grid) -> None:
-    """Write the level of a domain that is no rectangle, a few rows at a time, and where it has values."""
-    shape = problem.domain.shape
-    if shape is None:
-        return
-    writer.domain(shape, grid)
-    writer.create_common(ACTIVE, grid.nodes, "uint8")
-    for place in in_rows(tuple(slice(0, nodes) for nodes in grid.nodes), _VALUES):
-        level = shape.level(grid, place)
-        writer.write(LEVEL, level, place)
-        writer.write(ACTIVE, (level < 0 if shape.staircase else level <= 0).astype(np.uint8), place)

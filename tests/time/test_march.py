@@ -271,7 +271,7 @@ def test_a_nonlinear_equation_is_at_rest_until_a_source_is_switched_on():
 
 
 def test_a_tolerance_that_no_step_keeps_ends_a_march_and_says_so(monkeypatch):
-    monkeypatch.setattr("mosaicdd.time.step_control._SHORTEST", 1)
+    monkeypatch.setattr("mosaicdd.time.steps._SHORTEST", 1)
     series = BOX.march(0.0, "sin(2*pi*x)*sin(2*pi*y)", dt=0.01, steps=4, tolerance=1e-4)
     assert (series.status, len(series.steps["step"])) == ("diverged_tolerance", 1)
     assert "more than the tolerance" in series.report["failure"]
