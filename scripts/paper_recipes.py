@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from tables import write_csv
 
-from mosaicdd.storage.dataset_file import Dataset, read_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.loop import train
 from mosaicdd.training.settings import TrainingSettings
 
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="folder to keep the models in")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    paper_data, own_data = read_dataset(arguments.paper_data), read_dataset(arguments.own_data)
+    paper_data, own_data = Dataset.read(arguments.paper_data), Dataset.read(arguments.own_data)
     curves, seconds = [], arguments.seconds
     for number, recipe in enumerate(recipes()[: arguments.only]):
         data = _judged_alike(own_data, paper_data) if recipe.noisy else paper_data

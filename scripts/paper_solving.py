@@ -28,7 +28,7 @@ from mosaicdd.problems.references.references import solve_by_multigrid, solve_by
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.storage.dataset_file import read_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.loop import train
 from mosaicdd.training.settings import TrainingSettings
 
@@ -131,7 +131,7 @@ def _drivers(cells: int) -> None:
 
 def _lifting(data: str, seconds: float) -> None:
     """Train a linear network under each lifting, and solve on growing domains."""
-    dataset = read_dataset(data)
+    dataset = Dataset.read(data)
     rows = []
     for lifting in ("none", "0", "1", "2"):
         with tempfile.TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary_spec import BoundarySpec
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.storage.dataset_file import Dataset, read_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.loop import train
 from mosaicdd.training.settings import TrainingSettings
 
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="of optimisers, convolutions, ranks")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    data = read_dataset(arguments.data)
+    data = Dataset.read(arguments.data)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.h5"
         parts = {

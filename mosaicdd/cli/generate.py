@@ -71,12 +71,12 @@ def generate(
     run that was ended has made lies in OUT.parts, and the next call continues from it.
     """
     start = time.perf_counter()
-    from mosaicdd.training.data import prepared
+    from mosaicdd.training.data import Generation
 
     ranks = world()
     with bad_input():
         settings = _settings(ctx, Subdomain(cells, size), fields, media=media, labels=labels)
-        generation = prepared(out, settings, ranks, overwrite=overwrite)
+        generation = Generation(out, settings, ranks, overwrite=overwrite)
     what = _NAMES[type(settings)]
     with stage(f"solving {what}", quiet=as_json or not ranks.is_root) as show:
         dataset = generation.run(show)

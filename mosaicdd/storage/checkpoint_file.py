@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, line_name, mark, new_file, open_to_read
+from mosaicdd.storage.hdf5 import ArrayWriter, line_name, mark, new_file, open_to_read
 
 FIELD = "field"
 _TRAINING_VERSION = 1
@@ -37,8 +37,7 @@ def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[ArrayWri
     problem
         What must be equal for the checkpoint to be of use.
     """
-    with new_file(path) as file:
-        mark(file, "checkpoint", SEALED)
+    with new_file(path, "checkpoint") as file:
         file.attrs["problem"] = json.dumps(problem, sort_keys=True)
         yield ArrayWriter(file)
 
@@ -55,7 +54,7 @@ def read_checkpoint(
     ValueError
         If it is damaged, or belongs to another problem; the message names the first difference.
     """
-    with open_to_read(path, "checkpoint", SEALED) as file:
+    with open_to_read(path, "checkpoint") as file:
         require_same(path, json.loads(file.attrs["problem"]), problem)
         axes = file[line_name(0)].ndim
         lines = tuple(file[line_name(axis)][()] for axis in range(axes))
@@ -82,7 +81,7 @@ def require_same(path: str | PathLike, stored: dict, identity: dict) -> None:
 
 def read_field(path: str | PathLike, place: tuple[slice, ...]) -> np.ndarray | None:
     """Read some nodes of the field of a checkpoint, ``(rows, columns)``; None if it has none."""
-    with open_to_read(path, "checkpoint", SEALED) as file:
+    with open_to_read(path, "checkpoint") as file:
         return file[FIELD][place] if FIELD in file else None
 
 

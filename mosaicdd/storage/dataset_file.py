@@ -11,7 +11,6 @@ another number of ranks can continue it.
 
 import itertools
 import json
-import os
 import shutil
 import struct
 import zipfile
@@ -26,8 +25,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import new_file
-from mosaicdd.storage.rows import Samples
+from mosaicdd.storage.samples import Samples, read_square, write_square
 
 # What reading a part that is missing, cut short or changed may raise.
 _DAMAGE = (
@@ -140,31 +138,21 @@ class Dataset(Samples):
             for a, b in itertools.pairwise(map(int, ends))
         ]
 
+    def _write_more(self, file: h5py.File) -> None:
+        write_square(file, self.subdomain)
+        file.attrs["hyperparameter_names"] = list(self.hyperparameter_names)
+        file["hyperparameters"] = self.hyperparameters
+        file["windows/boundary"] = self.window_boundary
+        file["windows/solution"] = self.window_solution
+        if self.parameter_names:
+            file.attrs["parameter_names"] = list(self.parameter_names)
+            file["parameters"] = self.parameters
+            file["windows/parameters"] = self.window_parameters
 
-def write_dataset(path: str | os.PathLike, dataset: Dataset) -> None:
-    """Write a dataset file, whole or not at all."""
-    with new_file(path) as file:
-        dataset.describe(file)
-        file.attrs["cells"] = dataset.subdomain.cells
-        file.attrs["size"] = dataset.subdomain.size
-        file.attrs["hyperparameter_names"] = list(dataset.hyperparameter_names)
-        file["boundary"] = dataset.boundary
-        file["solution"] = dataset.solution
-        file["hyperparameters"] = dataset.hyperparameters
-        file["windows/boundary"] = dataset.window_boundary
-        file["windows/solution"] = dataset.window_solution
-        if dataset.parameter_names:
-            file.attrs["parameter_names"] = list(dataset.parameter_names)
-            file["parameters"] = dataset.parameters
-            file["windows/parameters"] = dataset.window_parameters
-
-
-def read_dataset(path: str | os.PathLike) -> Dataset:
-    """Read a dataset file; see `Samples.of_file`."""
-
-    def more(file: h5py.File) -> dict:
+    @classmethod
+    def _read_more(cls, file: h5py.File) -> dict:
         content = {
-            "subdomain": Subdomain(int(file.attrs["cells"]), float(file.attrs["size"])),
+            "subdomain": read_square(file),
             "hyperparameter_names": tuple(str(n) for n in file.attrs["hyperparameter_names"]),
             "hyperparameters": file["hyperparameters"][()],
             "window_boundary": file["windows/boundary"][()],
@@ -175,8 +163,6 @@ def read_dataset(path: str | os.PathLike) -> Dataset:
             content["parameters"] = file["parameters"][()]
             content["window_parameters"] = file["windows/parameters"][()]
         return content
-
-    return Dataset.of_file(path, more)
 
 
 class DatasetParts:

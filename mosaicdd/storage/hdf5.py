@@ -50,7 +50,7 @@ def built_with_mpi() -> bool:
     return bool(h5py.get_config().mpi)
 
 
-def mark(file: h5py.File, kind: str, format_version: int) -> None:
+def mark(file: h5py.File, kind: str, format_version: int = SEALED) -> None:
     """Write the kind, the format version and the library versions to a new file."""
     file.attrs["kind"] = f"mosaicdd {kind}"
     file.attrs["format_version"] = format_version
@@ -59,8 +59,8 @@ def mark(file: h5py.File, kind: str, format_version: int) -> None:
 
 
 @contextmanager
-def new_file(path: str | os.PathLike) -> Iterator[h5py.File]:
-    """Open a new file; it appears under its name, sealed, when it is complete.
+def new_file(path: str | os.PathLike, kind: str) -> Iterator[h5py.File]:
+    """Open a new file of a kind; it appears under its name, sealed, when it is complete.
 
     Raises
     ------
@@ -68,6 +68,7 @@ def new_file(path: str | os.PathLike) -> Iterator[h5py.File]:
         If it cannot be written, as on a full disk; a file that was there before stays.
     """
     with sealed_file(path) as sealed, h5py.File(sealed, "w") as file:
+        mark(file, kind)
         yield file
 
 
@@ -178,7 +179,9 @@ def _open_id(path: Path) -> h5py.h5f.FileID:
 
 
 @contextmanager
-def open_to_read(path: str | os.PathLike, kind: str, format_version: int) -> Iterator[h5py.File]:
+def open_to_read(
+    path: str | os.PathLike, kind: str, format_version: int = SEALED
+) -> Iterator[h5py.File]:
     """Open a file of this package.
 
     Parameters
@@ -294,10 +297,13 @@ def reseal(path: str | os.PathLike) -> int:
 
 def _read_all(array: h5py.Dataset) -> int:
     """Read an array slab by slab; return its bytes."""
-    if not array.ndim:
-        array[()]
-        return array.nbytes
+    for _ in slabs(array) if array.ndim else [array[()]]:
+        pass
+    return array.nbytes
+
+
+def slabs(array: Any) -> Iterator[np.ndarray]:
+    """Yield the rows of an array, some of them at once."""
     rows = max(1, _SLAB * len(array) // max(1, array.size))
     for first in range(0, len(array), rows):
-        array[first : first + rows]
-    return array.nbytes
+        yield array[first : first + rows]

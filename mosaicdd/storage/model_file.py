@@ -12,9 +12,7 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.hdf5 import SEALED, library_versions, mark, new_file, open_to_read
-
-FORMAT_VERSION = SEALED
+from mosaicdd.storage.hdf5 import library_versions, new_file, open_to_read
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,7 @@ class ModelCard:
 
 def write_model(path: str | os.PathLike, card: ModelCard, weights: dict[str, np.ndarray]) -> None:
     """Write a model file, whole or not at all."""
-    with new_file(path) as file:
-        mark(file, "model", FORMAT_VERSION)
+    with new_file(path, "model") as file:
         file.attrs["card"] = json.dumps(asdict(card), sort_keys=True)
         group = file.create_group("weights")
         for name, values in weights.items():
@@ -121,7 +118,7 @@ def read_model(path: str | os.PathLike) -> tuple[ModelCard, dict[str, np.ndarray
     ValueError
         If it is foreign, truncated or of a newer format, or its card or a weight is malformed.
     """
-    with open_to_read(path, "model", FORMAT_VERSION) as file:
+    with open_to_read(path, "model") as file:
         text = str(file.attrs["card"])
         group = file["weights"]
         if not all(isinstance(group[name], h5py.Dataset) for name in group):

@@ -13,7 +13,7 @@ import numpy as np
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.storage.checkpoint_file import require_same
-from mosaicdd.storage.hdf5 import SEALED, mark, new_file, open_to_read
+from mosaicdd.storage.hdf5 import new_file, open_to_read
 
 Write = Callable[[int, np.ndarray, tuple[slice, ...]], None]
 """``write(level, values, place)``."""
@@ -34,8 +34,7 @@ def writing_march(
     levels
         How many fields.
     """
-    with new_file(path) as file:
-        mark(file, "checkpoint", SEALED)
+    with new_file(path, "checkpoint") as file:
         file.attrs["identity"] = json.dumps(identity, sort_keys=True)
         text = np.frombuffer(json.dumps(state).encode(), np.uint8)
         file.create_dataset("state", data=text)
@@ -57,7 +56,7 @@ def read_march(path: str | PathLike, identity: dict) -> dict:
     ValueError
         If it is damaged, or belongs to another problem; the message names the first difference.
     """
-    with open_to_read(path, "checkpoint", SEALED) as file:
+    with open_to_read(path, "checkpoint") as file:
         if "levels" not in file:
             raise ValueError(f"{path} is the checkpoint of a solve, not of steps in time")
         require_same(path, json.loads(file.attrs["identity"]), json.loads(json.dumps(identity)))
@@ -66,5 +65,5 @@ def read_march(path: str | PathLike, identity: dict) -> dict:
 
 def read_levels(path: str | PathLike, place: Slices) -> list[np.ndarray]:
     """Read some nodes of all fields of a checkpoint."""
-    with open_to_read(path, "checkpoint", SEALED) as file:
+    with open_to_read(path, "checkpoint") as file:
         return list(file["levels"][(slice(None), *place)])

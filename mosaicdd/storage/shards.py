@@ -17,9 +17,8 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.storage.atomic import digest_of_seal, require_unbroken_seal, require_writable
-from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, open_to_read
+from mosaicdd.storage.hdf5 import ArrayWriter, new_file, open_to_read
 
-FORMAT_VERSION = SEALED
 _DATASET = "solution"
 _FILE_NAME = re.compile(r"[0-9a-f]+-\d{4,}\.h5")
 
@@ -65,8 +64,7 @@ def require_shard_folder(output: str | PathLike) -> None:
 def writing_shard(path: Path, shape: tuple[int, ...], dtype: str) -> Iterator[ArrayWriter]:
     """Open a shard for writing; it appears under its name when all is written."""
     path.parent.mkdir(exist_ok=True)
-    with new_file(path) as file:
-        mark(file, "shard", FORMAT_VERSION)
+    with new_file(path, "shard") as file:
         writer = ArrayWriter(file)
         writer.create(_DATASET, shape, dtype)
         yield writer
@@ -141,7 +139,7 @@ def _shard_names(path: str | PathLike) -> list[str]:
     if not shard_folder(path).is_dir():  # to open the file means to read all of it
         return []
     try:
-        with open_to_read(path, "solution", FORMAT_VERSION) as file:
+        with open_to_read(path, "solution") as file:
             return list(file["shards/name"].asstr()[()]) if "shards" in file else []
     except (OSError, ValueError):
         return []

@@ -50,7 +50,6 @@ from mosaicdd.storage.solution_layout import (
     nodes_of_file,
     window_of_file,
 )
-from mosaicdd.storage.solution_writer import FORMAT_VERSION
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ class StoredSolution:
     def _open(self) -> AbstractContextManager[h5py.File]:
         if version_of(self.path) != self.version:
             raise ValueError(f"{self.path} has changed since it was opened; open it again")
-        return open_to_read(self.path, "solution", FORMAT_VERSION)
+        return open_to_read(self.path, "solution")
 
 
 def read_solution(path: str | PathLike, problem: int | None = None) -> StoredSolution:
@@ -232,14 +231,14 @@ def read_solution(path: str | PathLike, problem: int | None = None) -> StoredSol
         If the file is not a complete solution file with a field, has no such problem, or a shard is
         missing.
     """
-    with open_to_read(path, "solution", FORMAT_VERSION) as file:
+    with open_to_read(path, "solution") as file:
         _require_field(file)
         return _stored(file, problem)
 
 
 def read_solutions(path: str | PathLike) -> Iterator[StoredSolution]:
     """Open a solution file once for all of its problems, one after another; as `read_solution`."""
-    with open_to_read(path, "solution", FORMAT_VERSION) as file:
+    with open_to_read(path, "solution") as file:
         _require_field(file)
         if "time" in file:
             yield _stored(file, None)

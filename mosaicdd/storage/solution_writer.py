@@ -21,11 +21,10 @@ from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.side_values import EvaluatedPart
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL, POLYGONS
-from mosaicdd.storage.hdf5 import SEALED, ArrayWriter, mark, new_file, write_attributes
+from mosaicdd.storage.hdf5 import ArrayWriter, new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides
 from mosaicdd.storage.shards import ShardFile, link_shards, replacing_shards
 
-FORMAT_VERSION = SEALED
 GHOSTS = "VTKHDF/PointData/vtkGhostType"
 """What ParaView hides of the nodes."""
 HIDDEN = 2
@@ -183,8 +182,7 @@ def writing_solutions(
         If it cannot be written, as on a full disk; a file that was there before stays.
     """
     window = window or Window.whole(grid)
-    with replacing_shards(path, shards or []), new_file(path) as file:
-        mark(file, "solution", FORMAT_VERSION)
+    with replacing_shards(path, shards or []), new_file(path, "solution") as file:
         file.attrs["spacing"] = grid.spacing
         if sides is None:
             write_boundaries(file, boundaries)

@@ -5,7 +5,6 @@ over that of the data, so that small data are worth as much as large ones. Witho
 equation would change, as `equation_step` says it.
 """
 
-import os
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,12 +33,12 @@ from mosaicdd.local_solvers.networks.unrolled import (
 )
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
-from mosaicdd.storage.square_file import SquareDataset, read_squares
+from mosaicdd.storage.samples import SquareDataset
 from mosaicdd.training.equation_step import EquationStep
 from mosaicdd.training.reports import Report
-from mosaicdd.training.row_lesson import RowLesson
-from mosaicdd.training.rows import OwnRows, RowPass
-from mosaicdd.training.square_samples import SquareSamples, learnable_equation
+from mosaicdd.training.row_lesson import OwnRows, RowLesson, RowPass
+from mosaicdd.training.square_samples import SquareSamples
+from mosaicdd.training.squares import learnable_equation
 
 _BATCH = 2048  # squares of a pass without gradients
 _ANEW = 8  # of so many squares in a batch, the step by the equation is taken anew for one
@@ -79,6 +78,7 @@ class SquareLesson(RowLesson):
         Of values, as the network has them.
     """
 
+    dataset_type = SquareDataset
     network: Any
     unit = 1.0
 
@@ -97,7 +97,7 @@ class SquareLesson(RowLesson):
         )
         self.prepares = not self.settings.labels
         if self.prepares:
-            pde, device = learnable_equation(rows.whole), self.ranks.device
+            pde, device = learnable_equation(rows.whole.pde), self.ranks.device
             self._step = EquationStep(rows.learned, pde, self.network.outputs, device)
             self._linear = self.samples.linear.to(self.like)
             # Of squares that have not been seen yet there is nothing to learn.
@@ -123,11 +123,6 @@ class SquareLesson(RowLesson):
                 f"{dataset.unsolved} of {len(dataset)} squares have no solution: train without labels, or "
                 "generate them with labels"
             )
-
-    @classmethod
-    def read(cls, data: str | os.PathLike | SquareDataset) -> SquareDataset:
-        """Return a dataset of squares, whose arrays stay in its file."""
-        return data if isinstance(data, SquareDataset) else read_squares(data, whole=False)
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the inputs, and what is learned."""
@@ -235,7 +230,7 @@ class CorrectionLesson(SquareLesson):
     @classmethod
     def made(cls, how: CorrectionSettings, dataset: SquareDataset) -> CorrectionNetwork:
         """Return a network for squares of so many cells."""
-        learnable_equation(dataset)
+        learnable_equation(dataset.pde)
         return CorrectionNetwork(dataset.subdomain.cells, how)
 
     def inputs(self, samples: SquareSamples) -> SquareInputs:
@@ -261,7 +256,7 @@ class UnrolledLesson(SquareLesson):
     def made(cls, how: UnrolledSettings, dataset: SquareDataset) -> UnrolledNetwork:
         """Return a network for squares of so many cells, that begins with harmonic functions."""
         square = dataset.subdomain
-        learnable_equation(dataset)
+        learnable_equation(dataset.pde)
         network = unrolled_network(dataset.pde, square.cells, how)
         network.begin(ExactSolver(EllipticOperator(), square).matrix)
         return network

@@ -1,34 +1,43 @@
-"""Data for every kind of network: of one equation, of media, or of squares of a nonlinear equation."""
+"""Data for every kind of network, made part by part by all ranks together.
+
+Of one linear equation, of media, or of squares of a nonlinear equation. What a run that was ended has made is kept, and
+the next one continues from it, on any number of ranks.
+"""
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.storage.dataset_file import Dataset, write_dataset
-from mosaicdd.storage.media_file import MediaDataset, write_media
-from mosaicdd.storage.square_file import SquareDataset, write_squares
+from mosaicdd.storage.atomic import require_new
+from mosaicdd.storage.dataset_file import Dataset, DatasetParts
+from mosaicdd.storage.samples import MediaDataset, SquareDataset
 from mosaicdd.training.generation import PartGenerator
-from mosaicdd.training.in_parts import Generation
 from mosaicdd.training.media import MediaGenerator
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, SquareSettings
 from mosaicdd.training.squares import SquareGenerator
 
-_KINDS: dict[type, tuple[Any, Callable]] = {
-    GenerationSettings: (PartGenerator, write_dataset),
-    MediaSettings: (MediaGenerator, write_media),
-    SquareSettings: (SquareGenerator, write_squares),
+AnySettings = GenerationSettings | MediaSettings | SquareSettings
+AnyDataset = Dataset | MediaDataset | SquareDataset
+
+# Made of settings, they make any of their ``parts`` by ``part(number)``, and put all together by ``dataset(parts)``.
+_GENERATORS: dict[type, Callable[[Any], Any]] = {
+    GenerationSettings: PartGenerator,
+    MediaSettings: MediaGenerator,
+    SquareSettings: SquareGenerator,
 }
 
 
 def generate(
     path: str | os.PathLike,
-    settings: GenerationSettings | MediaSettings | SquareSettings | None = None,
+    settings: AnySettings | None = None,
     *,
     ranks: Any = None,
     overwrite: bool = False,
     progress: Callable[[float], None] | None = None,
-) -> Dataset | MediaDataset | SquareDataset | None:
+) -> AnyDataset | None:
     """Draw and solve data to train on, and write them to a file; all ranks call this together.
 
     Parameters
@@ -63,23 +72,72 @@ def generate(
         If multigrid misses its residual.
     """
     with Ranks.of(ranks) as everyone:
-        generation = prepared(path, settings or GenerationSettings(), everyone, overwrite=overwrite)
+        generation = Generation(
+            path, settings or GenerationSettings(), everyone, overwrite=overwrite
+        )
         return generation.run(progress)
 
 
-def prepared(
-    path: str | os.PathLike,
-    settings: GenerationSettings | MediaSettings | SquareSettings,
-    ranks: Ranks | None = None,
-    *,
-    overwrite: bool = False,
-) -> Generation[Any]:
-    """Check what is to be drawn, and return what makes it; arguments and errors as `generate`."""
-    kind, write = _KINDS[type(settings)]
+class Generation:
+    """Data that are to be made by all ranks together: checked first, then run; for arguments and errors see `generate`.
 
-    def maker() -> Any:
-        generator = kind(settings)
-        generator.check()
-        return generator
+    The parts lie in ``PATH.parts`` until the file is complete.
+    """
 
-    return Generation(path, settings, maker, write, ranks, overwrite=overwrite)
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        settings: AnySettings,
+        ranks: Ranks | None = None,
+        *,
+        overwrite: bool = False,
+    ):
+        self._path, self._settings, self._ranks = path, settings, ranks or Ranks.alone()
+        # As JSON gives it back.
+        identity = {n: list(v) if isinstance(v, tuple) else v for n, v in asdict(settings).items()}
+        self._parts = DatasetParts(Path(path), identity)
+
+        def check() -> None:
+            self._generator()
+            require_new(path, overwrite=overwrite)
+            self._parts.open()
+
+        self._ranks.on_root(check)
+
+    def _generator(self) -> Any:
+        return _GENERATORS[type(self._settings)](self._settings)
+
+    def run(self, progress: Callable[[float], None] | None = None) -> AnyDataset | None:
+        """Make what is missing of the parts, every ``size``-th on a rank, and write the file.
+
+        Raises
+        ------
+        OSError
+            On all ranks, if a part or the file cannot be written, or the root cannot read a part: then
+            all parts are kept.
+        """
+        generator, parts, ranks = self._generator(), self._parts, self._ranks
+        written: list[AnyDataset] = []
+
+        def make() -> None:
+            mine = range(ranks.rank, generator.parts, ranks.size)
+            for done, number in enumerate(mine, start=1):
+                if parts.read(number) is None:
+                    parts.write(number, generator.part(number))
+                if progress:
+                    progress(done / len(mine))
+
+        def assemble() -> None:
+            made = generator.dataset(parts.every(generator.parts))
+            if len(made) != self._settings.samples:
+                raise RuntimeError(
+                    f"{parts.folder} holds {len(made)} samples, {self._settings.samples} are to be "
+                    "written; remove the folder, and they are made anew"
+                )
+            made.write(self._path)
+            written.append(made)
+            parts.remove()
+
+        ranks.agree(make)
+        ranks.on_root(assemble)
+        return written[0] if written else None

@@ -18,7 +18,7 @@ from mosaicdd.local_solvers.networks.registry import build_network, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.storage.dataset_file import Dataset, read_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.training.equation_losses import EquationLosses
 from mosaicdd.training.family import FamilyPasses, family_ranges, fit_family, require_operators
@@ -88,7 +88,7 @@ class EquationLesson(Lesson):
     @classmethod
     def read(cls, data: str | os.PathLike | Dataset) -> Dataset:
         """Return a dataset of a linear equation."""
-        dataset = data if isinstance(data, Dataset) else read_dataset(data)
+        dataset = data if isinstance(data, Dataset) else Dataset.read(data)
         equation(dataset.pde)
         return dataset
 

@@ -12,7 +12,7 @@ import torch
 from mosaicdd.local_solvers.nonlinear.nonlinear import split
 from mosaicdd.local_solvers.nonlinear.square_newton import Fields, SquareNewton
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.storage.square_file import SquareDataset
+from mosaicdd.storage.samples import SquareDataset
 from mosaicdd.training.squares import linear_reaction, place
 
 _ELEMENTS = 128  # whose vectors stay in the cache

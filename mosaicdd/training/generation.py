@@ -35,6 +35,11 @@ class PartGenerator:
     """Draws and solves a dataset part by part, in any order.
 
     The parts are first the larger problems that windows are cut from, then batches of samples.
+
+    Raises
+    ------
+    ValueError
+        If parameters are none of the equation, or its `draw` fails.
     """
 
     def __init__(self, settings: GenerationSettings):
@@ -50,16 +55,8 @@ class PartGenerator:
         self._batch = 4 * m if self._draws else _BATCH
         self.window_parts = -(-settings.windows // len(self._starts) ** 2)
         self.parts = self.window_parts + -(-settings.samples // self._batch)
-
-    def check(self) -> None:
-        """Draw the parameters of all parts, which takes no time beside solving.
-
-        Raises
-        ------
-        ValueError
-            If parameters are none of the equation, or its `draw` fails.
-        """
-        self.pde.at(**dict(self.settings.fields))
+        # All parameters are drawn, and so checked, at once: it takes no time beside solving.
+        self.pde.at(**dict(settings.fields))
         for number in range(self.window_parts):
             self._parameters(_WINDOW_OPERATORS, number)
         for batch in range(self.parts - self.window_parts):

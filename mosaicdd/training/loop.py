@@ -18,11 +18,9 @@ from mosaicdd.parallel.machine import device_memory
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.storage.atomic import require_replaceable
-from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.storage.media_file import MediaDataset
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import write_model
-from mosaicdd.storage.square_file import SquareDataset
+from mosaicdd.storage.samples import Samples
 from mosaicdd.training.checkpoints import TrainingCheckpoints
 from mosaicdd.training.course import Course
 from mosaicdd.training.lessons import find_lesson
@@ -36,11 +34,9 @@ from mosaicdd.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
-AnyDataset = Dataset | MediaDataset | SquareDataset
-
 
 def train(
-    data: str | os.PathLike | AnyDataset,
+    data: str | os.PathLike | Samples,
     output: str | os.PathLike,
     settings: TrainingSettings | None = None,
     execution: ExecutionSettings | None = None,
@@ -110,7 +106,7 @@ class Training:
 
     def __init__(
         self,
-        data: str | os.PathLike | AnyDataset,
+        data: str | os.PathLike | Samples,
         output: str | os.PathLike,
         settings: TrainingSettings | None = None,
         execution: ExecutionSettings | None = None,
@@ -214,7 +210,7 @@ class Training:
 def train_network(
     name: str,
     network_settings: dict,
-    dataset: AnyDataset,
+    dataset: Samples,
     settings: TrainingSettings,
     progress: Callable[[Report], None] | None = None,
     *,

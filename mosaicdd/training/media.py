@@ -14,7 +14,7 @@ from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import draw
 from mosaicdd.problems.operators.medium import Medium, MediumSystem
-from mosaicdd.storage.media_file import MediaDataset
+from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.settings import MediaSettings
 
 _PART = 64  # media: what an ended run makes again, at most, on each rank
@@ -29,9 +29,6 @@ class MediaGenerator:
     def __init__(self, settings: MediaSettings):
         self._settings = settings
         self.parts = -(-settings.samples // _PART)
-
-    def check(self) -> None:
-        """Do nothing: whatever the settings say can be drawn."""
 
     def part(self, number: int) -> dict[str, np.ndarray]:
         """Return the arrays of a part by the names that they have in a `MediaDataset`."""

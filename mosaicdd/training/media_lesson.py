@@ -1,13 +1,12 @@
 """What lessons on random media have in common: errors by kinds of media, and how rough a medium may be."""
 
 import math
-import os
 from typing import Any
 
 import numpy as np
 import torch
 
-from mosaicdd.storage.media_file import MediaDataset, read_media
+from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.reports import Report
 from mosaicdd.training.row_lesson import RowLesson
 
@@ -24,16 +23,10 @@ class MediaLesson(RowLesson):
         Of all held-out media.
     """
 
+    dataset_type = MediaDataset
     needs_labels = True
     kinds: np.ndarray
-    _plain: (
-        torch.Tensor
-    )  # mean logarithm of the error of plain averages, in this rank's held-out media
-
-    @classmethod
-    def read(cls, data: str | os.PathLike | MediaDataset) -> MediaDataset:
-        """Return a dataset of media, whose arrays stay in its file."""
-        return data if isinstance(data, MediaDataset) else read_media(data, whole=False)
+    _plain: torch.Tensor  # mean logarithms of the errors of plain averages, as `held_out_errors`
 
     def error_sums(self, *, everywhere: bool) -> list[float]:
         """Return the sums of the logarithms of this rank's errors, with the network and without, and their number."""

@@ -17,8 +17,8 @@ from mosaicdd.local_solvers.networks.operator import (
 )
 from mosaicdd.local_solvers.subdomain_graphs import CELLS
 from mosaicdd.local_solvers.upscaling import RATIO
-from mosaicdd.storage.media_file import MediaDataset
 from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.media_lesson import MediaLesson, roughest
 from mosaicdd.training.operator_samples import (
     SMALLEST,
@@ -29,7 +29,7 @@ from mosaicdd.training.operator_samples import (
 )
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.reports import Report
-from mosaicdd.training.rows import RowPass, shares
+from mosaicdd.training.row_lesson import RowPass, shares
 
 _ROUGHEST = 1.0  # of media that are learned
 _FLOOR = 1e-3  # relative error that is as good as none

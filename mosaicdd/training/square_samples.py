@@ -5,10 +5,8 @@ import torch
 from mosaicdd.local_solvers.networks.correction import CorrectionNetwork
 from mosaicdd.local_solvers.networks.unrolled import UnrolledNetwork
 from mosaicdd.local_solvers.nonlinear.square_newton import SquareNewton
-from mosaicdd.problems.equations import any_equation
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.storage.square_file import SquareDataset
-from mosaicdd.training.squares import linear_reaction, place, require_learnable
+from mosaicdd.storage.samples import SquareDataset
+from mosaicdd.training.squares import learnable_equation, linear_reaction, place
 
 _BATCH = 2048  # squares that are solved at once: 18 MB of 32 cells
 
@@ -29,7 +27,7 @@ class SquareSamples:
     """
 
     def __init__(self, squares: SquareDataset, network: CorrectionNetwork | UnrolledNetwork):
-        pde = learnable_equation(squares)
+        pde = learnable_equation(squares.pde)
         m, h = squares.subdomain.cells, squares.subdomain.spacing
         newton = SquareNewton(pde.operator({}), m, h, torch.device("cpu"))
         reaction = linear_reaction(pde, squares.parameters)
@@ -51,12 +49,3 @@ class SquareSamples:
         self.labels = (self.values - linear[squares.unsolved :]).float()
         self.linear = linear.float()
         self.sigma = (reaction * squares.subdomain.size**2).float()[:, None]
-
-
-def learnable_equation(squares: SquareDataset) -> NonlinearEquation:
-    """Return the equation of squares, if networks can learn it."""
-    pde = any_equation(squares.pde)
-    if not isinstance(pde, NonlinearEquation):
-        raise ValueError(f"squares are of nonlinear equations, {pde.name} is linear")  # noqa: TRY004
-    require_learnable(pde)
-    return pde

@@ -22,7 +22,7 @@ from mosaicdd.problems.fields.gaussian_process import (
     sample_sloped_square,
 )
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.storage.square_file import SquareDataset
+from mosaicdd.storage.samples import SquareDataset
 from mosaicdd.training.settings import SquareSettings
 
 _PART = 256  # squares: what an ended run makes again, at most, on each rank
@@ -35,14 +35,17 @@ _WITHOUT = 0.25  # share of the squares that have no source
 _STEEP_SIZES, _STEEP_WITHOUT = (3e-4, 0.025), 0.5
 
 
-def require_learnable(pde: NonlinearEquation) -> None:
-    """Check that an equation says what a network needs to know.
+def learnable_equation(name: str) -> NonlinearEquation:
+    """Return a nonlinear equation that says what a network needs to know.
 
     Raises
     ------
     ValueError
-        If it lacks something, or its linear part has more than a reaction.
+        If it is linear, lacks something, or its linear part has more than a reaction.
     """
+    pde = any_equation(name)
+    if not isinstance(pde, NonlinearEquation):
+        raise ValueError(f"squares are of nonlinear equations, {pde.name} is linear")  # noqa: TRY004
     if pde.linear is None or (pde.largest is None) == (pde.steepest is None):
         raise ValueError(
             f"{pde.name} does not say how data for a network are drawn: it needs linear, and largest or "
@@ -56,26 +59,20 @@ def require_learnable(pde: NonlinearEquation) -> None:
         raise ValueError(
             f"{pde.name}: networks are for equations whose linear part is -lap u + c u, this has {operator}"
         )
+    return pde
 
 
 class SquareGenerator:
-    """Draws and solves squares part by part, in any order."""
+    """Draws and solves squares part by part, in any order; errors are those of `learnable_equation`."""
 
     def __init__(self, settings: SquareSettings):
         self.settings = settings
-        pde = any_equation(settings.pde)
-        if not isinstance(pde, NonlinearEquation):
-            raise ValueError(f"{pde.name} is linear")  # noqa: TRY004 - the value is wrong
-        self.pde = pde
+        self.pde = pde = learnable_equation(settings.pde)
         square = settings.subdomain
         self._newton = SquareNewton(
             pde.operator({}), square.cells, square.spacing, torch.device("cpu")
         )
         self.parts = -(-settings.samples // _PART)
-
-    def check(self) -> None:
-        """Check that the equation can be learned; errors are those of `require_learnable`."""
-        require_learnable(self.pde)
 
     def part(self, number: int) -> dict[str, np.ndarray]:
         """Return the arrays of a part by the names that they have in a `SquareDataset`."""

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from mosaicdd.cli.generate import generate
 from mosaicdd.cli.train import train
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.storage.dataset_file import read_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.metrics_file import read_metrics
 
 SMALL = ["--cells", "8", "--size", "0.125", "--samples", "200", "--windows", "50"]
@@ -24,7 +24,7 @@ def data(tmp_path_factory):
     result = run(generate, path, *SMALL, "--json")
     assert result.exit_code == 0
     figures = json.loads(result.stdout)
-    assert figures["dataset_hash"] == read_dataset(path).content_hash
+    assert figures["dataset_hash"] == Dataset.read(path).content_hash
     return path
 
 
@@ -126,4 +126,4 @@ def test_a_dataset_that_is_there_is_replaced_only_with_overwrite(data, tmp_path)
     assert "--overwrite" in result.stderr
     assert path.read_bytes() == data.read_bytes()
     assert run(generate, path, *SMALL, "--seed", 1, "--overwrite").exit_code == 0
-    assert read_dataset(path).seed == 1
+    assert Dataset.read(path).seed == 1

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd.storage.square_file import read_squares
+from mosaicdd.storage.samples import SquareDataset
 
 SOLVE = ("solve", "--cells", "96x64", "--pde", "quasilinear-diffusion", "--boundary", "expr:sin(x)")
 
@@ -88,7 +88,7 @@ def test_squares_are_generated_for_a_network(comm, mosaicdd, common_path, strict
     done = mosaicdd(*common)
     assert done.code == 0, done.err
     if comm.rank == 0:
-        squares = read_squares(output)
+        squares = SquareDataset.read(output)
         assert strict_json(done.out)["dataset_hash"] == squares.content_hash
         assert len(squares.boundary) == 300
 

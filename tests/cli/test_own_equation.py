@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mosaicdd.storage.dataset_file import read_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import read_model
 
 HELMHOLTZ = """
@@ -34,7 +34,7 @@ def test_data_training_and_a_certified_solve(pde, mosaicdd, tmp_path):
         *("generate", "d.h5", "--pde", pde, "--field", "k=2", "--samples", 400), *SQUARE
     )
     assert made.code == 0, made.err
-    assert read_dataset("d.h5").pde == "helmholtz"
+    assert Dataset.read("d.h5").pde == "helmholtz"
     training = ("train", "d.h5", "-o", "m.h5", "--pde", pde, "--epochs", 30, "--batch-size", 60)
     trained = mosaicdd(*training, "--set", "width=32")
     assert trained.code == 0, trained.err

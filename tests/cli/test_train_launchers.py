@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.dataset_file import read_dataset, write_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings
 
@@ -44,7 +44,7 @@ def data(tmp_path_factory):
     settings = GenerationSettings(
         subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=50, method="direct"
     )
-    write_dataset(path, generate_dataset(settings))
+    generate_dataset(settings).write(path)
     return path
 
 
@@ -83,4 +83,4 @@ def test_generate_on_two_ranks_writes_the_dataset_of_one(tmp_path, launch):
         figures[launcher] = json.loads(job.stdout)
     assert [f["ranks"] for f in figures.values()] == [1, 2]
     assert figures["alone"]["dataset_hash"] == figures["mpiexec"]["dataset_hash"]
-    assert read_dataset(tmp_path / "mpiexec.h5").subdomain == Subdomain(cells=8, size=0.125)
+    assert Dataset.read(tmp_path / "mpiexec.h5").subdomain == Subdomain(cells=8, size=0.125)

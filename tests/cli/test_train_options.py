@@ -14,7 +14,6 @@ from mosaicdd.cli.generate import generate
 from mosaicdd.cli.solve import solve
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.hdf5 import reseal
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.training.generation import generate_dataset
@@ -42,7 +41,7 @@ def data(tmp_path_factory):
     settings = GenerationSettings(
         subdomain=Subdomain(cells=8, size=0.125), samples=100, windows=20, method="direct"
     )
-    write_dataset(path, generate_dataset(settings))
+    generate_dataset(settings).write(path)
     return path
 
 

@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.checkpoint_file import read_training_checkpoint
-from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.training.generation import generate_dataset
@@ -52,7 +51,7 @@ def data(tmp_path_factory):
     settings = GenerationSettings(
         subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=50, method="direct"
     )
-    write_dataset(path, generate_dataset(settings))
+    generate_dataset(settings).write(path)
     return path
 
 

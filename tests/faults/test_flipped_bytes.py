@@ -10,14 +10,13 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.loading import SHIPPED
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
-from mosaicdd.storage.dataset_file import Dataset, read_dataset, write_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.inputs import read_boundaries
-from mosaicdd.storage.media_file import MediaDataset, read_media, write_media
 from mosaicdd.storage.model_file import read_model, write_model
+from mosaicdd.storage.samples import MediaDataset, SquareDataset
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
-from mosaicdd.storage.square_file import SquareDataset, read_squares, write_squares
 
 PLACES = 100
 RNG = np.random.default_rng(0)
@@ -93,9 +92,9 @@ KINDS = {
     "boundary": (write_solution, lambda path: vars(read_boundaries(path, GRID)[0])),
     "checkpoint": (write_checkpoint, lambda path: read_checkpoint(path, PROBLEM)),
     "model": (write_small_model, read_model),
-    "dataset": (lambda path: write_dataset(path, DATASET), read_dataset),
-    "squares": (lambda path: write_squares(path, SQUARES), read_squares),
-    "media": (lambda path: write_media(path, MEDIA), read_media),
+    "dataset": (DATASET.write, Dataset.read),
+    "squares": (SQUARES.write, SquareDataset.read),
+    "media": (MEDIA.write, MediaDataset.read),
 }
 
 

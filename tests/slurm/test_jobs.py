@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.dataset_file import write_dataset
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.training.generation import generate_dataset
@@ -51,7 +50,7 @@ def data(tmp_path_factory):
     settings = GenerationSettings(
         subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=50, method="direct"
     )
-    write_dataset(path, generate_dataset(settings))
+    generate_dataset(settings).write(path)
     return path
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.dataset_file import Dataset, read_dataset, write_dataset
+from mosaicdd.storage.dataset_file import Dataset
 
 
 def small_dataset(samples=10, **changes):
@@ -27,8 +27,8 @@ def small_dataset(samples=10, **changes):
 
 def test_a_dataset_comes_back_as_it_was_written(tmp_path):
     written = small_dataset()
-    write_dataset(tmp_path / "data.h5", written)
-    read = read_dataset(tmp_path / "data.h5")
+    written.write(tmp_path / "data.h5")
+    read = Dataset.read(tmp_path / "data.h5")
     for name, value in vars(written).items():
         np.testing.assert_array_equal(getattr(read, name), value)
     assert read.content_hash == written.content_hash
@@ -36,7 +36,7 @@ def test_a_dataset_comes_back_as_it_was_written(tmp_path):
 
 
 def test_the_file_has_the_documented_layout(tmp_path):
-    write_dataset(tmp_path / "data.h5", small_dataset())
+    small_dataset().write(tmp_path / "data.h5")
     with h5py.File(tmp_path / "data.h5") as file:
         shapes = {name: file[name].shape for name in ("boundary", "solution", "hyperparameters")}
         assert shapes == {"boundary": (10, 16), "solution": (10, 5, 5), "hyperparameters": (10, 1)}
@@ -67,7 +67,7 @@ def test_inconsistent_content_is_refused(changes, message):
 def test_a_dataset_file_is_not_a_model_file(tmp_path):
     from mosaicdd.storage.model_file import read_model
 
-    write_dataset(tmp_path / "data.h5", small_dataset())
+    small_dataset().write(tmp_path / "data.h5")
     with pytest.raises(
         ValueError, match="a mosaicdd dataset file, a mosaicdd model file is needed"
     ):

@@ -22,7 +22,7 @@ from mosaicdd.local_solvers.upscaling import MARGIN
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import KINDS, draw
 from mosaicdd.problems.operators.medium import Medium
-from mosaicdd.storage.media_file import read_media
+from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.coarse_equation import CoarseSolve, coarse_conductances
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, TrainingSettings
@@ -48,7 +48,7 @@ def test_the_training_sees_what_the_rule_makes(media):
     network = ConductanceNetwork(ConductanceSettings(filters=4, width=8))
     for part in (network.edges, network.cells):
         torch.nn.init.normal_(part.rest[-1].weight)
-    logarithm = read_media(media).logarithm[:1]
+    logarithm = MediaDataset.read(media).logarithm[:1]
     a = np.exp(logarithm[0, MARGIN:-MARGIN, MARGIN:-MARGIN].astype(float))
     nodes = slice(0, len(a))
     grid = Grid((len(a) - 1, len(a) - 1), 1.0)

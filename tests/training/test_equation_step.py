@@ -10,7 +10,7 @@ from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
 from mosaicdd.training.equation_step import EquationStep
 from mosaicdd.training.operators import OperatorLesson
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.rows import OwnRows, RowPass
+from mosaicdd.training.row_lesson import OwnRows, RowPass
 from mosaicdd.training.settings import ExecutionSettings, SquareSettings, TrainingSettings
 from mosaicdd.training.squares import SquareGenerator
 

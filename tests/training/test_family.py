@@ -18,7 +18,7 @@ from mosaicdd.local_solvers.self_test import require_self_test
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.problem import Problem
-from mosaicdd.storage.dataset_file import read_dataset, write_dataset
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.equation_lesson import FamilyLesson
 from mosaicdd.training.family import family_ranges, fit_family
 from mosaicdd.training.generation import generate_dataset
@@ -71,8 +71,8 @@ def test_each_operator_has_its_samples_and_the_held_out_ones_are_unseen(datasets
 
 def test_a_family_comes_back_from_its_file(datasets, tmp_path):
     dataset = datasets["anisotropic-diffusion"]
-    write_dataset(tmp_path / "data.h5", dataset)
-    back = read_dataset(tmp_path / "data.h5")
+    dataset.write(tmp_path / "data.h5")
+    back = Dataset.read(tmp_path / "data.h5")
     assert back.parameter_names == ("axx", "ayy", "axy")
     assert back.operators(slice(None)) == dataset.operators(slice(None))
     assert back.window_operators == dataset.window_operators

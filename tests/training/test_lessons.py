@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from mosaicdd.storage.media_file import read_media
-from mosaicdd.storage.rows import FileArray
+from mosaicdd.storage.samples import FileArray, MediaDataset
 from mosaicdd.training.lessons import LESSONS, find_lesson
 from mosaicdd.training.memory import kept_bytes
 from mosaicdd.training.memory_plan import memory_plan
@@ -202,8 +201,8 @@ def test_the_plan_of_a_dry_run_is_what_a_training_keeps(make, lesson_data, case)
 
 def test_rows_of_a_file_are_those_of_the_dataset(lesson_data):
     whole, there = (
-        read_media(lesson_data("conductances")),
-        read_media(lesson_data("conductances"), whole=False),
+        MediaDataset.read(lesson_data("conductances")),
+        MediaDataset.read(lesson_data("conductances"), whole=False),
     )
     assert there.content_hash == whole.content_hash
     part, other = there.rows(slice(3, 7)), whole.rows(slice(3, 7))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.dataset_file import read_dataset
-from mosaicdd.storage.media_file import read_media
+from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training import generation as generation_module
 from mosaicdd.training import media
-from mosaicdd.training.data import generate, prepared
+from mosaicdd.training.data import Generation, generate
 from mosaicdd.training.generation import PartGenerator, generate_dataset
 from mosaicdd.training.media import MediaGenerator
 from mosaicdd.training.settings import GenerationSettings, MediaSettings
@@ -29,7 +29,7 @@ def test_the_samples_are_the_same_for_any_number_of_ranks(comm, common_path):
     written = generate(path, SETTINGS, ranks=comm)
     assert (written is None) == (comm.rank > 0)
     comm.Barrier()
-    expected, result = generate_dataset(SETTINGS), read_dataset(path)
+    expected, result = generate_dataset(SETTINGS), Dataset.read(path)
     for name in ("boundary", "solution", "hyperparameters", "window_boundary", "window_solution"):
         np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
     assert not list(common_path.glob("*.parts"))
@@ -41,7 +41,7 @@ def test_media_are_the_same_for_any_number_of_ranks(comm, common_path, monkeypat
     settings = MediaSettings(samples=5, validation=0.4)
     written = generate(common_path / "media.h5", settings, ranks=comm)
     comm.Barrier()
-    kept, alone = read_media(common_path / "media.h5"), MediaGenerator(settings)
+    kept, alone = MediaDataset.read(common_path / "media.h5"), MediaGenerator(settings)
     expected = alone.dataset([alone.part(number) for number in range(3)])
     assert kept.content_hash == expected.content_hash
     assert kept.kind == expected.kind
@@ -68,7 +68,7 @@ def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(tmp_path, monke
     damaged.write_bytes(damaged.read_bytes()[:1000])
     generate(path, SETTINGS)
     assert made[4:] == [1, 3, 4]
-    assert read_dataset(path).content_hash == generate_dataset(SETTINGS).content_hash
+    assert Dataset.read(path).content_hash == generate_dataset(SETTINGS).content_hash
 
 
 def unreadable(monkeypatch, name):
@@ -115,7 +115,7 @@ def test_parts_that_cannot_be_read_are_named_and_all_are_kept(
 
 
 def test_parts_of_another_dataset_are_refused(tmp_path):
-    prepared(tmp_path / "data.h5", SETTINGS)
+    Generation(tmp_path / "data.h5", SETTINGS)
     other = GenerationSettings(**{**SETTINGS.__dict__, "seed": 1})
     with pytest.raises(ValueError, match="its seed is 0, not 1"):
         generate(tmp_path / "data.h5", other)
@@ -139,4 +139,4 @@ def test_a_dataset_that_is_there_is_replaced_only_if_that_is_asked_for(tmp_path)
     assert path.read_text() == "precious"
     assert [p.name for p in tmp_path.iterdir()] == ["data.h5"]
     generate(path, SETTINGS, overwrite=True)
-    assert len(read_dataset(path).boundary) == 600
+    assert len(Dataset.read(path).boundary) == 600

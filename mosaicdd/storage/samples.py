@@ -1,0 +1,258 @@
+"""Samples that networks learn from, and their files: of them a rank reads the rows that it needs.
+
+Of random media, ``/logarithm (n, N + 17, N + 17)``, of the coefficient at the nodes of a square of ``N`` cells and 8
+more all around; ``/solution`` and ``/source (n, q, N / 4 + 1, N / 4 + 1)``: of ``q`` problems in each medium, the values
+at every fourth node, and the sources shared out to these; ``/kind (n,)``, names.
+
+Of squares, small problems of a nonlinear equation, ``/boundary (n, 4m)``, ``/source (n, m + 1, m + 1)``,
+``/parameters (n, q)``, and ``/solution (n, m + 1, m + 1)``: of all, or of those alone that are held out, the last ones.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import h5py
+import numpy as np
+
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.storage.hdf5 import new_file, open_any, open_to_read, slabs
+
+
+class FileArray:
+    """An array that stays in its file: indexed, it reads.
+
+    Parameters
+    ----------
+    array
+        Of the open file; it is closed in between.
+    """
+
+    def __init__(self, path: str | os.PathLike, array: h5py.Dataset):
+        self.path, self.name = path, array.name.lstrip("/")
+        self.shape, self.dtype = array.shape, array.dtype
+        self.size = array.size
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Read some rows.
+
+        Raises
+        ------
+        ValueError
+            If the file is no longer what it was, or the rows hold what is not finite.
+        """
+        with open_any(self.path, "dataset") as file:
+            values = file[self.name][rows]
+        if not np.isfinite(values).all():
+            first, last, _ = rows.indices(len(self))
+            raise ValueError(
+                f"{self.path}: the {self.name} of rows {first} to {last - 1} must be finite, found NaN or "
+                "infinity"
+            )
+        return values
+
+
+class Samples:
+    """Samples in arrays; the last ``validation`` of them are held out.
+
+    Attributes
+    ----------
+    kind_of_file
+        As messages call it.
+    arrays
+        Names of those that tell them from others, the first of which has a row for each.
+    precision
+        Of these in a hash.
+    """
+
+    kind_of_file: ClassVar[str]
+    arrays: ClassVar[tuple[str, ...]]
+    precision: ClassVar[str] = "<f4"
+    pde: str
+    validation: float
+    seed: int
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(getattr(self, self.arrays[0]))
+
+    @property
+    def held_out(self) -> int:
+        """Number of samples that training does not see."""
+        return round(self.validation * len(self))
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of the samples, independent of the file that holds them."""
+        digest = hashlib.sha256()
+        for name in self.arrays:
+            for slab in slabs(getattr(self, name)):
+                digest.update(np.ascontiguousarray(slab, dtype=self.precision).data)
+        return digest.hexdigest()
+
+    def write(self, path: str | os.PathLike) -> None:
+        """Write a file of them, whole or not at all."""
+        with new_file(path, self.kind_of_file) as file:
+            file.attrs.update(pde=self.pde, seed=self.seed, validation=self.validation)
+            for name in self.arrays:
+                file[name] = getattr(self, name)
+            self._write_more(file)
+
+    def _write_more(self, file: h5py.File) -> None:
+        """Write what samples of this kind have besides."""
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, path: str | os.PathLike, *, whole: bool = True) -> Self:
+        """Read a file of them.
+
+        Parameters
+        ----------
+        whole
+            Whether the arrays are read, or stay in the file until some rows are asked for.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it is foreign, truncated or inconsistent; the message names it.
+        """
+        with open_to_read(path, cls.kind_of_file) as file:
+            kinds: dict[str, type] = {"pde": str, "validation": float, "seed": int}
+            content: dict[str, Any] = {name: of(file.attrs[name]) for name, of in kinds.items()}
+            content |= cls._read_more(file)
+            for name in cls.arrays:
+                content[name] = file[name][()] if whole else FileArray(path, file[name])
+        try:
+            return cls(**content)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @classmethod
+    def _read_more(cls, file: h5py.File) -> dict:
+        """Read what `_write_more` has written."""
+        raise NotImplementedError
+
+
+def write_square(file: h5py.File, square: Subdomain) -> None:
+    """Write the square that samples are on."""
+    file.attrs.update(cells=square.cells, size=square.size)
+
+
+def read_square(file: h5py.File) -> Subdomain:
+    """Read the square that samples are on."""
+    return Subdomain(int(file.attrs["cells"]), float(file.attrs["size"]))
+
+
+@dataclass(frozen=True)
+class MediaDataset(Samples):
+    """Random media with solutions in them; the last ``validation`` of them are held out.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other, or hold what is not finite.
+    """
+
+    kind_of_file = "media"
+    arrays = ("logarithm", "solution", "source")
+
+    pde: str
+    logarithm: np.ndarray
+    solution: np.ndarray
+    source: np.ndarray
+    kind: tuple[str, ...]
+    validation: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        count, problems, nodes = self.solution.shape[:3]
+        wide = 4 * (nodes - 1) + 17
+        shapes = (count, wide, wide), (count, problems, nodes, nodes)
+        held = self.logarithm.shape, self.source.shape
+        if held != shapes or len(self.kind) != count:
+            raise ValueError(f"media and sources must have the shapes {shapes}, got {held}")
+        arrays = [getattr(self, name) for name in self.arrays]
+        if not all(np.isfinite(a).all() for a in arrays if isinstance(a, np.ndarray)):
+            raise ValueError("media and solutions must be finite, found NaN or infinity")
+
+    def rows(self, rows: slice) -> Self:
+        """Return some of the media, in memory."""
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in self.arrays}
+        return replace(self, kind=self.kind[rows], **arrays)
+
+    def _write_more(self, file: h5py.File) -> None:
+        file["kind"] = list(self.kind)
+
+    @classmethod
+    def _read_more(cls, file: h5py.File) -> dict:
+        return {"kind": tuple(name.decode() for name in file["kind"][()])}
+
+
+@dataclass(frozen=True)
+class SquareDataset(Samples):
+    """Problems on one square, with their solutions; the last ``validation`` of them are held out.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other, or hold what is not finite.
+    """
+
+    kind_of_file = "squares"
+    arrays = ("parameters", "boundary", "source", "solution")
+
+    pde: str
+    subdomain: Subdomain
+    parameter_names: tuple[str, ...]
+    parameters: np.ndarray
+    boundary: np.ndarray
+    source: np.ndarray
+    solution: np.ndarray
+    validation: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        count, m = len(self.boundary), self.subdomain.cells
+        shapes = {
+            "parameters": (count, len(self.parameter_names)),
+            "boundary": (count, 4 * m),
+            "source": (count, m + 1, m + 1),
+            "solution": (self.held_out if self.unsolved else count, m + 1, m + 1),
+        }
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array.shape != shape:
+                raise ValueError(
+                    f"the {name} of {count} squares must have the shape {shape}, got {array.shape}"
+                )
+            if isinstance(array, np.ndarray) and not np.isfinite(array).all():
+                raise ValueError(f"the {name} of squares must be finite, found NaN or infinity")
+
+    @property
+    def unsolved(self) -> int:
+        """Number of squares, the first ones, that have no solution."""
+        return max(len(self.boundary) - len(self.solution), 0)
+
+    def rows(self, rows: slice) -> Self:
+        """Return some of the squares, in memory; all of them solved, or none."""
+        first, last, _ = rows.indices(len(self.boundary))
+        solved = slice(max(first - self.unsolved, 0), max(last - self.unsolved, 0))
+        arrays = {name: getattr(self, name)[rows] for name in self.arrays[:-1]}
+        # Which of them are held out is said of the whole alone.
+        return replace(self, validation=0.0, solution=self.solution[solved], **arrays)
+
+    def _write_more(self, file: h5py.File) -> None:
+        write_square(file, self.subdomain)
+        file.attrs["parameter_names"] = list(self.parameter_names)
+
+    @classmethod
+    def _read_more(cls, file: h5py.File) -> dict:
+        names = tuple(str(name) for name in file.attrs["parameter_names"])
+        return {"subdomain": read_square(file), "parameter_names": names}
