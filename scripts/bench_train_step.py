@@ -14,7 +14,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.equation_losses import EquationLosses
+from mosaicdd.training.equation_lesson import EquationLosses
 from mosaicdd.training.memory import hold_freed_memory, kept_bytes, samples_per_pass
 from mosaicdd.training.objective import Objective
 from mosaicdd.training.optimisers import build_optimiser

@@ -20,7 +20,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.planning.measure import resident_bytes
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training.equation_losses import EquationLosses
+from mosaicdd.training.equation_lesson import EquationLosses
 from mosaicdd.training.objective import Objective
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import TrainingSettings

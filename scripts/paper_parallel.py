@@ -36,9 +36,8 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.training.equation_losses import EquationLosses
-from mosaicdd.training.objective import SIGNALS, Objective
-from mosaicdd.training.parallel_objective import ParallelObjective
+from mosaicdd.training.equation_lesson import EquationLosses
+from mosaicdd.training.objective import SIGNALS, Objective, ParallelObjective
 from mosaicdd.training.rank_group import RankGroup, rank_group
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings

@@ -9,7 +9,7 @@ from mosaicdd.cli.show import say
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.training.loop import Training, TrainingResult
-from mosaicdd.training.memory_plan import MemoryPlan
+from mosaicdd.training.memory import MemoryPlan
 
 
 def show_result(training: Training, result: TrainingResult, replaces: bool, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 The labels are what the linear equation's solutions lack on the centre lines. The loss is the mean square of what is wrong
 over that of the data, so that small data are worth as much as large ones. Without labels, what is wrong is what the
-equation would change, as `equation_step` says it.
+equation would change, as `EquationStep` says it.
 """
 
 from abc import abstractmethod
@@ -34,10 +34,9 @@ from mosaicdd.local_solvers.networks.unrolled import (
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.storage.samples import SquareDataset
-from mosaicdd.training.equation_step import EquationStep
 from mosaicdd.training.reports import Report
 from mosaicdd.training.row_lesson import OwnRows, RowLesson, RowPass
-from mosaicdd.training.square_samples import SquareSamples
+from mosaicdd.training.square_samples import EquationStep, SquareSamples
 from mosaicdd.training.squares import learnable_equation
 
 _BATCH = 2048  # squares of a pass without gradients

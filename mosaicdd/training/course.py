@@ -1,14 +1,43 @@
-"""A lesson with its data: read by the ranks that train together, each what it needs, and checked."""
+"""The lessons by name; and a lesson with its data, of which each of the ranks that train together reads what it needs."""
 
 import os
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from mosaicdd.local_solvers.networks.family import FamilyNetwork
+from mosaicdd.local_solvers.networks.registry import NETWORKS, network_class
+from mosaicdd.settings import unknown
 from mosaicdd.storage.atomic import trust_seal
+from mosaicdd.training.conductances import ConductanceLesson
+from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
+from mosaicdd.training.equation_lesson import EquationLesson, FamilyLesson
 from mosaicdd.training.lesson import Lesson
-from mosaicdd.training.lessons import find_lesson
+from mosaicdd.training.operators import OperatorLesson
 from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.row_lesson import RowLesson
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+
+LESSONS: dict[str, type[RowLesson]] = {
+    lesson.name: lesson
+    for lesson in (ConductanceLesson, OperatorLesson, CorrectionLesson, UnrolledLesson)
+}
+"""Of networks that do not give a linear equation's solutions."""
+
+
+def find_lesson(network: str) -> type[Lesson]:
+    """Return what a network is taught by.
+
+    Raises
+    ------
+    ValueError
+        If there is no network of this name, or one of the user's own lacks something.
+    """
+    if network in LESSONS:
+        return LESSONS[network]
+    if network not in NETWORKS and ":" not in network:
+        known = sorted({*LESSONS, *NETWORKS})
+        raise ValueError(unknown("network", network, known, ", or your own module:Class"))
+    return FamilyLesson if issubclass(network_class(network), FamilyNetwork) else EquationLesson
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 import torch
 
 from mosaicdd.storage.model_file import ModelCard
-from mosaicdd.training.memory import KeptBytes, samples_per_pass
-from mosaicdd.training.objective import Objective
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.reports import Report
 from mosaicdd.training.settings import PRECISIONS, ExecutionSettings, TrainingSettings
@@ -117,32 +115,6 @@ class Lesson(ABC):
                 f"the network {name} cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); "
                 "leave recompute away"
             )
-
-    @classmethod
-    def kept(
-        cls,
-        network: Any,
-        dataset: Any,
-        settings: TrainingSettings,
-        execution: ExecutionSettings,
-        ranks: RankGroup,
-    ) -> tuple[int, int]:
-        """Return the bytes that the largest pass of a rank keeps, and those of its samples.
-
-        Parameters
-        ----------
-        ranks
-            Number and device of those that are asked about.
-        """
-        loss, passes, sample_bytes = cls.sketch(network, dataset, settings, ranks.size)
-        objective = Objective(network, loss)
-        samples = -(-min(settings.batch_size, cls.learned(network, dataset)) // ranks.size)
-        limit = execution.micro_batch
-        if not limit and ranks.device.type == "cpu":
-            limit = samples_per_pass(objective, passes)
-        samples = min(samples, limit or samples)
-        largest = max(KeptBytes.of_pass(objective, part).of(samples) for part in passes)
-        return largest, sample_bytes
 
     @classmethod
     @abstractmethod

@@ -7,10 +7,13 @@ Beside the model ``OUT`` lie ``OUT.checkpoint-STEP`` while it runs, from which i
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from mosaicdd.local_solvers.models.weights import extract_weights
 from mosaicdd.local_solvers.networks.own import allow
@@ -22,13 +25,10 @@ from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import write_model
 from mosaicdd.storage.samples import Samples
 from mosaicdd.training.checkpoints import TrainingCheckpoints
-from mosaicdd.training.course import Course
-from mosaicdd.training.lessons import find_lesson
-from mosaicdd.training.memory_plan import MemoryPlan, memory_plan
+from mosaicdd.training.course import Course, find_lesson
+from mosaicdd.training.memory import MemoryPlan, memory_plan
 from mosaicdd.training.rank_group import RankGroup, rank_group
-from mosaicdd.training.reports import Report
-from mosaicdd.training.result import TrainingResult
-from mosaicdd.training.seeded import seeded
+from mosaicdd.training.reports import Report, TrainingResult
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
@@ -269,3 +269,22 @@ def _trained(
     logger.info("trained %d steps: %s", trainer.step, best.errors)
     rate = (trainer.step - before) * lesson.batches.size / seconds
     return TrainingResult(course.name, network, card, best, trainer.step, seconds, rate, ranks.size)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seed torch's generators, of the processor and of the GPU that is used; put them back in the end.
+
+    So is the precision of products in float32, which is the process's, too.
+    """
+    gpus = [device] if device is not None and device.type == "cuda" else []
+    precision = torch.get_float32_matmul_precision()
+    with torch.random.fork_rng(gpus):
+        torch.default_generator.manual_seed(seed)
+        for gpu in gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(precision)

@@ -1,4 +1,7 @@
-"""How much a forward pass keeps for its backward pass, and what that says of passes and devices.
+"""How much memory a training needs: what a forward pass keeps for its backward pass, and a plan for each device.
+
+Nothing is guessed: what passes keep is measured on small ones and continued in a straight line, and the optimiser's
+state is that of a step.
 
 On a processor, passes that keep a bounded number of bytes make the memory of a step independent of
 the batch, and its time proportional: what one pass frees, the next one takes. glibc hands freed
@@ -6,14 +9,19 @@ memory back to the system where more than its thresholds lies idle, and every pa
 anew is a fault; for large passes of the PDE loss they are a third of the time.
 """
 
+import copy
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
+from mosaicdd.training.lesson import Lesson
 from mosaicdd.training.objective import Objective
+from mosaicdd.training.optimisers import build_optimiser
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 _PASS_BYTES = 2**25
 PROBES = (2, 4)
@@ -88,3 +96,166 @@ def hold_freed_memory() -> None:
     never touched, so this costs nothing, nor does it anything elsewhere.
     """
     torch.empty(_PASS_BYTES - 2**16, dtype=torch.uint8)
+
+
+_PARTS = ("weights", "gradients", "optimiser", "activations", "samples", "total")
+_MB = 2**20
+
+
+@dataclass(frozen=True)
+class MemoryLevel:
+    """Bytes on one device during a step.
+
+    Parameters
+    ----------
+    sharding
+        As in `ExecutionSettings`.
+    weights, gradients, optimiser
+        The last one's state; all that a rank holds of them at a time.
+    activations
+        What the largest forward pass keeps.
+    samples
+        The training data.
+    """
+
+    sharding: str
+    weights: int
+    gradients: int
+    optimiser: int
+    activations: int
+    samples: int
+
+    @property
+    def total(self) -> int:
+        """Sum of all parts."""
+        return sum((self.weights, self.gradients, self.optimiser, self.activations, self.samples))
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The levels of sharding beside the memory that there is.
+
+    Parameters
+    ----------
+    levels
+        As `memory_plan` returns them.
+    ranks, device_memory
+        Number of ranks, and the bytes that each has.
+    """
+
+    levels: list[MemoryLevel]
+    ranks: int
+    device_memory: int
+
+    @property
+    def fits(self) -> str | None:
+        """The first level that fits, if there is one."""
+        enough = (level for level in self.levels if level.total <= self.device_memory)
+        return next((level.sharding for level in enough), None)
+
+    @property
+    def figures(self) -> dict:
+        """All of it as plain values."""
+        rows = [asdict(level) | {"total": level.total} for level in self.levels]
+        return asdict(self) | {"levels": rows, "fits": self.fits}
+
+    @property
+    def table(self) -> str:
+        """The levels in lines, in MB."""
+        lines = [f"{'MB per device':14}" + "".join(f"{part:>13}" for part in _PARTS)]
+        for level in self.levels:
+            values = "".join(f"{getattr(level, part) / _MB:13.1f}" for part in _PARTS)
+            lines.append(f"{level.sharding:14}{values}")
+        return "\n".join(lines)
+
+
+def memory_plan(
+    lesson: type[Lesson],
+    network: Any,
+    dataset: Any,
+    settings: TrainingSettings,
+    execution: ExecutionSettings,
+    ranks: RankGroup,
+) -> list[MemoryLevel]:
+    """Return the levels from the simplest to the one that needs the least.
+
+    Those that the optimiser or the number of ranks rules out are left out.
+
+    Parameters
+    ----------
+    ranks
+        Their number, and their device: on a processor a pass has few samples unless the settings say how
+        many.
+    """
+    network = copy.deepcopy(network)
+    if execution.recompute:
+        network.recompute = True
+    activations, samples = _kept(lesson, network, dataset, settings, execution, ranks)
+    size = 8 if settings.precision == "float64" else 4
+    weights = size * sum(p.numel() for p in network.parameters())
+    state = _optimiser_bytes(network, settings) * size // 4
+    # In a step FSDP has the weights and their gradients whole beside its shards.
+    levels: dict[str, tuple[int, int, int]] = {
+        "none": (weights, weights, state),
+        "zero1": (weights, weights, state // ranks.size),
+        "fsdp": (
+            weights + weights // ranks.size,
+            weights + weights // ranks.size,
+            state // ranks.size,
+        ),
+    }
+    learned = lesson.learned(network, dataset)
+    return [
+        MemoryLevel(name, *parts, activations, samples)
+        for name, parts in levels.items()
+        if _possible(replace(execution, sharding=name), ranks.size, settings, learned)
+    ]
+
+
+def _kept(
+    lesson: type[Lesson],
+    network: Any,
+    dataset: Any,
+    settings: TrainingSettings,
+    execution: ExecutionSettings,
+    ranks: RankGroup,
+) -> tuple[int, int]:
+    """Return the bytes that the largest pass of a rank keeps, and those of its samples."""
+    loss, passes, sample_bytes = lesson.sketch(network, dataset, settings, ranks.size)
+    objective = Objective(network, loss)
+    samples = -(-min(settings.batch_size, lesson.learned(network, dataset)) // ranks.size)
+    limit = execution.micro_batch
+    if not limit and ranks.device.type == "cpu":
+        limit = samples_per_pass(objective, passes)
+    samples = min(samples, limit or samples)
+    return max(KeptBytes.of_pass(objective, part).of(samples) for part in passes), sample_bytes
+
+
+def _possible(
+    execution: ExecutionSettings, ranks: int, settings: TrainingSettings, samples: int
+) -> bool:
+    try:
+        execution.require_ranks(ranks, settings, samples)
+    except ValueError:
+        return False
+    return True
+
+
+def _optimiser_bytes(network: torch.nn.Module, settings: TrainingSettings) -> int:
+    """Return the bytes of the optimiser's state after a step, in float32."""
+    weights = [
+        torch.nn.Parameter(torch.randn_like(p, dtype=torch.float32)) for p in network.parameters()
+    ]
+    optimiser = build_optimiser(weights, settings)
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+    optimiser.step()
+    return sum(t.numel() * t.element_size() for t in _tensors(optimiser.state_dict()))
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    """Return all tensors of a tree of dictionaries and lists."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    children = tree.values() if isinstance(tree, dict) else tree
+    return [t for c in children for t in _tensors(c)] if isinstance(tree, (dict, list)) else []

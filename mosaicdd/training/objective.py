@@ -1,9 +1,19 @@
-"""The loss of one forward pass, as a module: what data-parallel wrappers reduce the gradient of."""
+"""The loss of a forward pass as a module, and its gradient over all ranks, whose weights are whole or in shards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from inspect import signature
 from typing import Any
 
 import torch
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.settings import ExecutionSettings
 
 SIGNALS = ("data_loss", "pde_loss", "seconds", "stop", "save")
 
@@ -62,3 +72,154 @@ class _Complete(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (tell,) = ctx.saved_tensors
         return grad, None, grad * tell, *([None] * ctx.count)
+
+
+# torch 2.13 has another name for it.
+_SYNCHRONISE = next(
+    name
+    for name in ("forward_sync_buffers", "broadcast_buffers")
+    if name in signature(DistributedDataParallel).parameters
+)
+_BUFFERS_STAY: dict[str, Any] = {_SYNCHRONISE: False}  # made from one seed, and never changed
+
+
+class ParallelObjective:
+    """Runs the passes of a step and leaves the mean gradient of all ranks in the weights.
+
+    Parameters
+    ----------
+    objective
+        Equal on all ranks; it is changed in place where the weights are sharded.
+    """
+
+    def __init__(self, objective: Objective, ranks: RankGroup, execution: ExecutionSettings):
+        self.objective = objective
+        self.ranks = ranks
+        self.sharded = execution.sharding in ("fsdp", "hybrid")
+        self._module: Any = objective  # or what wraps it: torch's wrappers declare no methods
+        if self.sharded:
+            fully_shard(objective, mesh=_mesh(ranks, execution))
+        elif ranks.size > 1:
+            self._module = DistributedDataParallel(
+                objective,
+                device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
+                bucket_cap_mb=execution.bucket_cap_mb,
+                gradient_as_bucket_view=True,
+                **_BUFFERS_STAY,
+            )
+
+    @property
+    def wrapper(self) -> torch.nn.Module:
+        """The module whose forward pass reduces gradients: for communication hooks."""
+        return self._module
+
+    def backward(self, passes: list[Any], flags: list[float]) -> dict[str, float]:
+        """Add up the gradients of all passes, reduce them once, and return the signals.
+
+        Algorithm 1 of the paper: nothing is reduced before the last pass (``no_sync`` holds its
+        forward pass, too), and the reduction overlaps with that one's backward pass.
+
+        Parameters
+        ----------
+        flags
+            What this rank has to say, for ``SIGNALS`` after the losses.
+
+        Returns
+        -------
+        dict
+            By name: the losses of the global batch, and the sums of the flags over the ranks.
+        """
+        signals = self.objective.signals
+        self._module.zero_grad(set_to_none=True)
+        mine = torch.zeros(len(SIGNALS), dtype=signals.dtype)
+        mine[-len(flags) :] = torch.tensor(flags, dtype=signals.dtype) * self.ranks.size
+        mine = mine.to(self.ranks.device)
+        silent = torch.zeros_like(mine)
+        for number, part in enumerate(passes, start=1):
+            last = number == len(passes)
+            with nullcontext() if last else self._without_reduction():
+                self._module(part, mine if last else silent).backward()
+        gradient = torch.zeros_like(signals) if signals.grad is None else signals.grad
+        return dict(zip(SIGNALS, self.whole(gradient).tolist(), strict=True))
+
+    @staticmethod
+    def whole(value: torch.Tensor) -> torch.Tensor:
+        """Return a value of the sharded weights as it is on all ranks."""
+        return value.full_tensor() if isinstance(value, DTensor) else value
+
+    @contextmanager
+    def whole_weights(self) -> Iterator[None]:
+        """Let the network be used as it is: its weights are whole inside."""
+        if isinstance(self.objective, FSDPModule):
+            self.objective.unshard()
+        try:
+            yield
+        finally:
+            if isinstance(self.objective, FSDPModule):
+                self.objective.reshard()
+
+    def weights_state(self) -> dict[str, torch.Tensor]:
+        """Return the whole weights and buffers of the network by name."""
+        state = self.objective.network.state_dict()
+        return {name: self.whole(value).detach() for name, value in state.items()}
+
+    def load_weights_state(self, state: dict[str, torch.Tensor]) -> None:
+        """Take up whole weights and buffers, each rank its shard."""
+        with torch.no_grad():
+            for name, value in self.objective.network.state_dict().items():
+                whole = state[name].to(value.device)
+                if isinstance(value, DTensor):
+                    whole = distribute_tensor(whole, value.device_mesh, value.placements)
+                value.copy_(whole)
+
+    def optimiser_state(self, optimiser: torch.optim.Optimizer) -> dict:
+        """Return the whole state of an optimiser; of ZeRO's on rank 0 only."""
+        if isinstance(optimiser, ZeroRedundancyOptimizer):
+            optimiser.consolidate_state_dict(to=0)
+            return optimiser.state_dict() if self.ranks.is_root else {}
+        return _replace_tensors(optimiser.state_dict(), self.whole)
+
+    def load_optimiser_state(self, optimiser: torch.optim.Optimizer, state: dict) -> None:
+        """Take up the whole state of an optimiser, each rank its shard."""
+        if self.sharded:
+            weights: list[Any] = self.objective.weights()
+            for number, values in state["state"].items():
+                like = weights[int(number)]
+                state["state"][number] = {
+                    name: distribute_tensor(v, like.device_mesh, like.placements)
+                    if isinstance(v, torch.Tensor) and v.ndim
+                    else v
+                    for name, v in values.items()
+                }
+        optimiser.load_state_dict(state)
+
+    def _without_reduction(self) -> AbstractContextManager:
+        if self.sharded:
+            return self._keep_whole_gradients()
+        return nullcontext() if self.ranks.size == 1 else self._module.no_sync()
+
+    @contextmanager
+    def _keep_whole_gradients(self) -> Iterator[None]:
+        self._module.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self._module.set_requires_gradient_sync(True)
+
+
+def _mesh(ranks: RankGroup, execution: ExecutionSettings) -> DeviceMesh:
+    """Return the mesh of ranks: shards, or replicas of shards."""
+    kind = ranks.device.type
+    if execution.sharding == "fsdp":
+        return init_device_mesh(kind, (ranks.size,))
+    shape = (execution.replicas, ranks.size // execution.replicas)
+    return init_device_mesh(kind, shape, mesh_dim_names=("replicas", "shards"))
+
+
+def _replace_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Return a tree of dictionaries and lists with a function applied to its tensors."""
+    if isinstance(tree, dict):
+        return {key: _replace_tensors(value, function) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_replace_tensors(value, function) for value in tree]
+    return function(tree) if isinstance(tree, torch.Tensor) else tree

@@ -17,13 +17,12 @@ import torch
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.training.lesson import Lesson
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
-from mosaicdd.training.objective import Objective
+from mosaicdd.training.objective import Objective, ParallelObjective
 from mosaicdd.training.optimisers import (
     build_optimiser,
     learning_rate_factor,
     require_finite_step,
 )
-from mosaicdd.training.parallel_objective import ParallelObjective
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.reports import Report
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings

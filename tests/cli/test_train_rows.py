@@ -7,7 +7,7 @@ import pytest
 import mosaicdd as m
 from mosaicdd.storage.hdf5 import reseal
 from mosaicdd.storage.metrics_file import read_metrics
-from mosaicdd.training.lessons import LESSONS, find_lesson
+from mosaicdd.training.course import LESSONS, find_lesson
 
 CASES = (*LESSONS, "unlabelled")
 OWN = """

@@ -23,7 +23,7 @@ from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import KINDS, draw
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.storage.samples import MediaDataset
-from mosaicdd.training.coarse_equation import CoarseSolve, coarse_conductances
+from mosaicdd.training.conductances import CoarseSolve, coarse_conductances
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, TrainingSettings
 

@@ -7,11 +7,11 @@ import torch
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.training.conductances import ConductanceLesson
 from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
-from mosaicdd.training.equation_step import EquationStep
 from mosaicdd.training.operators import OperatorLesson
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.row_lesson import OwnRows, RowPass
 from mosaicdd.training.settings import ExecutionSettings, SquareSettings, TrainingSettings
+from mosaicdd.training.square_samples import EquationStep
 from mosaicdd.training.squares import SquareGenerator
 
 LESSONS = {"poisson-boltzmann": CorrectionLesson, "minimal-surface": UnrolledLesson}

@@ -182,7 +182,7 @@ def test_a_network_that_folds_is_refused_where_the_equation_does_not():
 
 
 def test_a_family_is_trained_alike_in_micro_batches_and_said_to_fit(datasets):
-    from mosaicdd.training.memory_plan import memory_plan
+    from mosaicdd.training.memory import memory_plan
 
     dataset = datasets["screened-poisson"]
     network = build_network("family", NETWORK, SUBDOMAIN)

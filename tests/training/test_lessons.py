@@ -9,9 +9,8 @@ import torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from mosaicdd.storage.samples import FileArray, MediaDataset
-from mosaicdd.training.lessons import LESSONS, find_lesson
-from mosaicdd.training.memory import kept_bytes
-from mosaicdd.training.memory_plan import memory_plan
+from mosaicdd.training.course import LESSONS, find_lesson
+from mosaicdd.training.memory import kept_bytes, memory_plan
 from mosaicdd.training.optimisers import TrainingDivergedError
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings

@@ -9,10 +9,8 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training import memory
-from mosaicdd.training.equation_lesson import EquationLesson
-from mosaicdd.training.equation_losses import EquationLosses
-from mosaicdd.training.memory import KeptBytes, kept_bytes, samples_per_pass
-from mosaicdd.training.memory_plan import memory_plan
+from mosaicdd.training.equation_lesson import EquationLesson, EquationLosses
+from mosaicdd.training.memory import KeptBytes, kept_bytes, memory_plan, samples_per_pass
 from mosaicdd.training.objective import Objective
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.samples import Pass

@@ -16,8 +16,7 @@ from mosaicdd.local_solvers.subdomain_graphs import AROUND
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import draw
 from mosaicdd.problems.operators.medium import Medium, MediumSystem
-from mosaicdd.training.operator_samples import samples_of, turned_field
-from mosaicdd.training.row_elimination import solve_squares
+from mosaicdd.training.operator_samples import samples_of, solve_squares, turned_field
 from mosaicdd.training.settings import MediaSettings, TrainingSettings
 
 
