@@ -1,13 +1,19 @@
-"""The same problem on every few nodes of its grid, where it is solved for next to nothing, to begin with."""
+"""Problems that are solved for next to nothing, for another solve to begin with.
+
+The same problem on every few nodes of its grid; or a linear one with the same domain and conditions, whose solution is
+harmonic, so it lies between the values on the sides.
+"""
 
 from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import LocalPart
 from mosaicdd.problems.fields.lognormal import PREFIX
+from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 
@@ -77,3 +83,23 @@ def refined(values: np.ndarray, apart: int) -> np.ndarray:
 
 def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return values[..., 0], values[..., 1], values[..., min(2, values.shape[-1] - 1)]
+
+
+def smooth_problem(problem: Problem, grid: Grid, c: float) -> Problem:
+    """Return the linear problem with a reaction ``c``."""
+    domain = Domain(grid.shape, grid.spacing, problem.domain.shape)
+    return Problem(domain, "diffusion", {"c": c}, problem.conditions)
+
+
+def screening(problem: Problem, grid: Grid) -> float:
+    """Return the reaction that a smooth problem takes: none, if the conditions fix the level of all parts of the domain.
+
+    Else that of a screening length as wide as the domain.
+    """
+    harmonic = smooth_problem(problem, grid, 0.0)
+    try:
+        if not Discretisation(harmonic, medium_of(harmonic.operator), grid).floating:
+            return 0.0
+    except ValueError:  # a part has no given value
+        pass
+    return 1.0 / max(grid.size) ** 2

@@ -12,14 +12,14 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.layouts import block_of
-from mosaicdd.schwarz.nonlinear import linear_start
-from mosaicdd.schwarz.nonlinear.linear_start import write_linear_start
+from mosaicdd.schwarz.nonlinear import starts
+from mosaicdd.schwarz.nonlinear.starts import write_linear_start
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("apart", [1, 2, 4])
 def test_the_start_is_near_the_linear_equations_solution(ranks, monkeypatch, apart):
-    monkeypatch.setattr(linear_start, "_MOST", 96 * 160 // apart**2)
+    monkeypatch.setattr(starts, "_MOST_ALONE", 96 * 160 // apart**2)
     fields = {"c": 5.0, "f": lambda x, y: 3 * np.sin(2 * x) * np.cos(y)}
     sides = Dirichlet("sin(x) * cos(y)")
     one = Problem(Domain((96, 160)), "poisson-boltzmann", fields, sides)

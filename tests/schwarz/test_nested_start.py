@@ -9,7 +9,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.nonlinear.nested_start import _coarser_grids, nested_start
+from mosaicdd.schwarz.nonlinear.starts import _coarser_grids, nested_start
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.operators.nonlinear_part import Linearised
@@ -13,7 +14,7 @@ from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.layouts import field_layout
 from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
-from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
+from mosaicdd.schwarz.nonlinear.newton_equations import equations_of
 from mosaicdd.schwarz.nonlinear.newton_steps import Steps
 from mosaicdd.schwarz.nonlinear.sine_step import SineStep
 from mosaicdd.schwarz.settings import SolveSettings
@@ -41,8 +42,8 @@ class Case:
         (self.boundary,) = self.problem.boundaries(grid)
         y, x = np.meshgrid(*(np.arange(n) * grid.spacing for n in grid.nodes), indexing="ij")
         self.u = self.boundary.impose(0.3 * np.sin(3 * x) + 0.2 * y * y)
-        operator = self.problem.operator.on(grid, place.wide)
-        equations = RectangleEquations(operator, place, lattice.subdomain, self.boundary, None)
+        solver = Exact(lattice.subdomain.cells).newton(self.problem, grid)
+        equations = equations_of(solver, place)(0, self.boundary)
         self.step = SineStep(steps, self.inner, equations, self.u[place.wide])
         self.place, self.grid = place, grid
 

@@ -23,11 +23,6 @@ class LinearStep:
         Whether it is symmetric.
     rounds, periods
         After how many nodes each axis of the grid, and of the lattice, comes round; by default none does.
-
-    Attributes
-    ----------
-    force
-        The right-hand side there.
     """
 
     floating = False
@@ -47,7 +42,6 @@ class LinearStep:
         straight = (None,) * len(part)
         self._rounds, self._periods = rounds or straight, periods or straight
         self.self_adjoint = self_adjoint
-        self.force = np.zeros(equations.active.shape)
 
     def driven(self, problem: Problem, part: Part, equations: Equations) -> None:
         """Return None: the right-hand side may be anything anywhere."""
@@ -93,12 +87,18 @@ class LinearStep:
     def right_hand_side(
         self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
     ) -> np.ndarray:
-        """Return the right-hand sides at the nodes of a part, ``(1, rows, columns)``."""
+        """Return the right-hand sides at the nodes of a part: the source, which is known here, ``(1, rows, columns)``."""
         stretch = stretch_of(part, self._rounds, self._periods)
         on_grid = part if stretch is None else stretch.part
-        here, there = self._overlap(on_grid)
         b = np.zeros((1, *(p.stop - p.start for p in on_grid)))
-        b[0][there] = self.force[here]
+        if problem.source is not None:
+            _, there = self._overlap(on_grid)
+            held = tuple(
+                slice(p.start + t.start, p.start + t.stop)
+                for p, t in zip(on_grid, there, strict=True)
+            )
+            grid = problem.domain.grid()
+            b[:, *there] = grid.spacing**2 * problem.source.sample(grid, held)
         return b if stretch is None else stretch.values(b)
 
     def given(

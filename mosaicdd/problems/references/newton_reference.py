@@ -10,7 +10,7 @@ import scipy.sparse.linalg
 
 from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.coarser import coarser, refined
+from mosaicdd.problems.coarser import coarser, refined, screening, smooth_problem
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
@@ -21,7 +21,6 @@ from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.smooth_start import screening, smooth_problem
 
 _STEPS = 100  # of Newton's method, as many as a solve takes
 _RTOL = 1e-11  # of the residual, relative to the right-hand side of the first linear equation

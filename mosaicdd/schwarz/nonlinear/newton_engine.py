@@ -16,9 +16,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.condensed_solver import NewtonSolver
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.operators.jacobian import NotEllipticError
-from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
@@ -27,18 +25,12 @@ from mosaicdd.schwarz.condensed.measure import require_range
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.nonlinear.harmonic_start import HarmonicStart
 from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
-from mosaicdd.schwarz.nonlinear.nested_start import NestedStart, nested_start
 from mosaicdd.schwarz.nonlinear.newton import Newton
-from mosaicdd.schwarz.nonlinear.newton_equations import (
-    LinearForm,
-    NewtonEquations,
-    OutlineEquations,
-    RectangleEquations,
-)
+from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations, equations_of
 from mosaicdd.schwarz.nonlinear.newton_steps import CondensedStep, Step, Steps
 from mosaicdd.schwarz.nonlinear.sine_step import SineStep
+from mosaicdd.schwarz.nonlinear.starts import HarmonicStart, NestedStart, nested_start
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence
@@ -68,37 +60,22 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         self._fields: torch.Tensor | None = None
         self._known: _Beginning | None = None
         with self.clock.part("sample"):
-            self._operator = self._ranks.agree(self._sampled)
+            self._make = self._ranks.agree(lambda: equations_of(local_solver, self._place))
         self._steps = Steps(self._ranks, lattice, self._place, self.settings, self.clock)
         whole = local_solver.discretisation is None  # a rectangle, at whose edge the lattice ends
         self._inner = NodesInside(self._place, self.layout) if whole else None
         self._harmonic = HarmonicStart(self._steps, self._inner, local_solver)
 
-    def _sampled(self) -> NonlinearPart | NonlinearEquations:
-        """Return the operator at the nodes that are held here."""
-        discretisation = self._solver.discretisation
-        if discretisation is None:
-            return self._solver.operator.on(self.block.lattice.grid, self._place.wide)
-        return discretisation.on(self._place.wide)
-
     def _equations(self, number: int, boundary: Boundary) -> NewtonEquations:
         """Return the equations of one of the problems that are solved now."""
-        problem, operator = self._solver.source.problem, self._operator
         with self.clock.part("sample"):
-            if isinstance(operator, NonlinearEquations):
-                data = self._ranks.agree(lambda: operator.data(problem, number))
-                return OutlineEquations(
-                    operator, self._place, self._solver.subdomain, problem, number, data
-                )
-            f = self._ranks.agree(lambda: problem.source_at(operator.grid, self._place.wide))
-        source = None if f is None else f[number % len(f)]
-        return RectangleEquations(operator, self._place, self._solver.subdomain, boundary, source)
+            return self._ranks.agree(lambda: self._make(number, boundary))
 
     def _ways(self, equations: NewtonEquations) -> list[Callable[[np.ndarray], Step]]:
         """Return how steps may be found, the fastest way first."""
         ways: list[Callable[[np.ndarray], Step]] = []
         inner = self._inner
-        if inner and isinstance(equations, RectangleEquations) and equations.self_adjoint:
+        if inner is not None and equations.self_adjoint:
             ways.append(lambda u: SineStep(self._steps, inner, equations, u))
         ways.append(lambda u: CondensedStep(self._steps, equations, u))
         return ways
@@ -116,10 +93,10 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             known = self._beginning(number, boundary, equations)
             if known.nested is not None:
                 self._ranks.agree(known.nested.check)
-            elif isinstance(equations, RectangleEquations):
+            elif self._inner is not None:
                 known.step = self._elliptic(equations, known.u)
 
-    def _elliptic(self, equations: RectangleEquations, u: np.ndarray) -> Step | None:
+    def _elliptic(self, equations: NewtonEquations, u: np.ndarray) -> Step | None:
         """Check the derivative at values; return the step by it, if that is planned already."""
         way, *others = self._ways(equations)
         if others:
@@ -132,12 +109,12 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
     ) -> "_Beginning":
         """Return where a solve for boundary data begins, where the equation must be sound."""
         sides = self._solver.source.problem.conditions
-        data = boundary if self._solver.discretisation is None else (sides, number)
+        data = (sides, number) if self._inner is None else boundary
         if self._known is None or not _same(self._known.data, data):
             u = equations.begun(self._place.widened(self._harmonic(number, boundary)))
             smooth = self._ranks.agree(lambda: self._linearised(u, equations))
             nested = None
-            if isinstance(equations, RectangleEquations):
+            if self._inner is not None:
                 where = self._solver.source.problem, self.block.lattice, boundary, number
                 nested = self._ranks.agree(lambda: nested_start(*where, self.settings))
             self._known = _Beginning(data, u, smooth, nested)

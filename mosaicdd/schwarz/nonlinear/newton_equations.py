@@ -1,19 +1,22 @@
 """What Newton's method solves, on a rank's part of the grid: residuals, and linear problems for changes.
 
-Values lie in wide arrays (`FieldShare`). On a rectangle with given values on all sides, `RectangleEquations`;
-everywhere else `OutlineEquations`, whose steps are linear problems with the same faces, volumes and active nodes.
+Values lie in wide arrays (`FieldShare`). On a rectangle with given values on all sides the lattice ends at its edge;
+everywhere else steps are linear problems with the same faces, volumes and active nodes.
 """
 
-from typing import NamedTuple, Protocol
+import abc
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
+from mosaicdd.lattice.axes import within
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver, NewtonSolver
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.linear_step import LinearStep
-from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearData, NonlinearEquations
+from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -43,7 +46,7 @@ class LinearForm(NamedTuple):
     weights: np.ndarray | float
 
 
-class NewtonEquations(Protocol):
+class NewtonEquations(abc.ABC):
     """The equations of one problem.
 
     Attributes
@@ -57,170 +60,163 @@ class NewtonEquations(Protocol):
     self_adjoint: bool
     source: np.ndarray | float
 
+    def __init__(self, place: FieldShare, solver: NewtonSolver):
+        self._place, self._grid, self._subdomain = place, place.grid, solver.subdomain
+        self.self_adjoint = solver.operator.self_adjoint
+
+    @abc.abstractmethod
     def residual(self, u: np.ndarray) -> np.ndarray:
         """Return the residual times the squared spacing; zero where there is no unknown."""
-        ...
 
-    def linear_form(self, u: np.ndarray) -> "LinearForm":
+    @abc.abstractmethod
+    def linear_form(self, u: np.ndarray) -> LinearForm:
         """Return the equation linearised at values, but for its operator."""
-        ...
+
+    @abc.abstractmethod
+    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
+        """Return the derivative between the nodes of a part.
+
+        Raises
+        ------
+        NotEllipticError
+            If it is that of no elliptic equation.
+        """
+
+    @abc.abstractmethod
+    def cleared(self, values: np.ndarray) -> np.ndarray:
+        """Return wide values, zero where there is no unknown; in place."""
 
     def diagonal(self, u: np.ndarray) -> np.ndarray:
         """Return that of the derivative at values, zero where there is no unknown."""
-        ...
+        return self.cleared(self.derivative(u, self._place.wide).diagonal())
 
+    @abc.abstractmethod
     def linearised(self, u: np.ndarray) -> CondensedSolver:
-        """Return the solver of linear problems for changes of values."""
-        ...
+        """Return the solver of the linear problem for changes of values, without a right-hand side."""
 
-    def load(self, linear: CondensedSolver, force: np.ndarray) -> None:
-        """Give such a solver a right-hand side, at all wide nodes."""
-        ...
+    def driven(self, linear: CondensedSolver, force: np.ndarray) -> CondensedSolver:
+        """Return such a solver with a right-hand side, at all wide nodes; they share what is planned."""
+        f = self._place.as_field(force / self._grid.spacing**2)
+        solver = copy.copy(linear)
+        solver.source = self._linear_source({"f": f})
+        return solver
 
+    def _linear_source(self, fields: dict) -> Source:
+        problem = Problem(Domain(self._grid.shape, self._grid.spacing), "poisson", fields)
+        return Source(problem, self._grid, self._subdomain)
+
+    @abc.abstractmethod
     def begun(self, u: np.ndarray) -> np.ndarray:
-        """Return values with those that are given, from which an iteration begins; in place."""
-        ...
+        """Return values with those that are given, from which an iteration begins; all ranks together."""
 
+    @abc.abstractmethod
     def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
         """Return values as a field has them; ``beyond`` natural outlines, too, where asked for."""
-        ...
 
 
-class RectangleEquations:
-    """On a rectangle with values on all sides, at whose edge the lattice ends.
+def equations_of(
+    solver: NewtonSolver, place: FieldShare
+) -> Callable[[int, Boundary], NewtonEquations]:
+    """Sample an operator on a rank's part of the grid; return what makes the equations of each problem of it.
 
-    Parameters
-    ----------
-    operator
-        On the nodes that ``place`` holds.
-    f
-        The source there, None for zero.
+    It takes which of several problems it is, and the values on its edges.
     """
+    if solver.discretisation is None:
+        operator = solver.operator.on(place.grid, place.wide)
+        return partial(_OnRectangle, place, solver, operator)
+    return partial(_OnOutlines, place, solver, solver.discretisation.on(place.wide))
+
+
+class _OnRectangle(NewtonEquations):
+    """On a rectangle with values on all sides."""
 
     def __init__(
         self,
-        operator: NonlinearPart,
         place: FieldShare,
-        subdomain: Subdomain,
+        solver: NewtonSolver,
+        operator: NonlinearPart,
+        number: int,
         boundary: Boundary,
-        f: np.ndarray | None,
     ):
-        self._operator, self._place, self._subdomain = operator, place, subdomain
-        self._boundary = boundary
-        self.self_adjoint = operator.self_adjoint
-        self.source: np.ndarray | float = 0.0
+        super().__init__(place, solver)
+        self._operator, self._boundary = operator, boundary
+        self.source = 0.0
+        f = solver.source.problem.source_at(self._grid, place.wide)
         if f is not None:
-            self.source = operator.grid.spacing**2 * f
-            self._clear_edges(self.source)
+            self.source = self.cleared(self._grid.spacing**2 * f[number % len(f)])
 
     def residual(self, u: np.ndarray) -> np.ndarray:
-        """Return the residual times the squared spacing; zero on the edge."""
         r = np.zeros_like(u)
         r[1:-1, 1:-1] = self._operator.residual(u)
         r -= self.source
-        self._clear_edges(r)
-        return r
+        return self.cleared(r)
 
     def linear_form(self, u: np.ndarray) -> LinearForm:
-        """Return the equation linearised at values."""
-        right, constant, ones = np.zeros_like(u), np.zeros_like(u), np.ones_like(u)
-        self._clear_edges(ones)
+        right, constant = np.zeros_like(u), np.zeros_like(u)
         right[1:-1, 1:-1] = self._operator.product(
             u, u - self._boundary.impose(np.zeros_like(u), self._place.wide)
         )
         right[1:-1, 1:-1] -= self._operator.residual(u)
-        constant[1:-1, 1:-1] = self._operator.product(u, ones)
-        for values in (right, constant):
-            self._clear_edges(values)
-        return LinearForm(right, constant, 1.0)
-
-    def diagonal(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the derivative at values, zero on the edge."""
-        diagonal = self.derivative(u, self._place.wide).diagonal()
-        self._clear_edges(diagonal)
-        return diagonal
+        constant[1:-1, 1:-1] = self._operator.product(u, self.cleared(np.ones_like(u)))
+        return LinearForm(self.cleared(right), self.cleared(constant), 1.0)
 
     def derivative(self, u: np.ndarray, part: Part) -> Conductances:
-        """Return the derivative between the nodes of a part."""
         return self._operator.derivative(u, part)
 
-    def linearised(self, u: np.ndarray) -> CondensedSolver:
-        """Return the solver of linear problems for changes of values."""
-        grid = self._operator.grid
-        source = Source(_without_source(grid), grid, self._subdomain)
-        return CondensedSolver(Linearised(self._operator, u), self._subdomain, source)
+    def cleared(self, values: np.ndarray) -> np.ndarray:
+        for _, _, there in edges_of(self._place.wide, self._grid.nodes):
+            values[there] = 0.0
+        return values
 
-    def load(self, linear: CondensedSolver, force: np.ndarray) -> None:
-        """Give such a solver a right-hand side, at all wide nodes."""
-        grid = self._operator.grid
-        f = self._place.as_field(force / grid.spacing**2)
-        linear.source.update(_without_source(grid).with_fields(f=f))
+    def linearised(self, u: np.ndarray) -> CondensedSolver:
+        return CondensedSolver(
+            Linearised(self._operator, u), self._subdomain, self._linear_source({})
+        )
 
     def begun(self, u: np.ndarray) -> np.ndarray:
-        """Return values with those that are given, in place."""
         return self._boundary.impose(u, self._place.wide)
 
     def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
-        """Return values as a field has them."""
         return u
 
-    def _clear_edges(self, u: np.ndarray) -> None:
-        """Write zeros to the edge of the domain."""
-        for _, _, there in edges_of(self._place.wide, self._operator.grid.nodes):
-            u[there] = 0.0
 
-
-class OutlineEquations:
-    """On any domain.
-
-    Parameters
-    ----------
-    equations
-        At the nodes that are held here.
-    problem, number
-        What is given, and of which of several problems.
-    data
-        The same at the nodes that are held here.
-    """
+class _OnOutlines(NewtonEquations):
+    """On any domain."""
 
     def __init__(
         self,
-        equations: NonlinearEquations,
         place: FieldShare,
-        subdomain: Subdomain,
-        problem: Problem,
+        solver: NewtonSolver,
+        equations: NonlinearEquations,
         number: int,
-        data: NonlinearData,
+        boundary: Boundary,
     ):
-        self._equations, self._place, self._subdomain = equations, place, subdomain
-        self._problem, self._number = problem, number
-        self._data = data
-        self.self_adjoint = equations.operator.self_adjoint
-        self.source: np.ndarray | float = equations.scattered(self._data.source)
+        super().__init__(place, solver)
+        self._equations = equations
+        self._problem, self._number = solver.source.problem, number
+        self._data = equations.data(self._problem, number)
+        self.source = equations.scattered(self._data.source)
 
     def residual(self, u: np.ndarray) -> np.ndarray:
-        """Return the residual times the squared spacing; zero where there is no unknown."""
         return self._equations.residual(u, self._data)
 
     def linear_form(self, u: np.ndarray) -> LinearForm:
-        """Return the equation linearised at values."""
         right, active = -self.residual(u) - self.source, self._equations.active
         derivative, weights = self._equations.weighed_derivative(u, self._data)
         conductances = derivative.conductances
         right[1:-1, 1:-1] += conductances.apply(np.where(active, u, 0.0))
-        right, constant = (
-            np.where(active, values, 0.0) for values in (right, conductances.reaction)
-        )
-        return LinearForm(right, constant, weights.every(active.shape))
+        constant = self.cleared(conductances.reaction.copy())
+        return LinearForm(self.cleared(right), constant, weights.every(active.shape))
 
-    def diagonal(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the derivative at values, zero where there is no unknown."""
-        conductances = self._equations.derivative(u, self._data).conductances
-        return np.where(self._equations.active, conductances.diagonal(), 0.0)
+    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
+        whole = self._equations.derivative(u, self._data).conductances
+        return whole.part(*within(part, self._place.wide))
+
+    def cleared(self, values: np.ndarray) -> np.ndarray:
+        values[~self._equations.active] = 0.0
+        return values
 
     def linearised(self, u: np.ndarray) -> CondensedSolver:
-        """Return the solver of linear problems for changes of values."""
-        grid = self._equations.grid
         step = LinearStep(
             self._equations.derivative(u, self._data),
             self._equations.part,
@@ -228,22 +224,11 @@ class OutlineEquations:
             rounds=self._equations.rounds,
             periods=self._equations.periods,
         )
-        source = Source(_without_source(grid), grid, self._subdomain)
-        return CondensedSolver(step, self._subdomain, source, step)
-
-    def load(self, linear: CondensedSolver, force: np.ndarray) -> None:
-        """Give such a solver a right-hand side, at all wide nodes."""
-        step = linear.discretisation
-        if not isinstance(step, LinearStep):
-            raise TypeError("the solver is of another kind of problem")
-        step.force = force
+        return CondensedSolver(step, self._subdomain, self._linear_source({}), step)
 
     def begun(self, u: np.ndarray) -> np.ndarray:
-        """Return values, zero where there is no unknown; all ranks together.
-
-        Unknowns beyond a natural outline, which have no value in a field, get the mean of those around.
-        """
         active = self._equations.active
+        # Unknowns beyond a natural outline, which have no value in a field, get the mean of those around.
         y, x = np.nonzero(active & np.isnan(u))
         if len(y):
             around = np.stack(
@@ -253,9 +238,4 @@ class OutlineEquations:
         return self._place.widened(self._place.owned(np.where(active, u, 0.0)))
 
     def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
-        """Return values as a field has them: with those given, outside NaN."""
         return self._equations.completed(u, self._problem, self._number, beyond=beyond)
-
-
-def _without_source(grid: Grid) -> Problem:
-    return Problem(Domain(grid.shape, grid.spacing), "poisson")

@@ -103,11 +103,9 @@ class CondensedStep:
     def __call__(self, force: np.ndarray, rtol: float) -> Change:
         """Solve by conjugate gradients, or residuals, on the lattice lines; see `Step`."""
         steps, grid = self._steps, self._steps.lattice.grid
-        self._equations.load(self._linear, force)
+        linear = self._equations.driven(self._linear, force)
         settings = steps.settings.with_changes(rtol=rtol, certify=None, max_iterations=_MOST)
-        engine = CondensedEngine(
-            steps.ranks, steps.lattice, self._linear, settings, clock=steps.clock
-        )
+        engine = CondensedEngine(steps.ranks, steps.lattice, linear, settings, clock=steps.clock)
         outcome = engine.solve(Boundary.zeros(grid))
         if outcome.field is None:
             raise RuntimeError("a step's field is kept")

@@ -25,11 +25,10 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.nonlinear.linear_start import write_linear_start
-from mosaicdd.schwarz.nonlinear.nested_start import nested_start
 from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill, error_estimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
+from mosaicdd.schwarz.nonlinear.starts import nested_start, write_linear_start
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import Monitor

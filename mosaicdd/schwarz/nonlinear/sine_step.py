@@ -15,7 +15,7 @@ import numpy as np
 
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
-from mosaicdd.schwarz.nonlinear.newton_equations import RectangleEquations
+from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Steps
 
 _MOST = 30  # iterations, from which on condensed elements are faster (`scripts/bench_nonlinear.py`)
@@ -32,9 +32,7 @@ class SineStep:
         As `Step`.
     """
 
-    def __init__(
-        self, steps: Steps, inner: NodesInside, equations: RectangleEquations, u: np.ndarray
-    ):
+    def __init__(self, steps: Steps, inner: NodesInside, equations: NewtonEquations, u: np.ndarray):
         self._steps, self._inner = steps, inner
         ranks = steps.ranks
         with steps.clock.part("derivative"):

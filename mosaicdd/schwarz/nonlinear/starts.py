@@ -1,0 +1,192 @@
+"""Where the iterations of nonlinear equations begin: with what is found for next to nothing, near the solution.
+
+Newton's method begins with the harmonic surface over the conditions on the sides, or with the solution on a coarser
+grid, which begins with that on another (nested iteration). From there it takes as many iterations on any grid,
+Newton's method two or three, however many it would take from the harmonic surface. The iteration of local solvers
+begins there, or with the linear equation's solution. Every rank solves the whole of a coarser problem alone: of few
+nodes, that takes less than to tell each other.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.condensed_solver import CondensedSolver, NewtonSolver
+from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.coarser import coarser, every, refined, screening, smooth_problem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.operators.jacobian import NotEllipticError
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.references.references import by_sine_transform
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.engines import engine_of
+from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
+from mosaicdd.schwarz.nonlinear.newton_steps import Steps
+from mosaicdd.schwarz.settings import SolveSettings
+
+_LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
+# Begun with a coarser grid, minimal surfaces with slopes of 4 take 5, 5, 4, 4 steps at 64 to 512 cells a side; at 256
+# the Poisson-Boltzmann equation takes 1 for 3, the p-Laplacian 4 for 8 (`scripts/bench_nonlinear.py`).
+_MOST = 2**18  # nodes of the coarser grid
+_LEAST = 32  # cells along its sides
+_SMALLEST = 8  # cells of a subdomain there
+_RTOL = 1e-6  # of its solution
+_MOST_ALONE = (
+    2**20
+)  # nodes of the linear equation's, as far as lattice nodes are two or more apart on it
+
+
+class HarmonicStart:
+    """Finds the harmonic surface over the values on the sides, which lies between these.
+
+    Where natural sides leave its level open, it is screened, over the width of the domain.
+
+    Parameters
+    ----------
+    inner
+        Of a rectangle with values on all sides.
+    solver
+        Of the nonlinear problem.
+    """
+
+    def __init__(self, steps: Steps, inner: NodesInside | None, solver: NewtonSolver):
+        self._steps, self._inner, self._solver = steps, inner, solver
+
+    def __call__(self, number: int, boundary: Boundary) -> np.ndarray:
+        """Return the nodes that this rank owns, of one of the problems that are solved now."""
+        steps = self._steps
+        if self._inner is not None:
+            with steps.clock.part("start"):
+                return self._inner.harmonic(boundary)
+        linear, c = self._on_outlines
+        smooth = smooth_problem(self._solver.source.problem, steps.lattice.grid, c)
+        linear.source.update(
+            smooth if smooth.problems == 1 else smooth.some(range(number, number + 1))
+        )
+        settings = steps.settings.with_changes(rtol=_LOOSE, certify=None)
+        engine = CondensedEngine(steps.ranks, steps.lattice, linear, settings, clock=steps.clock)
+        field = engine.solve(boundary).field
+        if field is None:
+            raise RuntimeError("the field of a harmonic surface is kept")
+        return field.cpu().numpy()
+
+    @cached_property
+    def _on_outlines(self) -> tuple[CondensedSolver, float]:
+        """What solves where values are not given on all sides of a rectangle, and its reaction; all ranks together."""
+        problem, grid = self._solver.source.problem, self._steps.lattice.grid
+
+        def bound() -> tuple[CondensedSolver, float]:
+            c = screening(problem, grid)
+            exact = Exact(self._solver.subdomain.cells)
+            return exact.condensed(smooth_problem(problem, grid, c), grid), c
+
+        return self._steps.ranks.agree(bound)
+
+
+class NestedStart:
+    """The solution of one of several problems on a coarser grid.
+
+    Parameters
+    ----------
+    problem
+        The problem there.
+    apart
+        Distance of its nodes, in cells of the grid.
+    cells
+        Of its subdomains.
+    """
+
+    def __init__(self, problem: Problem, apart: int, cells: int, settings: SolveSettings):
+        grid = problem.domain.grid()
+        solver = Exact(cells).newton(problem, grid)
+        loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
+        lattice = Lattice(grid, solver.subdomain)
+        self._engine = engine_of(solver.method)(Ranks.alone(), lattice, solver, loose)
+        self._boundaries, self._apart = problem.boundaries(grid), apart
+
+    def check(self) -> None:
+        """Check that it can be solved for; as `BaseEngine.check`."""
+        self._engine.check(self._boundaries)
+
+    def __call__(self, part: Slices) -> np.ndarray | None:
+        """Return the values at some nodes of the grid; None if the equation breaks down on the way."""
+        try:
+            (outcome,) = self._engine.solve_many(self._boundaries)
+        except NotEllipticError:
+            return None
+        if outcome.field is None or not torch.isfinite(outcome.field).all():
+            return None
+        rows, columns = part
+        values = refined(outcome.field.double().cpu().numpy(), self._apart)[:, columns]
+        return refined(values.T, self._apart)[:, rows].T
+
+
+def nested_start(
+    problem: Problem,
+    lattice: Lattice,
+    boundary: Boundary,
+    number: int,
+    settings: SolveSettings,
+) -> NestedStart | None:
+    """Return it for one of several problems; None where there is no coarser grid for it."""
+    grid = lattice.grid
+    apart, cells = next(_coarser_grids(grid, lattice.subdomain.cells), (0, 0))
+    if not apart:
+        return None
+    coarse = coarser(problem, grid, boundary, number, apart)
+    return None if coarse is None else NestedStart(coarse, apart, cells, settings)
+
+
+def _coarser_grids(grid: Grid, cells: int) -> Iterator[tuple[int, ...]]:
+    """Yield how far apart nodes may be, and the cells of subdomains that cover them then, the best first."""
+    most = 2
+    while math.prod(grid.shape) > _MOST * most**2:
+        most *= 2
+    for apart in (most, most // 2):
+        for m in (cells, cells // 2, cells // 4):
+            step, least = apart * m // 2, apart * max(_LEAST, m)
+            fits = all(n % step == 0 and n >= least for n in grid.shape)
+            if fits and apart > 1 and m >= _SMALLEST:
+                yield apart, m
+
+
+def write_linear_start(
+    v: Interface, solver: NonlinearSolver, boundary: Boundary, number: int
+) -> None:
+    """Write the linear equation's solution, for one of the solver's problems, to an interface of this problem alone.
+
+    On nodes a few cells apart, if not on all, it is good enough a start, and sine transforms find it for next to
+    nothing. A source that not every rank knows as a whole is left out.
+    """
+    block, grid = v.block, v.block.lattice.grid
+    apart = 1
+    while (
+        math.prod(grid.shape) > _MOST_ALONE * apart**2 and block.lattice.spacing % (4 * apart) == 0
+    ):
+        apart *= 2
+    coarse = Grid(tuple(cells // apart for cells in grid.shape), apart * grid.spacing)
+    u = boundary.every(apart).impose(np.zeros(coarse.nodes))
+    system = DirichletSystem(solver.base, coarse)
+    b = system.right_hand_side(u).reshape(u[1:-1, 1:-1].shape)
+    f = every(solver.source.problem.fields.get("f", 0.0), number, apart)
+    if f is not None:
+        whole = tuple(slice(0, nodes) for nodes in coarse.nodes)
+        b += coarse.spacing**2 * Field("f", f).sample(coarse, whole)[0][1:-1, 1:-1]
+    u[1:-1, 1:-1] = by_sine_transform(system, b)
+    step = block.lattice.spacing // apart
+    for axis, lines in enumerate(v.lines):
+        along = block.origin[1 - axis]
+        values = np.moveaxis(u, axis, 0)[block.first[axis] * step :: step][: lines.shape[1]]
+        values = refined(values, apart)[:, along : along + lines.shape[2]]
+        lines[0].copy_(torch.from_numpy(np.ascontiguousarray(values)))
