@@ -17,7 +17,7 @@ from media import NESS, TARBERT, spe10
 from tables import publish, table
 
 import mosaicdd as m
-from mosaicdd.local_solvers.models.operator_model import OperatorModel
+from mosaicdd.local_solvers.models.trained_model import OperatorModel
 from mosaicdd.local_solvers.networks.medium_channels import SEEN
 from mosaicdd.local_solvers.networks.operator import (
     REACTION,

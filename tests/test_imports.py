@@ -155,7 +155,7 @@ def test_nothing_is_printed_or_executed():
 def test_only_the_command_line_knows_all_ranks():
     # What takes all ranks of the job is for programs: the command line, the probe's own, and what ends one
     # where nothing catches its exception.
-    programs = {"cli", "parallel.launcher", "parallel.buffer_probe", "parallel.abort_hook"}
+    programs = {"cli", "parallel.launcher", "parallel.messages"}
     for name, node in NODES:
         names = {getattr(node, "id", None), getattr(node, "attr", None)}
         assert name == "parallel.launcher" or "COMM_WORLD" not in names, f"{name}: {node.lineno}"

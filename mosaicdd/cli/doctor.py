@@ -55,7 +55,7 @@ def doctor(as_json: bool) -> int:
 
 def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list:
     """Collect all findings, on rank 0."""
-    from mosaicdd.parallel.buffer_probe import probe_device_buffers
+    from mosaicdd.parallel.messages import probe_device_buffers
     from mosaicdd.planning import findings as look
 
     return [

@@ -1,11 +1,13 @@
 """``mosaicdd solve``: boundary value problems on a large domain, on any number of ranks."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import click
 from click.core import ParameterSource
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import given_field, given_problem
-from mosaicdd.cli.grouped import Grouped
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.settings_options import collected, option_given, settings_options
@@ -13,11 +15,32 @@ from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.cli.summary import interrupted, summary
 from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR, once_each
 from mosaicdd.parallel.launcher import threads_per_rank
-from mosaicdd.parallel.signals import listening
+from mosaicdd.parallel.watch import listening
 from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import TimeSettings
+
+_OTHERS = "Other options"
+
+
+class Grouped(click.Command):
+    """A command that is made with ``groups``: names of parameters by their headings, in order."""
+
+    def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **attributes: Any):
+        super().__init__(*args, **attributes)
+        self.groups = groups
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group, and one for what is in none."""
+        params = {param.name: param for param in self.get_params(ctx)}
+        grouped = {name for names in self.groups.values() for name in names}
+        others = [name for name in params if name not in grouped]
+        for heading, names in {**self.groups, _OTHERS: others}.items():
+            records = [params[name].get_help_record(ctx) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([record for record in records if record is not None])
+
 
 _RANDOM = "gp:seed=0"  # the boundary where nothing is said of the problem but its size
 

@@ -102,8 +102,7 @@ def train(
     import torch
 
     from mosaicdd.cli.train_output import draw, show_plan, show_result
-    from mosaicdd.parallel.signals import listening
-    from mosaicdd.parallel.watch import Watch
+    from mosaicdd.parallel.watch import Watch, listening
     from mosaicdd.storage.metrics_file import require_tensorboard
     from mosaicdd.training.loop import Training
     from mosaicdd.training.optimisers import TrainingDivergedError

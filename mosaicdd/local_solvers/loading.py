@@ -11,12 +11,13 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.local_solvers.models.conductance_model import ConductanceModel
 from mosaicdd.local_solvers.models.correction_model import CorrectionModel
 from mosaicdd.local_solvers.models.network_model import NetworkModel
-from mosaicdd.local_solvers.models.operator_model import OperatorModel
-from mosaicdd.local_solvers.models.trained_model import TrainedModel
-from mosaicdd.local_solvers.models.weights import insert_weights
+from mosaicdd.local_solvers.models.trained_model import (
+    ConductanceModel,
+    OperatorModel,
+    TrainedModel,
+)
 from mosaicdd.local_solvers.networks.conductances import (
     CONDUCTANCES,
     ConductanceNetwork,
@@ -27,6 +28,7 @@ from mosaicdd.local_solvers.networks.correction import (
     CorrectionNetwork,
     CorrectionSettings,
 )
+from mosaicdd.local_solvers.networks.network import insert_weights
 from mosaicdd.local_solvers.networks.operator import OPERATOR, OperatorNetwork, OperatorSettings
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.networks.unrolled import (

@@ -1,6 +1,9 @@
-"""What started this process, by its environment: alone, or one of several by a launcher.
+"""What started this process, by its environment: alone, or one of several by a launcher; and what ends all of them.
 
-That can be said before, and without, an MPI library; and whether one sees the ranks that were started.
+The first can be said before, and without, an MPI library; and whether one sees the ranks that were started.
+
+An exception that nothing catches ends one process; MPI lets the others wait. While a solver on several
+ranks is open, it ends all of them, after its traceback. Exceptions that are caught are not touched.
 """
 
 import array
@@ -10,8 +13,10 @@ import stat
 import sys
 import termios
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -162,3 +167,36 @@ def _wait_until_read(descriptor: int) -> None:
             time.sleep(1e-3)
     except OSError:  # closed, or of a system that does not tell
         return
+
+
+_held: set[object] = set()
+_before = sys.excepthook
+
+
+def abort_uncaught(*, several: bool) -> Callable[[], None]:
+    """Let what nothing catches end all ranks, until what is returned is called.
+
+    Parameters
+    ----------
+    several
+        Whether there are several ranks; for one nothing changes.
+    """
+    global _before
+    if not several:
+        return lambda: None
+    token = object()
+    if not _held:
+        _before, sys.excepthook = sys.excepthook, _end
+    _held.add(token)
+
+    def release() -> None:
+        _held.discard(token)
+        if not _held and sys.excepthook is _end:
+            sys.excepthook = _before
+
+    return release
+
+
+def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _before(kind, error, trace)
+    abort_all_ranks()

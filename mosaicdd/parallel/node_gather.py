@@ -1,11 +1,12 @@
-"""The one collective of an iteration: coarse residuals to every rank, and sums over the ranks.
+"""The one collective of an iteration: coarse residuals to every rank, and sums over the ranks; and what follows from it.
 
 Every rank solves the whole coarse problem, so each needs all of its right-hand side. The few numbers
-that are added up over the ranks in every iteration travel with it.
+that are added up over the ranks in every iteration travel with it. What takes much memory, as a factorisation of the whole
+coarse problem, is held once per machine: the others wait no longer than if they all computed the same.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -104,3 +105,37 @@ class NodeGather:
             arrived = self._everything.index_select(0, self._sources)
             nodes.zero_().index_add_(0, self._targets, arrived)
         return self._nodes, self._everything.numpy()[self._sums[:, :count]].sum(axis=0)
+
+
+class OncePerMachine:
+    """A result that one rank of each machine computes for all there; made and called by all ranks together.
+
+    Attributes
+    ----------
+    leads
+        Whether this rank computes.
+    """
+
+    def __init__(self, ranks: Ranks):
+        self._machine = ranks.machine()
+        self.leads = self._machine.is_root
+
+    def __call__(
+        self, compute: Callable[[torch.Tensor], torch.Tensor] | None, argument: torch.Tensor
+    ) -> torch.Tensor:
+        """Return ``compute(argument)``, float64 of the shape of ``argument``, on all ranks of the machine.
+
+        Parameters
+        ----------
+        compute
+            On the rank that leads; None on the others.
+        argument
+            The same on all.
+        """
+        if self._machine.size == 1 and compute is not None:
+            return compute(argument)
+        result = np.empty(argument.shape)
+        if compute is not None:
+            result[:] = compute(argument).cpu()
+        self._machine.comm.Bcast(result)
+        return torch.from_numpy(result)

@@ -1,10 +1,27 @@
-"""How items are shared evenly among the ranks of a process grid: arithmetic without MPI.
+"""How items are shared among the ranks of a process grid, evenly or by their loads: arithmetic without MPI.
 
-The first ranks of an axis get one item more where it does not divide.
+Evenly, the first ranks of an axis get one item more where it does not divide.
+
+Cuts that balance loads go through the whole domain, so that blocks stay rectangles with one neighbour a side. With the
+other axes cut, the best cuts of an axis are found exactly, one axis after another, until none helps (Nicol,
+Rectilinear partitioning of irregular data parallel computations, 1994). An L on two by two ranks, even
+and balanced; ``.`` has no load:
+
+```
+   # # | . .      # # . | .
+   # # | . .      # # . | .
+   ----+----      # # . | .
+   # # | # #      ------+--
+   # # | # #      # # # | #
+```
 """
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from mosaicdd.lattice.axes import letters, others, times
 
@@ -82,3 +99,124 @@ def _most_ranks(size: int, counts: Dims) -> int:
     """Return the largest number of ranks, at most ``size``, that fit the lattice."""
     most = min(size, math.prod(counts))
     return next(n for n in range(most, 0, -1) if any(True for _ in factors(n, counts)))
+
+
+_NEARLY = 1.1
+"""Dims whose largest load is so many times the least are as good: those with the shortest edges win."""
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Where the axes are cut.
+
+    Parameters
+    ----------
+    axes
+        Of each axis, the first item of each rank, and the number of items at the end.
+    """
+
+    axes: tuple[tuple[int, ...], ...]
+
+    @property
+    def dims(self) -> Dims:
+        """Ranks per axis."""
+        return tuple(len(cuts) - 1 for cuts in self.axes)
+
+    @property
+    def counts(self) -> Dims:
+        """Items per axis."""
+        return tuple(cuts[-1] for cuts in self.axes)
+
+    def largest(self, loads: np.ndarray) -> int:
+        """Return the largest load of a rank."""
+        return int(_summed(loads, self.axes).max())
+
+
+def balanced_cuts(loads: np.ndarray, size: int, dims: Dims | None = None) -> Cuts:
+    """Return cuts that leave every rank an item at least, and the largest load as small as they can.
+
+    Parameters
+    ----------
+    loads
+        Of each item, whole numbers that are not negative; an array with the axes.
+    size
+        Number of ranks.
+    dims
+        Ranks per axis, if they are given.
+
+    Raises
+    ------
+    ValueError
+        If no dims fit, or not the given ones.
+    """
+    if dims is not None:
+        require_fitting(dims, loads.shape)
+    tried = [dims] if dims is not None else fitting_dims(size, loads.shape)
+    best = [_cuts(loads, candidate) for candidate in tried]
+    largest = [cuts.largest(loads) for cuts in best]
+    return next(
+        cuts for cuts, load in zip(best, largest, strict=True) if load <= _NEARLY * min(largest)
+    )
+
+
+def _cuts(loads: np.ndarray, dims: Dims) -> Cuts:
+    """Return the cuts for some dims: the axes in turn, as long as they get better."""
+    best: Cuts | None = None
+    axes: list[tuple[int, ...]] = [(0, count) for count in loads.shape]
+
+    def cut(axis: int) -> None:
+        strips = _summed(loads, [cuts if k != axis else None for k, cuts in enumerate(axes)])
+        axes[axis] = tuple(
+            _along(np.moveaxis(strips, axis, 0).reshape(loads.shape[axis], -1), dims[axis])
+        )
+
+    for axis in range(len(axes) - 1):
+        cut(axis)
+    while True:
+        for axis in reversed(range(len(axes))):
+            cut(axis)
+        cuts = Cuts(tuple(axes))
+        if best is not None and cuts.largest(loads) >= best.largest(loads):
+            return best
+        best = cuts
+
+
+def _summed(loads: np.ndarray, axes: Sequence[tuple[int, ...] | None]) -> np.ndarray:
+    """Add up what lies between the cuts of each axis that has some."""
+    for axis, cuts in enumerate(axes):
+        if cuts is not None:
+            loads = np.add.reduceat(loads, cuts[:-1], axis=axis)
+    return loads
+
+
+def _along(loads: np.ndarray, ranks: int) -> list[int]:
+    """Cut an axis so that the largest load is least.
+
+    Parameters
+    ----------
+    loads
+        Of each item of the axis within each strip that the other axis is cut into, ``(items, strips)``.
+    """
+    until = np.concatenate([np.zeros_like(loads[:1]), loads.cumsum(axis=0)])
+    low, high = 0, int(until[-1].max())
+    while low < high:
+        most = (low + high) // 2
+        if _filled(until, ranks, most)[1]:
+            high = most
+        else:
+            low = most + 1
+    return _filled(until, ranks, high)[0]
+
+
+def _filled(until: np.ndarray, ranks: int, most: int) -> tuple[list[int], bool]:
+    """Give each rank as many items as it may carry; say whether none is left over."""
+    items, cuts = len(until) - 1, [0]
+    for rank in range(ranks):
+        start = cuts[-1]
+        ends = [int(np.searchsorted(u, u[start] + most, "right")) - 1 for u in until.T]
+        left = ranks - 1 - rank  # each of these wants an item
+        cuts.append(min(max(min(ends), start + 1), items - left))
+    fits = all((until[b] - until[a]).max() <= most for a, b in itertools.pairwise(cuts))
+    done = cuts[-1] == items and fits
+    cuts[-1] = items
+    return cuts, done

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from mosaicdd.lattice.axes import times
-from mosaicdd.parallel.balanced_cuts import Cuts, balanced_cuts
 from mosaicdd.parallel.life import Alone, Closable, Life
-from mosaicdd.parallel.partition import Dims, fitting_dims, require_fitting, share
+from mosaicdd.parallel.partition import (
+    Cuts,
+    Dims,
+    balanced_cuts,
+    fitting_dims,
+    require_fitting,
+    share,
+)
 
 if TYPE_CHECKING:
     from mpi4py import MPI

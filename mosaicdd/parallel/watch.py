@@ -1,11 +1,17 @@
-"""What may call long work away: a signal, and the clock of its checkpoints.
+"""What may call long work away, with a checkpoint written first: a signal, and the clock of its checkpoints.
 
 Each rank hears its own signals; what it hears travels in the reduction that every iteration (of a
 solve) or step (of a training) makes anyway, so all ranks save, or stop, after the same one.
 """
 
+import os
+import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
 
 
 class Watch:
@@ -43,3 +49,38 @@ class Watch:
     def saved(self) -> None:
         """Note that a checkpoint has been written: the clock starts anew."""
         self._saved = time.monotonic()
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+class Interruptible(Protocol):
+    """Work that may be asked to stop."""
+
+    def interrupt(self) -> None:
+        """Ask it to stop; called by a signal handler."""
+        ...
+
+
+@contextmanager
+def listening(work: Interruptible, notice: str = "") -> Iterator[None]:
+    """Let signals interrupt the work; a second one ends the program as usual.
+
+    Parameters
+    ----------
+    notice
+        Said on stderr at once, because the work goes on until it has a good end.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        work.interrupt()
+        if notice:
+            os.write(sys.stderr.fileno(), f"\n{notice}\n".encode())
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

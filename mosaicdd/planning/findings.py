@@ -155,7 +155,7 @@ def gpus(places: list[Place]) -> Finding:
 
 
 def buffers(probed: str) -> Finding:
-    """Say which MPI buffers to choose, by what `buffer_probe.probe_device_buffers` returned."""
+    """Say which MPI buffers to choose, by what `messages.probe_device_buffers` returned."""
     meanings = {
         "works": "MPI takes device pointers: --mpi-buffers cuda or host",
         "fails": "MPI takes no device pointers: --mpi-buffers host",

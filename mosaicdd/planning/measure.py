@@ -21,8 +21,7 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.bound import SharedSolver
-from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.self_test import self_test_error
+from mosaicdd.local_solvers.network_solver import NetworkSolver, self_test_error
 from mosaicdd.parallel.machine import peak_bytes
 from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks

@@ -10,9 +10,9 @@ from typing import Any, NoReturn, Self
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Extent
 from mosaicdd.local_solvers.bound import LocalSolver
-from mosaicdd.parallel.abort_hook import abort_uncaught
-from mosaicdd.parallel.balanced_cuts import Cuts
+from mosaicdd.parallel.launcher import abort_uncaught
 from mosaicdd.parallel.machine import prepare_memory
+from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem

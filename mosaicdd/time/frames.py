@@ -10,7 +10,7 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.field_share import FieldShare
-from mosaicdd.storage.raw_frames import RawFrames
+from mosaicdd.storage.series_file import RawFrames
 
 Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
 """``sink(values, place)``."""

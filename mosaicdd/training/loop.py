@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from mosaicdd.local_solvers.models.weights import extract_weights
-from mosaicdd.local_solvers.networks.own import allow
+from mosaicdd.local_solvers.networks.network import extract_weights
+from mosaicdd.local_solvers.networks.registry import allow
 from mosaicdd.parallel.machine import device_memory
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import find_any_equation

@@ -8,9 +8,9 @@ import sys
 import h5py
 import pytest
 
-from mosaicdd.parallel.buffer_probe import probe, verdict
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
+from mosaicdd.parallel.messages import probe, verdict
 from mosaicdd.planning import findings
 
 SUBJECTS = [

@@ -7,8 +7,8 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.loading import find_local_solver, model_path
-from mosaicdd.local_solvers.models.weights import extract_weights, insert_weights
 from mosaicdd.local_solvers.network_solver import NetworkSolver
+from mosaicdd.local_solvers.networks.network import extract_weights, insert_weights
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import LAPLACE

@@ -7,8 +7,14 @@ import pytest
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks import own
-from mosaicdd.local_solvers.networks.registry import NETWORKS, build_network, network_class
+from mosaicdd.local_solvers.networks import registry
+from mosaicdd.local_solvers.networks.registry import (
+    NETWORKS,
+    allow,
+    build_network,
+    check_behaviour,
+    network_class,
+)
 
 SUBDOMAIN = Subdomain(cells=8, size=0.125)
 
@@ -92,13 +98,13 @@ def name_of(cls):
 
 @pytest.fixture(autouse=True)
 def permissions(monkeypatch):
-    monkeypatch.setattr(own, "_allowed", set())
+    monkeypatch.setattr(registry, "_allowed", set())
     monkeypatch.delenv("MOSAICDD_NETWORKS", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def test_an_allowed_network_is_built_with_its_settings():
-    own.allow(name_of(Own))
+    allow(name_of(Own))
     network = build_network(name_of(Own), {"width": 7}, SUBDOMAIN)
     assert isinstance(network, Own)
     assert network.settings.width == 7
@@ -127,14 +133,14 @@ def test_nothing_is_imported_that_the_user_has_not_named(monkeypatch):
     ],
 )
 def test_what_is_no_network_is_refused_in_one_sentence(cls, message):
-    own.allow(name_of(cls))
+    allow(name_of(cls))
     with pytest.raises(ValueError, match=message) as caught:
         build_network(name_of(cls), {}, SUBDOMAIN)
     assert "\n" not in str(caught.value)
 
 
 def test_a_module_that_does_not_exist_is_named():
-    own.allow("no_such_module:Net")
+    allow("no_such_module:Net")
     with pytest.raises(ValueError, match="no_such_module:Net cannot be imported"):
         network_class("no_such_module:Net")
 
@@ -142,4 +148,4 @@ def test_a_module_that_does_not_exist_is_named():
 @pytest.mark.parametrize("name", sorted(NETWORKS.keys() - {"family"}))
 def test_the_shipped_networks_behave_as_is_asked_of_others(name):
     network = build_network(name, {"width": 8}, SUBDOMAIN)
-    own.check_behaviour(name, network, 32)
+    check_behaviour(name, network, 32)

@@ -6,7 +6,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.local_solvers.self_test import require_self_test, self_test_error
+from mosaicdd.local_solvers.network_solver import require_self_test, self_test_error
 from mosaicdd.problems.equations import LAPLACE
 
 

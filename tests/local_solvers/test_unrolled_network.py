@@ -8,7 +8,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.equivariant import images
+from mosaicdd.local_solvers.networks.symmetry import images
 from mosaicdd.local_solvers.networks.unrolled import (
     UnrolledNetwork,
     UnrolledSettings,

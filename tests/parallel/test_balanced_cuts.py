@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.balanced_cuts import Cuts, balanced_cuts
+from mosaicdd.parallel.partition import Cuts, balanced_cuts
 from mosaicdd.parallel.ranks import Ranks
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mosaicdd.parallel import machine
-from mosaicdd.parallel.memory_limit import Limit, memory_limits
+from mosaicdd.parallel.machine import Limit, memory_limits
 from mosaicdd.parallel.ranks import Ranks
 
 GIB = 2**30

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mosaicdd.parallel.once_per_machine import OncePerMachine
+from mosaicdd.parallel.node_gather import OncePerMachine
 from mosaicdd.parallel.ranks import Ranks
 
 

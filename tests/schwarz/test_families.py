@@ -9,7 +9,7 @@ import pytest
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.local_solvers.self_test import require_self_test
+from mosaicdd.local_solvers.network_solver import require_self_test
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet

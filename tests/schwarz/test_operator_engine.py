@@ -7,7 +7,7 @@ from bench_field_networks import inclusions, lognormal, problem_of
 from media import MEDIA
 
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.models.operator_model import OperatorModel
+from mosaicdd.local_solvers.models.trained_model import OperatorModel
 from mosaicdd.local_solvers.networks.operator import (
     REACTION,
     ROUGHNESS,

@@ -1,10 +1,13 @@
-"""A trained model before it knows a problem."""
+"""A trained model before it knows a problem: what all have in common, and those of media."""
 
 from abc import ABC, abstractmethod
 from typing import Any
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.bound import BoundSolver, SharedSolver
+from mosaicdd.local_solvers.networks.conductances import ROUGHNESS, LearnedRule
+from mosaicdd.local_solvers.subdomain_operators import OperatorSolver
+from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard
 
@@ -51,3 +54,36 @@ class TrainedModel(ABC):
             If it needs more than its card says.
         """
         raise ValueError(f"{self.name} makes {self.makes}, it has no operator of its own")
+
+
+class ConductanceModel(TrainedModel):
+    """A trained network of conductances, before it knows a problem."""
+
+    makes = "conductances of a medium"
+
+    def bind(self, problem: Problem, grid: Grid) -> UpscaledSolver:
+        """Return the solver for a problem's medium and source on a grid.
+
+        Raises
+        ------
+        ValueError
+            If the coefficients are numbers, or the grid is too small or cannot be coarsened.
+        """
+        _, roughest = self.card.ranges[ROUGHNESS]
+        return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, roughest))
+
+
+class OperatorModel(TrainedModel):
+    """A network that makes the operators of subdomains of media."""
+
+    makes = "operators of a medium"
+
+    def bind(self, problem: Problem, grid: Grid) -> OperatorSolver:
+        """Return the solver for a problem's medium and source on a grid.
+
+        Raises
+        ------
+        ValueError
+            If the coefficients are numbers, or the grid is too small or cannot be coarsened.
+        """
+        return OperatorSolver(self.name, problem, grid, self.network, self.card)

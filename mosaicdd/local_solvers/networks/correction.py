@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.equivariant import EquivariantLayers
+from mosaicdd.local_solvers.networks.symmetry import EquivariantLayers
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 CORRECTION = "correction"

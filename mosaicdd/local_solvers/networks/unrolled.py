@@ -10,7 +10,7 @@ z_1 = p + A (g - \bar g) + \nabla w, \quad z_{j+1} = z_j + \phi_j B_j,$$
 where $\bar g$ is the plane through $g$ and $p$ its gradient, so planes are not corrected at all; $e$ are a few numbers
 made of the sizes of $p$ and of what there is besides the plane. $A$ begins as the harmonic functions' gradients at the
 points, then all is learned. Lengths, those of $u$ included, are in sides of the square: the equation is the same at all
-scales. Matrices have the symmetries of the square, as `equivariant` has them.
+scales. Matrices have the symmetries of the square, as `EquivariantLayers` has them.
 
 Shape letters: ``B`` squares, ``P`` perimeter nodes, ``K`` components of gradients, ``Q`` outputs. Of the gradients the
 first components at all points come before the second ones.
@@ -31,8 +31,7 @@ from mosaicdd.local_solvers.networks.correction import (
     differences,
     rms,
 )
-from mosaicdd.local_solvers.networks.equivariant import EquivariantLayers
-from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.symmetry import EquivariantLayers, SquareSymmetry
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.operators.elliptic import EllipticOperator

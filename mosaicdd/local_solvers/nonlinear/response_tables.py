@@ -13,8 +13,7 @@ import math
 import numpy as np
 import torch
 
-from mosaicdd.local_solvers.networks.equivariant import images
-from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry, images
 from mosaicdd.local_solvers.nonlinear.nonlinear import NewtonPlan
 
 _STEPS = 8  # of the table, from no slope to the steepest

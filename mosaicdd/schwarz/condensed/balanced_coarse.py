@@ -25,8 +25,7 @@ from mosaicdd.lattice.elements import element_shape
 from mosaicdd.local_solvers.elements.complements import Complements
 from mosaicdd.local_solvers.elements.kinds import Kinds, combined
 from mosaicdd.parallel.machine import give_back_memory
-from mosaicdd.parallel.node_gather import NodeGather, gather_of_parts
-from mosaicdd.parallel.once_per_machine import OncePerMachine
+from mosaicdd.parallel.node_gather import NodeGather, OncePerMachine, gather_of_parts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.condensed.coarse_basis import CoarseBasis, on_all_edges
 from mosaicdd.schwarz.condensed.coarse_elements import CoarseElements, rows_with_modes, with_modes

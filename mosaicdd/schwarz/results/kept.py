@@ -15,8 +15,8 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
-from mosaicdd.parallel.balanced_cuts import Cuts
 from mosaicdd.parallel.collect import Part
+from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.fingerprint import Told, require_told
