@@ -31,6 +31,7 @@ the same, and a single block is its own neighbour on both sides.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from mosaicdd.lattice.axes import Slices, family, others
 from mosaicdd.lattice.lattice import Lattice
@@ -68,42 +69,42 @@ class Block:
         """Return the block of all subdomains."""
         return cls(lattice, lattice.first_centre, lattice.cells)
 
-    @property
+    @cached_property
     def first(self) -> tuple[int, ...]:
         """First lattice line of the region per axis."""
         ends = zip(self.start, self.lattice.periodic, strict=True)
         return tuple(a - self.halo if around else max(a - self.halo, 0) for a, around in ends)
 
-    @property
+    @cached_property
     def last(self) -> tuple[int, ...]:
         """Last lattice line of the region per axis."""
         high = [b - 1 + self.halo for b in self.stop]
         ends = zip(high, self.lattice.cells, self.lattice.periodic, strict=True)
         return tuple(b if around else min(b, k) for b, k, around in ends)
 
-    @property
+    @cached_property
     def subdomains(self) -> tuple[int, ...]:
         """Owned subdomains per axis."""
         return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
 
-    @property
+    @cached_property
     def region_subdomains(self) -> tuple[int, ...]:
         """Subdomains per axis whose perimeters lie in the region."""
         return tuple(b - a - 1 for a, b in zip(self.first, self.last, strict=True))
 
-    @property
+    @cached_property
     def cells(self) -> tuple[int, ...]:
         """Grid cells of the region per axis."""
         s = self.lattice.spacing
         return tuple((b - a) * s for a, b in zip(self.first, self.last, strict=True))
 
-    @property
+    @cached_property
     def origin(self) -> tuple[int, ...]:
         """Grid node at the lower-left corner of the region; in a margin it is beyond the grid."""
         ends = zip(self.first, self.lattice.first_node, strict=True)
         return tuple(a * self.lattice.spacing + node for a, node in ends)
 
-    @property
+    @cached_property
     def nodes(self) -> Slices:
         """Grid nodes of the region, its outline included; in a margin some are beyond the grid."""
         return tuple(slice(a, a + n + 1) for a, n in zip(self.origin, self.cells, strict=True))

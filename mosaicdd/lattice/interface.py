@@ -27,7 +27,7 @@ class Interface:
     problems
         Problems that are solved at once.
     flat
-        Storage, by default zeros; lines are views of it.
+        Contiguous storage, by default zeros; lines are views of it.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ Along a periodic axis line ``K`` is line 0 again: there is no edge, and the cent
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -127,45 +128,45 @@ class Lattice:
         """Distance of lattice lines, in cells: half a subdomain."""
         return self.subdomain.cells // 2
 
-    @property
+    @cached_property
     def cells(self) -> tuple[int, ...]:
         """Lattice cells per axis, ``(K_y, K_x)``."""
         sizes = zip(self.grid.shape, self.margins, strict=True)
         return tuple((cells + sum(margin)) // self.spacing for cells, margin in sizes)
 
-    @property
+    @cached_property
     def periods(self) -> tuple[int | None, ...]:
         """After how many nodes of the lattice each axis comes round; None where it does not."""
         sizes = zip(self.cells, self.periodic, strict=True)
         return tuple(cells * self.spacing if around else None for cells, around in sizes)
 
-    @property
+    @cached_property
     def rounds(self) -> tuple[int | None, ...]:
         """After how many nodes of the grid each axis comes round; None where it does not."""
         sizes = zip(self.grid.shape, self.periodic, strict=True)
         return tuple(cells if around else None for cells, around in sizes)
 
-    @property
+    @cached_property
     def subdomains(self) -> tuple[int, ...]:
         """Subdomains, that is lattice nodes inside the domain, per axis."""
         return tuple(k - first for k, first in zip(self.cells, self.first_centre, strict=True))
 
-    @property
+    @cached_property
     def first_centre(self) -> tuple[int, ...]:
         """The lattice node per axis that the first subdomain is around."""
         return tuple(0 if around else 1 for around in self.periodic)
 
-    @property
+    @cached_property
     def lines(self) -> tuple[int, ...]:
         """Lattice lines per axis, each once."""
         return tuple(k + first for k, first in zip(self.cells, self.first_centre, strict=True))
 
-    @property
+    @cached_property
     def first_node(self) -> tuple[int, ...]:
         """The grid node at the lattice's lower-left corner; with margins it is beyond the grid."""
         return tuple(-low for low, _ in self.margins)
 
-    @property
+    @cached_property
     def last_node(self) -> tuple[int, ...]:
         """The grid node at the upper-right corner, likewise."""
         ends = zip(self.first_node, self.cells, strict=True)
@@ -176,7 +177,7 @@ class Lattice:
         along = others(axis, len(self.cells))
         return self.cells[axis] + 1, *(self.cells[other] * self.spacing + 1 for other in along)
 
-    @property
+    @cached_property
     def unknowns(self) -> int:
         """Interface nodes inside the domain, each counted once."""
         sizes = zip(self.cells, self.first_centre, strict=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mosaicdd.lattice.axes import others
+from mosaicdd.lattice.axes import at, others
 
 
 class Face(NamedTuple):
@@ -56,11 +56,16 @@ def perimeter_faces(shape: tuple[int, ...]) -> list[Face]:
 
 def perimeter_nodes(shape: tuple[int, ...]) -> np.ndarray:
     """Return the perimeter of a rectangle, or box, of so many cells per axis, ``(P, axes)`` integers."""
-    faces = []
+    axes, faces = len(shape), []
     for axis, end, spans, backwards in perimeter_faces(shape):
-        along = [np.arange(first, first + count) for first, count in spans]
-        along.insert(axis, np.array([end * shape[axis]]))
-        nodes = np.stack(np.meshgrid(*along, indexing="ij"), axis=-1).reshape(-1, len(shape))
+        nodes = np.empty((*(count for _, count in spans), axes), int)
+        nodes[..., axis] = end * shape[axis]
+        for place, (other, (first, count)) in enumerate(
+            zip(others(axis, axes), spans, strict=True)
+        ):
+            along = np.arange(first, first + count)
+            nodes[..., other] = along.reshape(at(place, axes - 1, -1, 1))
+        nodes = nodes.reshape(-1, axes)
         faces.append(nodes[::-1] if backwards else nodes)
     return np.concatenate(faces)
 

@@ -19,6 +19,9 @@ from mosaicdd.lattice.perimeter import perimeter_faces, perimeter_nodes
 
 Batch = Slices
 
+_ALL = (slice(None),)
+_APART = (slice(0, None, 2), slice(1, None, 2))  # neighbours overlap, their neighbours do not
+
 
 def length(part: slice) -> int:
     """Count the elements of a slice with explicit bounds."""
@@ -68,8 +71,13 @@ class Transfer:
             for axis, (first, last) in enumerate(zip(block.first, block.last, strict=True))
         )
         axes = len(block.cells)
-        self._faces = perimeter_faces((self.m,) * axes)
-        self._sizes = [math.prod(count for _, count in face.spans) for face in self._faces]
+        self._faces, first = [], 0
+        for face in perimeter_faces((self.m,) * axes):
+            windows = _Windows(block, face.axis, 2 * face.end, face.spans)
+            self._faces.append((windows, first, face.backwards))
+            first += math.prod(windows.counts)
+        along = [(1, self.m - 1)] * (axes - 1)
+        self._middle = [_Windows(block, axis, 1, along) for axis in range(axes)]
         self._around = perimeter_nodes((2,) * axes).tolist()  # the perimeter if m = 2
         self._others = [others(axis, axes) for axis in range(axes)]
 
@@ -78,16 +86,11 @@ class Transfer:
         if self.m == 2:
             self._restrict_nodes(interface, batch, out)
             return
-        perimeters = out.view(-1, *batch_shape(batch), out.shape[1]).split(self._sizes, -1)
-        for target, (axis, end, spans, backwards) in zip(perimeters, self._faces, strict=True):
-            values = interface.lines[axis][:, _moved(batch[axis], 2 * end)]
-            for place, (other, (first, count)) in enumerate(
-                zip(self._others[axis], spans, strict=True), start=2
-            ):
-                nodes = values.narrow(place, first, values.shape[place] - first)
-                values = _part(nodes.unfold(place, count, self.s), place, batch[other])
-            values = values.movedim(1, 1 + axis)
-            target = target.view(values.shape)
+        shape = (interface.problems, *batch_shape(batch))
+        begin, outer = out.storage_offset(), out.view(*shape, -1).stride()[:-1]
+        for windows, first, backwards in self._faces:
+            values = windows.of(interface, batch, shape)
+            target = torch.as_strided(out, values.shape, (*outer, *windows.inner), begin + first)
             if not backwards:
                 target.copy_(values)
             elif values.is_cuda:
@@ -108,7 +111,7 @@ class Transfer:
                 hats = self.hats[other][batch[other]]
                 shape = [1] * (lines.dim() - 1)
                 shape[other], shape[place] = hats.shape
-                lines *= hats.view(shape)
+                lines.mul_(hats.view(shape))
 
     def weigh_at_edges(self, values: torch.Tensor, batch: Batch) -> None:
         """Correct centre lines weighted as far from the edges of the domain, in place.
@@ -118,15 +121,15 @@ class Transfer:
         centres = self._centres(values, batch)
         for axis, part in enumerate(batch):
             low, high = self.block.at_edge(axis)
-            count = self.block.region_subdomains[axis]
-            ends = ((low and part.start == 0, 0), (high and part.stop == count, -1))
+            low = low and part.start == 0
+            high = high and part.stop == self.block.region_subdomains[axis]
             for across in self._others[axis]:  # the lines that run along this axis
                 place = self._others[across].index(axis) - len(self._others[across])
-                for at, end in ends:
-                    if at:
-                        beside = centres[across].select(axis + 1, end).movedim(place, -1)
-                        outer = slice(0, self.s - 1) if end == 0 else slice(self.s, None)
-                        beside[..., outer] /= self._hat[outer]
+                lines = centres[across].movedim(place, -1)
+                if low:
+                    lines.select(1 + axis, 0)[..., : self.s - 1].div_(self._hat[: self.s - 1])
+                if high:
+                    lines.select(1 + axis, -1)[..., self.s :].div_(self._hat[self.s :])
 
     def add(
         self, values: torch.Tensor, batch: Batch, interface: Interface, factor: float = 1.0
@@ -150,29 +153,67 @@ class Transfer:
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Pair views of the interface that do not overlap with the values that belong there."""
         for axis, source in enumerate(self._centres(values, batch)):
-            windows = interface.lines[axis][:, _moved(batch[axis], 1)]
-            source = source.movedim(1 + axis, 1)
-            apart = []
-            for place, other in enumerate(self._others[axis], start=2):
-                nodes = windows.narrow(place, 1, windows.shape[place] - 1)
-                windows = _part(nodes.unfold(place, self.m - 1, self.s), place, batch[other])
-                apart.append(1 if (batch[other].step or 1) > 1 else 2)
-            for first in itertools.product(*map(range, apart)):
-                every = map(slice, first, [None] * len(first), apart)
-                chosen = (slice(None), slice(None), *every)
-                yield windows[chosen], source[chosen]
+            windows = self._middle[axis].of(interface, batch, source.shape[: 1 + len(batch)])
+            apart = [
+                _ALL if other == axis or (part.step or 1) > 1 else _APART
+                for other, part in enumerate(batch)
+            ]
+            for members in itertools.product(*apart):
+                yield windows[:, *members], source[:, *members]
 
     def _centres(self, values: torch.Tensor, batch: Batch) -> Sequence[torch.Tensor]:
         """Return views of centre lines by the axis that they are constant in, ``(n, *batch, m - 1)``."""
         along = [self.m - 1] * (len(batch) - 1)
         lines = values.view(-1, *batch_shape(batch), len(batch), *along)
-        return lines.unbind(1 + len(batch))
+        return [lines.select(1 + len(batch), axis) for axis in range(len(batch))]
+
+
+class _Windows:
+    """The same nodes of each subdomain, on lines of the interface that are constant in an axis.
+
+    Parameters
+    ----------
+    line
+        Which line of each subdomain: 0, 1 or 2.
+    spans
+        Along each other axis, the first node and the number of nodes.
+    """
+
+    def __init__(self, block: Block, axis: int, line: int, spans: Sequence[tuple[int, int]]):
+        self._axis = axis
+        self._strides = across, *along = _strides(block.line_shape(axis))
+        self._first = line * across
+        self._first += sum(first * stride for (first, _), stride in zip(spans, along, strict=True))
+        self._steps = [block.lattice.spacing * stride for stride in along]
+        self._steps.insert(axis, across)
+        self.counts = [count for _, count in spans]
+        self.inner = _strides(self.counts)
+
+    def of(self, interface: Interface, batch: Batch, shape: Sequence[int]) -> torch.Tensor:
+        """Return those of a batch of a shape ``(n, *batch)``, a view ``(n, *batch, *nodes)``.
+
+        Made in one step: slices of windows of slices take a fifth of the time that it takes to copy the values.
+
+        Raises
+        ------
+        ValueError
+            If the lines of the interface lie otherwise.
+        """
+        lines = interface.lines[self._axis]
+        if lines.stride()[1:] != self._strides:
+            raise ValueError("the interface is that of another block")
+        first, between = lines.storage_offset() + self._first, []
+        for part, step in zip(batch, self._steps, strict=True):
+            first += part.start * step
+            between.append(step * (part.step or 1))
+        strides = (lines.stride(0), *between, *self._strides[1:])
+        return torch.as_strided(lines, (*shape, *self.counts), strides, first)
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return those of a contiguous array, in values."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _moved(part: slice, by: int) -> slice:
     return slice(part.start + by, part.stop + by, part.step)
-
-
-def _part(values: torch.Tensor, axis: int, part: slice) -> torch.Tensor:
-    """Return the part of an array along one axis."""
-    return values[(slice(None),) * axis + (part,)]

@@ -68,9 +68,17 @@ def test_restriction_is_slicing_at_each_perimeter(
     field, transfer = random_field(block.lattice), Transfer(block, **KIND)
     interface, perimeter = interface_of(block, field), block.lattice.subdomain.perimeter
     for batch in batches(part_of(block, first), largest, step):
-        out = torch.full((len(members(batch)), len(perimeter)), np.nan, dtype=torch.float64)
+        buffer = torch.full((2 + len(members(batch)), len(perimeter)), np.nan, dtype=torch.float64)
+        out = buffer[1:-1]
         transfer.restrict(interface, batch, out)
         np.testing.assert_array_equal(out, values_at(block, batch, field, perimeter))
+        assert buffer[[0, -1]].isnan().all()  # what is beside is left as it was
+
+
+def test_restriction_takes_interfaces_of_its_own_block_only(lattice):
+    other, out = Interface(Block(lattice, (2, 2), (5, 5)), **KIND), torch.empty(1, 16, **KIND)
+    with pytest.raises(ValueError, match="that of another block"):
+        Transfer(Block.whole(lattice), **KIND).restrict(other, (slice(0, 1), slice(0, 1)), out)
 
 
 @pytest.mark.parametrize("largest", [1, 3, 7, 1000])

@@ -9,7 +9,7 @@ import scipy.ndimage
 
 from mosaicdd.lattice.axes import Slices, letters, times
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.perimeter import perimeter_faces
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.gaussian_process import sample_closed_curve
 from mosaicdd.problems.fields.given import real_array, same_values
@@ -69,23 +69,19 @@ class Boundary:
     edges: Mapping[Side, np.ndarray]
 
     def __post_init__(self) -> None:
-        axes = len(self.edges) // 2
-        edges = {
-            side: real_array(self.edges[side], f"boundary edge {name_of_side(side, axes)}")
-            for side in sides(axes)
-        }
-        object.__setattr__(self, "edges", edges)
-        for name, edge in self.named.items():
+        axes, edges = len(self.edges) // 2, {}
+        for side in sides(axes):
+            name = f"boundary edge {name_of_side(side, axes)}"
+            edge = edges[side] = real_array(self.edges[side], name)
             if edge.ndim != axes - 1 or min(edge.shape) < 2:
+                raise ValueError(f"{name} must be one row of values, got {edge.shape}")
+            finite = np.isfinite(edge)
+            if not finite.all():
+                bad = np.flatnonzero(~finite)
                 raise ValueError(
-                    f"boundary edge {name} must be one row of values, got {edge.shape}"
+                    f"{name} has {len(bad)} of {edge.size} values that are not finite, the first at node {bad[0]}"
                 )
-            bad = np.flatnonzero(~np.isfinite(edge))
-            if len(bad):
-                raise ValueError(
-                    f"boundary edge {name} has {len(bad)} of {edge.size} values that are not "
-                    f"finite, the first at node {bad[0]}"
-                )
+        object.__setattr__(self, "edges", edges)
         for axis in range(axes):
             low, high = edges[axis, 0].shape, edges[axis, 1].shape
             if low != high:
@@ -105,9 +101,10 @@ class Boundary:
         axes = len(self.edges) // 2
         scale = max(np.abs(edge).max() for edge in self.edges.values())
         for side, i, other, j in corners(axes):
-            a, b = np.ravel(self.edges[side][i]), np.ravel(self.edges[other][j])
-            worst = np.abs(a - b).argmax()
-            if abs(a[worst] - b[worst]) > 1e-12 * scale:
+            a, b = self.edges[side][i], self.edges[other][j]
+            if (abs(a - b) > 1e-12 * scale).any():
+                a, b = np.ravel(a), np.ravel(b)
+                worst = np.abs(a - b).argmax()
                 raise ValueError(
                     f"boundary edges {name_of_side(side, axes)} and {name_of_side(other, axes)} must be "
                     f"equal in their common corner, got {a[worst]:.17g} and {b[worst]:.17g}"
@@ -202,13 +199,17 @@ class Boundary:
 
     @classmethod
     def of_perimeter(cls, values: np.ndarray, grid: Grid) -> "Boundary":
-        """Take values ``(2 (ny + nx),)`` in the order of a perimeter, see `perimeter_nodes`."""
-        nodes, edges = perimeter_nodes(grid.shape), {}
-        for axis, end in sides(len(grid.shape)):
-            edge = np.empty(np.delete(grid.nodes, axis))
-            here = nodes[:, axis] == end * grid.shape[axis]
-            edge[tuple(np.delete(nodes[here], axis, axis=1).T)] = values[here]
-            edges[axis, end] = edge
+        """Take values ``(2 (ny + nx),)`` in the order of a perimeter, see `perimeter_faces`."""
+        edges, nodes, begin = {}, grid.nodes, 0
+        for axis, end, spans, backwards in perimeter_faces(grid.shape):
+            edge = edges[axis, end] = np.full((*nodes[:axis], *nodes[axis + 1 :]), np.nan)
+            face = edge[tuple(slice(first, first + count) for first, count in spans)]
+            part = values[begin : begin + face.size].reshape(face.shape)
+            face[...] = np.flip(part) if backwards else part
+            begin += face.size
+        for side, here, other, there in corners(len(grid.shape)):  # one of both faces has them
+            edges[side][here] = np.fmax(edges[side][here], edges[other][there])
+            edges[other][there] = edges[side][here]
         return cls(edges)
 
     @classmethod
