@@ -87,6 +87,11 @@ class Block:
         """Owned subdomains per axis."""
         return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
 
+    @property
+    def centres(self) -> Slices:
+        """The lattice nodes at the centres of the owned subdomains, among all lattice nodes."""
+        return tuple(map(slice, self.start, self.stop))
+
     @cached_property
     def region_subdomains(self) -> tuple[int, ...]:
         """Subdomains per axis whose perimeters lie in the region."""

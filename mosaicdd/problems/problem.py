@@ -165,6 +165,12 @@ class Problem:
         numbers = {name: field.number for name, field in self._parameters.items()}
         return {name: number for name, number in numbers.items() if number is not None}
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The parameters, and the source, that are numbers."""
+        number = None if self.source is None else self.source.number
+        return self.parameters if number is None else {**self.parameters, "f": number}
+
     @cached_property
     def functions(self) -> dict[str, Any]:
         """The coefficients that depend on the solution."""

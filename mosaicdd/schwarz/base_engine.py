@@ -21,7 +21,7 @@ from mosaicdd.problems.discretisation.given_conditions import Points
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
-from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.point_values import PointValues
@@ -301,6 +301,17 @@ class BaseEngine(abc.ABC, Generic[S]):
         if fields.is_cpu:  # numpy asks for large pages, which are there sooner
             return torch.from_numpy(np.empty(shape, fields.numpy().dtype))
         return fields.new_empty(shape)
+
+    def _delivered(self, strips: Iterator[Strip], sink: Sink | None) -> torch.Tensor | None:
+        """Hand the strips of the field, or what a window has of it, to a sink; without one return it, if it is wanted."""
+        if not self._wanted:
+            return None
+        if self._window is not None:
+            strips = in_window(strips, self._window)
+        if sink is None:
+            return self._kept(strips)
+        sink(strips)
+        return None
 
     def _kept(self, strips: Iterator[Strip], fields: torch.Tensor | None = None) -> torch.Tensor:
         """Return this rank's part of the field that is wanted, in room for it that there may be."""

@@ -26,6 +26,7 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.schwarz.task import Task
 from mosaicdd.schwarz.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Evidence
 from mosaicdd.unsupported import Unsupported
 
@@ -84,9 +85,8 @@ class Engine(BaseEngine[SharedSolver]):
         )
 
     def _method(self, local_solver: SharedSolver, settings: SolveSettings) -> SharedMethod:
-        points = self._scheme.points
-        shared = (settings, points, self.problems, self.clock)
-        return SharedMethod(self._ranks, self.block, local_solver, *shared)
+        task = Task(self._ranks, self.block, settings, self.problems, self.clock)
+        return SharedMethod(task, local_solver, self._scheme.points)
 
     def _default_acceleration(self, local_solver: SharedSolver) -> str:
         """Return what drives the iteration best, as far as the local solver allows it."""
@@ -229,18 +229,14 @@ class Engine(BaseEngine[SharedSolver]):
         self, v: Interface, boundaries: Sequence[Boundary], sink: Sink | None
     ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
         """Fill what is wanted of the field; return it, or None, and both residuals, if measured."""
-        unknown, fields = [None] * self.problems, None
+        unknown = [None] * self.problems
         if self._window_fill is not None:
             strips = self._window_fill.strips(self.movement.widen(v, FILL_HALO))
-            if sink is None:
-                fields = self._kept(strips)
-            else:
-                sink(strips)
-            return fields, unknown, unknown
+            return self._delivered(strips, sink), unknown, unknown
         fill = self._fill
         if not self._wanted or fill is None:
             return None, unknown, unknown
-        node_residual = NodeResidual(self._ranks, v)
+        node_residual, fields = NodeResidual(self._ranks, v), None
         if sink is None:
             block = fill.block
             region = torch.empty(self.problems, *(n + 1 for n in block.cells), **self._tensors)

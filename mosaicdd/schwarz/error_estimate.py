@@ -170,13 +170,12 @@ def estimate_errors(
     on_interface = safety * monitor.distance(better, v)
     along_edge = edge_error(v)
     nodes = safety * (better.nodes() - v.nodes()).abs()
-    place = tuple(map(slice, v.block.start, v.block.stop))
     return [
         ErrorEstimate(
             rms=float(on_interface[i] + along_edge[i]),
             interface=float(on_interface[i]),
             nodes=nodes[i],
-            place=place,
+            place=v.block.centres,
         )
         for i in range(v.problems)
     ]

@@ -20,15 +20,14 @@ from dataclasses import dataclass
 import torch
 
 from mosaicdd.lattice.axes import Slices, at
-from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.tiles import Tiles, region_tiles
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import PlannedSolver
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.sizes import fill_batch
+from mosaicdd.schwarz.task import Task
 
 FILL_HALO = 2  # lattice cells: the perimeters of one ring of subdomains around the owned ones
 
@@ -74,31 +73,23 @@ class Fill:
 
     Parameters
     ----------
-    block
-        With a halo of `FILL_HALO`.
+    task
+        On a block with a halo of `FILL_HALO`.
     plan
         The local solver, planned for the nodes inside a subdomain.
-    batch_subdomains
-        Subdomains per call of the local solver, at most.
     """
 
-    def __init__(
-        self,
-        block: Block,
-        plan: PlannedSolver,
-        settings: SolveSettings,
-        problems: int,
-        clock: Stopwatch,
-        *,
-        batch_subdomains: int,
-    ):
-        tensors = settings.tensors
+    def __init__(self, task: Task, plan: PlannedSolver):
+        block, tensors, problems = task.block, task.tensors, task.problems
         self.block = block
         self._plan = plan
         self._problems = problems
         self._m = m = block.lattice.subdomain.cells
         self._s = block.lattice.spacing
-        axes, room = len(block.cells), max(1, batch_subdomains // problems)
+        axes, room = (
+            len(block.cells),
+            max(1, fill_batch(task.settings.batch_subdomains) // problems),
+        )
         tiles, largest = [], problems
         for axis in reversed(range(axes)):
             runs = [part for run in region_tiles(block, axis) for part in run.split(room)]
@@ -113,7 +104,7 @@ class Fill:
         height = 2 + max(run.count for run in self._rows) * m
         across = (cells + 1 for cells in block.cells[1:])
         self._buffer = torch.zeros(problems, height, *across, **tensors)
-        self._filling = clock.part("fill")
+        self._filling = task.clock.part("fill")
 
     def strips(self, v: Interface, region: torch.Tensor | None = None) -> Iterator[Strip]:
         """Yield the owned part of the field (``Block.owned_nodes``) from below, in strips.

@@ -26,14 +26,12 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.block import Block, frame
+from mosaicdd.lattice.block import frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import PlannedSolver
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import AdditiveSweep, Sweep, interface_exchange
+from mosaicdd.schwarz.task import Task
 
 Measure = Callable[[], np.ndarray]
 """Returns this rank's share of the numbers by which the iteration before is judged."""
@@ -106,20 +104,12 @@ class FixedPoint(Iteration):
 
     _sweep: AdditiveSweep
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        block: Block,
-        plan: PlannedSolver,
-        settings: SolveSettings,
-        problems: int,
-        clock: Stopwatch,
-        coarse_space: CoarseSpace | None,
-    ):
-        self._ranks = ranks
+    def __init__(self, task: Task, plan: PlannedSolver, coarse_space: CoarseSpace | None):
+        block, clock = task.block, task.clock
+        self._ranks = task.ranks
         self._coarse_space = coarse_space
-        self._sweep = AdditiveSweep(block, plan, settings, problems, clock)
-        self._exchange = interface_exchange(ranks, block, settings, problems)
+        self._sweep = AdditiveSweep(task, plan)
+        self._exchange = interface_exchange(task.ranks, task.block, task.settings, task.problems)
         self._inner = self._sweep.batches(block.inner_subdomains())
         self._outer = [
             [
@@ -131,8 +121,7 @@ class FixedPoint(Iteration):
         ]
         self._all = [self._sweep.batches(block.ring(ring)) for ring in range(block.halo)]
         self._rings = 0  # around the owned subdomains, which the values at hand suffice for
-        tensors = settings.tensors
-        self._residual = torch.empty(problems, *block.subdomains, **tensors)
+        self._residual = torch.empty(task.problems, *block.subdomains, **task.tensors)
         # Per family of lines: what is complete before halos arrive, and all around it; and of that
         # what is this rank's to start from, if it adds up its own subdomains only.
         axes = range(len(block.cells))

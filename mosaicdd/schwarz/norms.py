@@ -1,7 +1,6 @@
 """Sums over the values that a block owns, in pieces that stay in the processor's cache."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -31,52 +30,49 @@ class OwnedNorms:
             largest = max(largest, min(self._rows[-1], part.shape[1]) * line)
         self._scratch = v.flat.new_empty(largest)
         self._problems = v.problems
+        self._zeros = v.flat.new_zeros(v.problems)
 
     def squares(self, v: Interface, other: Interface) -> tuple[np.ndarray, np.ndarray]:
         """Return the sums of squares of ``v - other`` and of ``v``, ``(n,)`` each."""
-        difference, values = self._sums((v, other), (_subtract, _squares), (_copy, _squares))
-        return difference, values
+        differences, values = self._zeros, self._zeros
+        for mine, theirs, room in self._pieces(v, other):
+            differences = differences + self._squares(torch.sub(mine, theirs, out=room))
+            values = values + self._squares(room.copy_(mine))
+        return _host(differences), _host(values)
 
     def square_of_difference(self, v: Interface, other: Interface) -> np.ndarray:
         """Return the sum of squares of a difference, ``(n,)``."""
-        return self._sums((v, other), (_subtract, _squares))[0]
+        total = self._zeros
+        for mine, theirs, room in self._pieces(v, other):
+            total = total + self._squares(torch.sub(mine, theirs, out=room))
+        return _host(total)
 
     def absolute_difference(self, v: Interface, other: Interface) -> np.ndarray:
         """Return the sum of the absolute values of a difference, ``(n,)``."""
-        return self._sums((v, other), (_subtract, _absolutes))[0]
+        total = self._zeros
+        for mine, theirs, room in self._pieces(v, other):
+            difference = torch.sub(mine, theirs, out=room).view(self._problems, -1)
+            total = total + difference.abs_().sum(dim=1)
+        return _host(total)
 
-    def _sums(
-        self, interfaces: tuple[Interface, ...], *parts: tuple[Callable, Callable]
-    ) -> list[np.ndarray]:
-        """Add up over pieces; each part combines the interfaces and reduces what comes of it."""
-        totals: list[Any] = [0.0] * len(parts)  # then tensors ``(n,)``
-        for piece in self._pieces(*interfaces):
-            scratch = self._scratch[: piece[0].numel()]
-            for i, (combine, reduce) in enumerate(parts):
-                combine(*piece, scratch.view(piece[0].shape))
-                totals[i] = totals[i] + reduce(scratch.view(self._problems, -1))
-        return [total.double().cpu().numpy() for total in totals]
+    def _pieces(
+        self, v: Interface, other: Interface
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Yield pieces of both, and room for what is made of them."""
+        parts = zip(v.owned_parts(), other.owned_parts(), self._rows, strict=True)
+        for mine, theirs, rows in parts:
+            for piece, beside in zip(
+                mine.split(rows, dim=1), theirs.split(rows, dim=1), strict=True
+            ):
+                yield piece, beside, self._scratch[: piece.numel()].view(piece.shape)
 
-    def _pieces(self, *interfaces: Interface) -> Iterator[tuple[torch.Tensor, ...]]:
-        for parts, rows in zip(
-            zip(*(v.owned_parts() for v in interfaces), strict=True), self._rows, strict=True
-        ):
-            yield from zip(*(part.split(rows, dim=1) for part in parts), strict=True)
-
-
-def _copy(values: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> None:
-    out.copy_(values)
-
-
-def _subtract(values: torch.Tensor, other: torch.Tensor, out: torch.Tensor) -> None:
-    torch.sub(values, other, out=out)
+    def _squares(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the sum of squares of each problem; the values are overwritten."""
+        values = values.view(self._problems, -1)
+        if self._problems == 1:
+            return torch.dot(values[0], values[0])[None]
+        return values.square_().sum(dim=1)
 
 
-def _squares(values: torch.Tensor) -> torch.Tensor:
-    if len(values) == 1:
-        return torch.dot(values[0], values[0])[None]
-    return values.square_().sum(dim=1)
-
-
-def _absolutes(values: torch.Tensor) -> torch.Tensor:
-    return values.abs_().sum(dim=1)
+def _host(total: torch.Tensor) -> np.ndarray:
+    return total.double().cpu().numpy()

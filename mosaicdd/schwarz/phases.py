@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.bound import PlannedSolver
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fixed_point import Iteration, Measure
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.sweep import Sweep, interface_exchange
+from mosaicdd.schwarz.task import Task
 
 
 class PhaseIteration(Iteration):
@@ -29,21 +26,13 @@ class PhaseIteration(Iteration):
     unity.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        block: Block,
-        plan: PlannedSolver,
-        settings: SolveSettings,
-        problems: int,
-        clock: Stopwatch,
-    ):
+    def __init__(self, task: Task, plan: PlannedSolver):
+        ranks, block = task.ranks, task.block
         self._ranks = ranks
-        self._sweep = Sweep(block, plan, settings, problems, clock)
-        self._sync = settings.sync
-        self._communicating = clock.part("communication")
-        tensors = settings.tensors
-        self._scratch = Interface(block, problems=problems, **tensors)
+        self._sweep = Sweep(task, plan)
+        self._sync = task.settings.sync
+        self._communicating = task.clock.part("communication")
+        self._scratch = Interface(block, problems=task.problems, **task.tensors)
         self._residual = torch.empty_like(self._scratch.nodes())
         self._phases = []
         for colour in itertools.product((0, 1), repeat=len(block.start)):
@@ -54,7 +43,9 @@ class PhaseIteration(Iteration):
             self._phases.append(self._sweep.batches(members, step=2))
         self._agreements = []
         if ranks.size > 1:
-            self._exchange = interface_exchange(ranks, block, settings, problems)
+            self._exchange = interface_exchange(
+                task.ranks, task.block, task.settings, task.problems
+            )
             if self._sync == "phase":
                 put = self._sweep.put
                 self._agreements = [self._agreement(phase, put) for phase in self._phases]

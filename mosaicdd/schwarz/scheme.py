@@ -23,6 +23,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.drivers import chebyshev_factors
 from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.task import Task
 
 _LATTICE = 8  # lattice cells along a side of the small lattice
 _STEPS = 12  # of Arnoldi's method, which finds the outermost eigenvalues first
@@ -121,11 +122,9 @@ def measure_spectrum(
     side = cells * subdomain.cells // 2
     lattice = Lattice(Grid((side, side), subdomain.spacing), subdomain)
     block = Block.whole(lattice)
-    settings = SolveSettings()
-    iterate = SharedMethod(
-        Ranks.alone(), block, ExactSolver(operator, subdomain), settings, points
-    ).iterate
-    image = Interface(block, **settings.tensors)
+    task = Task(Ranks.alone(), block, SolveSettings())
+    iterate = SharedMethod(task, ExactSolver(operator, subdomain), points).iterate
+    image = Interface(block, **task.tensors)
     owned = image.ownership().flat
     generator = torch.Generator().manual_seed(0)
     vector = torch.randn(len(owned), generator=generator, dtype=owned.dtype) * owned

@@ -257,8 +257,7 @@ class Solver:
         progress: Progress | None,
         begun: float,
     ) -> Solution:
-        if start is not None:
-            self._world.agree(lambda: self._require_start(start))
+        begin = None if start is None else self._world.agree(lambda: self._begin(start))
         if atol is None:
             atol = self._setup.settings.atol
         work, writing = self._work, self._writing
@@ -267,7 +266,7 @@ class Solver:
         self._world.barrier()
         setup = time.perf_counter() - begun
         with naming_checkpoint(self.checkpoint), writing.file(self._setup, work) as file:
-            plan = (start, writing.earlier, atol, progress, self._watch, file, writing.points)
+            plan = (begin, writing.earlier, atol, progress, self._watch, file, writing.points)
             kept, results, spent = work.solve(*plan)
             report = work.report(results)
             report["seconds"] = seconds_spent(self._clock, begun, setup, spent, before)
@@ -296,11 +295,14 @@ class Solver:
             Path(output.path) if output is not None and self._setup.fill else None,
         )
 
-    def _require_start(self, start: Solution | FieldStart) -> None:
-        wanted = "a Solution that a Solver returned, whose interface is in memory"
+    def _begin(self, start: Solution | FieldStart) -> Kept | FieldStart:
+        """Return what a solve begins with, if it can."""
         if not isinstance(start, FieldStart):
+            wanted = "a Solution that a Solver returned, whose interface is in memory"
             require_type("start", start, Solution, wanted)
-        self._work.require_start(start)
+        begin = start if isinstance(start, FieldStart) else start.kept
+        self._work.require_start(begin)
+        return begin
 
 
 def solve(

@@ -18,64 +18,35 @@ from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.task import Task
 
 
-class Sweep:
-    """Buffers, transfers and the planned local solver, which batch after batch is put through.
+class BatchBuffers:
+    """Room for the perimeters and the centre lines of a batch, and the ways between them and an interface."""
 
-    Parameters
-    ----------
-    plan
-        The local solver, planned for the centre lines.
-    settings
-        Of which batches, device and precision count.
-    problems
-        Problems ``n`` that are solved at once.
-    """
-
-    def __init__(
-        self,
-        block: Block,
-        plan: PlannedSolver,
-        settings: SolveSettings,
-        problems: int,
-        clock: Stopwatch,
-    ):
-        y, x = block.region_subdomains
-        self.largest = max(1, min(settings.batch_subdomains // problems, y * x))
-        m = block.lattice.subdomain.cells
-        tensors = settings.tensors
-        self._plan = plan
-        self._problems = problems
-        self._transfer = Transfer(block, **tensors)
-        self._perimeters = torch.empty(problems * self.largest, 4 * m, **tensors)
-        self._centre_lines = torch.empty(problems * self.largest, 2 * (m - 1), **tensors)
-        self._solving = clock.part("local_solve")
-        self._moving = clock.part("gather_scatter")
-
-    @property
-    def affine(self) -> bool:
-        """Whether a source adds to what the local solvers make of perimeters."""
-        return self._plan.affine
+    def __init__(self, task: Task):
+        self._largest, self._problems = task.largest, task.problems
+        m, rows = task.block.lattice.subdomain.cells, task.problems * task.largest
+        self._transfer = Transfer(task.block, **task.tensors)
+        self._perimeters = torch.empty(rows, 4 * m, **task.tensors)
+        self._centre_lines = torch.empty(rows, 2 * (m - 1), **task.tensors)
+        self._moving = task.clock.part("gather_scatter")
 
     def batches(self, part: Slices, step: int = 1) -> list[Batch]:
         """Cut a part of the region into batches that fit the buffers."""
-        return list(batches(part, self.largest, step))
+        return list(batches(part, self._largest, step))
 
     def centre_lines(self, batch: Batch) -> torch.Tensor:
         """Return the buffer ``(B, 2 (m - 1))`` for the centre lines of a batch."""
         return self._centre_lines[: self._problems * math.prod(batch_shape(batch))]
 
-    def solve(self, v: Interface, batch: Batch) -> torch.Tensor:
-        """Apply the local solver to a batch; return its centre lines ``(B, 2 (m - 1))``."""
+    def restricted(self, v: Interface, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the perimeters of a batch, and the buffer for its centre lines."""
         values = self.centre_lines(batch)
         perimeters = self._perimeters[: len(values)]
         with self._moving:
             self._transfer.restrict(v, batch, perimeters)
-        with self._solving:
-            self._plan(batch, perimeters, values)
-        return values
+        return perimeters, values
 
     def blend(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:
         """Add centre lines, weighted by the partition of unity; ``values`` is overwritten."""
@@ -95,6 +66,33 @@ class Sweep:
         """Overwrite the centre lines of subdomains that do not overlap."""
         with self._moving:
             self._transfer.put(values, batch, out)
+
+
+class Sweep(BatchBuffers):
+    """The planned local solver, which batch after batch is put through.
+
+    Parameters
+    ----------
+    plan
+        The local solver, planned for the centre lines.
+    """
+
+    def __init__(self, task: Task, plan: PlannedSolver):
+        super().__init__(task)
+        self._plan = plan
+        self._solving = task.clock.part("local_solve")
+
+    @property
+    def affine(self) -> bool:
+        """Whether a source adds to what the local solvers make of perimeters."""
+        return self._plan.affine
+
+    def solve(self, v: Interface, batch: Batch) -> torch.Tensor:
+        """Apply the local solver to a batch; return its centre lines ``(B, 2 (m - 1))``."""
+        perimeters, values = self.restricted(v, batch)
+        with self._solving:
+            self._plan(batch, perimeters, values)
+        return values
 
 
 class AdditiveSweep(Sweep):
@@ -121,6 +119,7 @@ def interface_exchange(
     ValueError
         If a region would reach beyond the neighbours.
     """
+    tensors = settings.tensors
     for count, across in zip(block.lattice.subdomains, ranks.dims, strict=True):
         if across > 1 and count // across < block.halo:
             raise ValueError(
@@ -128,9 +127,9 @@ def interface_exchange(
                 f"{count} on {across} ranks leave {count // across}; use halo_depth="
                 f"{count // across}"
             )
-    tensors = settings.tensors
-    values = problems * sum(math.prod(block.line_shape(axis)) for axis in range(len(block.cells)))
-    shapes = Interface(block, problems=problems, flat=torch.empty(values, **tensors), **tensors)
+    lines = sum(math.prod(block.line_shape(axis)) for axis in range(len(block.cells)))
+    flat = torch.empty(problems * lines, **tensors)
+    shapes = Interface(block, problems=problems, flat=flat, **tensors)
     return HaloExchange(
         ranks,
         shapes.lines,

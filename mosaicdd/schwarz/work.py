@@ -19,11 +19,10 @@ from mosaicdd.problems.references.references import REFERENCES
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.checkpoints import Earlier
-from mosaicdd.schwarz.results.kept import Batch
+from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import Result, merged_results, result_of
-from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.settings import argument
@@ -152,7 +151,7 @@ class Work:
         """What tells the data that are solved for from others."""
         return self._setup.told | self._sides | {SOURCE: self._source}
 
-    def require_start(self, start: Solution | FieldStart) -> None:
+    def require_start(self, start: Kept | FieldStart) -> None:
         """Check that a start is one of as many problems, on the same lattice and ranks.
 
         Raises
@@ -170,7 +169,7 @@ class Work:
 
     def solve(
         self,
-        start: Solution | FieldStart | None,
+        start: Kept | FieldStart | None,
         earlier: Earlier | None,
         atol: float,
         progress: Progress | None,

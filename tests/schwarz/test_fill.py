@@ -13,8 +13,9 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
-from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.task import Task
 
 S, PROBLEMS = 2, 2  # cells between lattice planes
 
@@ -54,15 +55,10 @@ def test_strips_are_the_owned_nodes_of_the_field(cells, kept, batch_subdomains):
         block = Block(lattice, *zip(*parts, strict=True), FILL_HALO)
         v = Interface(block, dtype=torch.float64, problems=PROBLEMS, **tensors)
         v.take(torch.from_numpy(fields[:, *block.nodes]))
-        settings = SimpleNamespace(tensors={**tensors, "dtype": torch.float64})
-        fill = Fill(
-            block,
-            known(block, fields),
-            settings,
-            PROBLEMS,
-            Stopwatch(),
-            batch_subdomains=batch_subdomains,
+        settings = SimpleNamespace(
+            tensors={**tensors, "dtype": torch.float64}, batch_subdomains=8 * batch_subdomains
         )
+        fill = Fill(Task(Ranks.alone(), block, settings, PROBLEMS), known(block, fields))
         region = None
         if kept:
             shape = [count + 1 for count in block.cells]

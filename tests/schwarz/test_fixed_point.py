@@ -12,6 +12,7 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.residuals import NodeResidual
 from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.task import Task
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 # Values up to 4. The field is known to a few eps; a sweep multiplies by positive operators whose
@@ -34,7 +35,8 @@ def plan_on(block_of):
 
     def make(lattice, ranks, **settings):
         exact = ExactSolver(LAPLACE.at(), lattice.subdomain)
-        return SharedMethod(ranks, block_of(ranks, lattice), exact, SolveSettings(**settings))
+        task = Task(ranks, block_of(ranks, lattice), SolveSettings(**settings))
+        return SharedMethod(task, exact)
 
     return make
 
@@ -62,7 +64,7 @@ def test_the_discrete_solution_is_a_fixed_point(
     _, field = problem(lattice)
     for ranks in map(make_ranks, all_dims):
         method = plan(ranks, batch_subdomains=5, **METHODS[name])
-        v = interface_of(method.block, field)
+        v = interface_of(method.task.block, field)
         out = v.like(torch.full_like(v.flat, torch.nan))
         out.copy_boundary(v)
         residual = method.iterate(v, out)
@@ -70,7 +72,7 @@ def test_the_discrete_solution_is_a_fixed_point(
         # makes up to 100 times rounding of the residual.
         atol = 100 * ROUNDING if METHODS[name] is TWO_LEVEL else ROUNDING
         np.testing.assert_allclose(out.flat, v.flat, rtol=0, atol=atol)
-        assert residual.shape == (1, *method.block.subdomains)
+        assert residual.shape == (1, *method.task.block.subdomains)
         np.testing.assert_allclose(residual, 0.0, atol=ROUNDING)
 
 
@@ -96,7 +98,7 @@ def test_filling_the_solution_s_interface_gives_the_solution(
                     )
                 )
                 np.testing.assert_allclose(strip.values[0], field[around], rtol=0, atol=ROUNDING)
-        place = method.block.owned_nodes()[1]
+        place = method.task.block.owned_nodes()[1]
         np.testing.assert_allclose(filled[place], field[place], rtol=0, atol=ROUNDING)
 
 
@@ -148,11 +150,11 @@ def test_the_residual_of_the_fill_is_that_of_the_sweep_at_the_centres_of_the_til
     for ranks in map(make_ranks, all_dims):
         method = plan(ranks, levels=1, sweep="additive")
         field = random_field(lattice)
-        v = interface_of(method.block, field)
+        v = interface_of(method.task.block, field)
         residual, fill = NodeResidual(ranks, v), method.plan_fill()
         for strip in fill.strips(interface_of(fill.block, field)):
             residual.add(strip)
-        start = method.block.start
+        start = method.task.block.start
         odd = method.iterate(v, v.like_boundary())[
             0, (start[0] + 1) % 2 :: 2, (start[1] + 1) % 2 :: 2
         ]
@@ -178,7 +180,7 @@ def test_one_iteration_removes_an_error_that_the_coarse_space_holds(lattice, mak
     method = plan(make_ranks(alone=True))
     c = np.zeros([n + 1 for n in lattice.cells])
     c[1:-1, 1:-1] = np.random.default_rng(0).standard_normal(lattice.subdomains)
-    v = interpolated(method.block, c, cpu)
+    v = interpolated(method.task.block, c, cpu)
     out = v.like()
     method.iterate(v, out)
     np.testing.assert_allclose(out.flat, 0.0, atol=100 * ROUNDING)

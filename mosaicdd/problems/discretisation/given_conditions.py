@@ -13,6 +13,7 @@ from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.side_values import EvaluatedPart
+from mosaicdd.problems.sides.sides import Sides
 
 _STRIP = 2**20  # nodes whose equations are made at a time, where they are needed one by one
 
@@ -51,6 +52,13 @@ def conditions_of(
         where = at[:, ::-1] * grid.spacing
         conditions.append(EvaluatedPart(part.name, kind, part.alpha, values, where))
     return conditions
+
+
+def sides_of(problem: Problem, grid: Grid, number: int) -> Sides:
+    """Return what is given on the outline of one of several problems, as files hold it."""
+    data = problem.conditions.edge_values(grid)
+    conditions = {part.name: part.condition(number) for part in conditions_of(problem, grid)}
+    return Sides(conditions, data[number % len(data)] if data else None)
 
 
 def points_on(outlines: OnOutlines, names: Sequence[str]) -> Points:

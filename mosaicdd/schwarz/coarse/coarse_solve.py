@@ -21,12 +21,11 @@ from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.node_gather import NodeGather
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.layouts import block_of, nodes_layout
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums
-from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.task import Task
 from mosaicdd.tensors import Tensors
 
 _MOST = 2**20  # unknowns of a factorisation: some 8 GB
@@ -41,13 +40,7 @@ part of the coarse interface; returns ``sums`` added up over the ranks."""
 
 
 def coarse_solver(
-    ranks: Ranks,
-    block: Block,
-    coarsening: Coarsening,
-    responses: torch.Tensor,
-    operator: EllipticOperator,
-    problems: int,
-    clock: Stopwatch,
+    task: Task, coarsening: Coarsening, responses: torch.Tensor, operator: EllipticOperator
 ) -> CoarseSolver:
     """Choose and plan what solves the coarse problem.
 
@@ -66,13 +59,13 @@ def coarse_solver(
     if coarsening.points > 1 or not operator.reflective:
         require_factorisable(coarsening, "coarse_points=1")
         matrix = assemble(coarsening, at_coarse_nodes(coarsening, responses))
-        return ReplicatedSolve(ranks, block, coarsening, factorised(matrix), problems, clock)
-    symbol = sine_symbol(block, responses)
-    if not coarse_is_replicated(coarsening.size, ranks.size):
-        return DistributedSolve(ranks, block, coarsening, symbol, problems, clock)
-    y, x = (np.arange(1, n + 1) for n in block.lattice.subdomains)
+        return ReplicatedSolve(task, coarsening, factorised(matrix))
+    symbol = sine_symbol(task.block, responses)
+    if not coarse_is_replicated(coarsening.size, task.ranks.size):
+        return DistributedSolve(task, symbol)
+    y, x = (np.arange(1, n + 1) for n in task.block.lattice.subdomains)
     solve = by_sine_transforms(1.0 / symbol(y[:, None], x), responses.device)
-    return ReplicatedSolve(ranks, block, coarsening, solve, problems, clock, responses.device)
+    return ReplicatedSolve(task, coarsening, solve, responses.device)
 
 
 def require_factorisable(coarsening: Coarsening, instead: str) -> None:
@@ -189,8 +182,7 @@ def by_sine_transforms(
 
 
 def coarse_gather(
-    ranks: Ranks,
-    block: Block,
+    task: Task,
     coarsening: Coarsening,
     *,
     problems: int,
@@ -198,7 +190,8 @@ def coarse_gather(
     device: torch.device | None = None,
 ) -> NodeGather:
     """Return what hands values at the coarse nodes that ranks touch to all ranks."""
-    blocks = (block_of(ranks, block.lattice, rank) for rank in range(ranks.size))
+    ranks = task.ranks
+    blocks = (block_of(ranks, task.block.lattice, rank) for rank in range(ranks.size))
     places = [coarsening.touched(there) for there in blocks]
     return NodeGather(ranks, places, coarsening.size, problems=problems, sums=sums, device=device)
 
@@ -216,22 +209,19 @@ class ReplicatedSolve:
 
     def __init__(
         self,
-        ranks: Ranks,
-        block: Block,
+        task: Task,
         coarsening: Coarsening,
         solve: Callable[[torch.Tensor], torch.Tensor],
-        problems: int,
-        clock: Stopwatch,
         device: torch.device | None = None,
     ):
-        sums = count_of_sums(problems)
+        sums = count_of_sums(task.problems)
         self._gather = coarse_gather(
-            ranks, block, coarsening, problems=problems, sums=sums, device=device
+            task, coarsening, problems=task.problems, sums=sums, device=device
         )
         self._coarsening = coarsening
         self._solve = solve
-        self._communicating = clock.part("communication")
-        self._solving = clock.part("coarse")
+        self._communicating = task.clock.part("communication")
+        self._solving = task.clock.part("coarse")
 
     def __call__(
         self, residual: torch.Tensor, sums: np.ndarray, correction: Interface
@@ -251,16 +241,8 @@ class DistributedSolve:
     the one collective; several problems are solved one after another.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        block: Block,
-        coarsening: Coarsening,
-        symbol: Symbol,
-        problems: int,
-        clock: Stopwatch,
-    ):
-        lattice = block.lattice
+    def __init__(self, task: Task, symbol: Symbol):
+        ranks, block, lattice = task.ranks, task.block, task.block.lattice
         own = Layout(lattice.subdomains, ranks.dims, (Shard(0), Shard(1)))
 
         def eigenvalues(rows: slice, columns: slice) -> np.ndarray:
@@ -270,12 +252,12 @@ class DistributedSolve:
         target = nodes_layout(ranks, lattice, halo=block.halo)
         self._ranks = ranks
         self._solve = SineSolve(own, target, eigenvalues, ranks)
-        self._mine = np.empty((problems, *own.local_shape(ranks.rank)))
+        self._mine = np.empty((task.problems, *own.local_shape(ranks.rank)))
         self._solution = np.empty(target.local_shape(ranks.rank))
         ends = list(zip(block.first, block.last, lattice.subdomains, strict=True))
         self._inner = [slice(max(a, 1) - a, min(b, n) + 1 - a) for a, b, n in ends]
-        self._solving = clock.part("coarse")
-        self._communicating = clock.part("communication")
+        self._solving = task.clock.part("coarse")
+        self._communicating = task.clock.part("communication")
 
     def __call__(
         self, residual: torch.Tensor, sums: np.ndarray, correction: Interface

@@ -18,7 +18,6 @@ from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch, Transfer
 from mosaicdd.local_solvers.lifting import exact_solutions
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.coarse.coarse_solve import (
     CoarseSolver,
@@ -29,8 +28,7 @@ from mosaicdd.schwarz.coarse.coarse_solve import (
     factorised,
     require_factorisable,
 )
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.task import Task
 
 
 class CoarseSpace(ABC):
@@ -44,26 +42,17 @@ class CoarseSpace(ABC):
 
     _solve: CoarseSolver
 
-    def __init__(
-        self,
-        block: Block,
-        coarsening: Coarsening,
-        settings: SolveSettings,
-        problems: int,
-        clock: Stopwatch,
-    ):
-        tensors, points = settings.tensors, coarsening.points
+    def __init__(self, task: Task, coarsening: Coarsening):
+        tensors, problems = task.tensors, task.problems
         self._coarsening = coarsening
-        coarse = coarsening.block(block)
+        coarse = coarsening.block(task.block)
         self._correction = Interface(coarse, problems=problems, **tensors)
         self._transfer = Transfer(coarse, **tensors)
-        touched = len(coarsening.touched(block))
+        touched = len(coarsening.touched(task.block))
         self._residual = torch.empty(problems, touched, **tensors)
-        y, x = block.region_subdomains
-        largest = problems * max(1, min(settings.batch_subdomains // problems, y * x))
-        self._around = torch.empty(largest, 8 * points, **tensors)
-        self._moving = clock.part("gather_scatter")
-        self._solving = clock.part("coarse")
+        self._around = torch.empty(problems * task.largest, 8 * coarsening.points, **tensors)
+        self._moving = task.clock.part("gather_scatter")
+        self._solving = task.clock.part("coarse")
 
     def correct(
         self,
@@ -122,20 +111,12 @@ class SharedCoarseSpace(CoarseSpace):
     """
 
     def __init__(
-        self,
-        ranks: Ranks,
-        block: Block,
-        operator: EllipticOperator,
-        responses: torch.Tensor,
-        points: int,
-        settings: SolveSettings,
-        problems: int,
-        clock: Stopwatch,
+        self, task: Task, operator: EllipticOperator, responses: torch.Tensor, points: int
     ):
-        coarsening = Coarsening(block.lattice, points)
-        super().__init__(block, coarsening, settings, problems, clock)
-        self._responses = responses = hat_responses(block, operator, responses, points)
-        self._solve = coarse_solver(ranks, block, coarsening, responses, operator, problems, clock)
+        coarsening = Coarsening(task.block.lattice, points)
+        super().__init__(task, coarsening)
+        self._responses = responses = hat_responses(task.block, operator, responses, points)
+        self._solve = coarse_solver(task, coarsening, responses, operator)
 
     def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
         torch.mm(around, self._responses, out=out)
@@ -150,17 +131,13 @@ class OwnCoarseSpace(CoarseSpace):
         If the coarse problem is too large to be factorised.
     """
 
-    def __init__(
-        self, ranks: Ranks, block: Block, settings: SolveSettings, problems: int, clock: Stopwatch
-    ):
-        coarsening = Coarsening(block.lattice, 1)
+    def __init__(self, task: Task):
+        coarsening = Coarsening(task.block.lattice, 1)
         require_factorisable(coarsening, "'exact'")
-        super().__init__(block, coarsening, settings, problems, clock)
-        self._gather = coarse_gather(ranks, block, coarsening, problems=8)
+        super().__init__(task, coarsening)
+        self._gather = coarse_gather(task, coarsening, problems=8)
         self._inverse = lambda nodes: nodes
-        self._solve = ReplicatedSolve(
-            ranks, block, coarsening, lambda nodes: self._inverse(nodes), problems, clock
-        )
+        self._solve = ReplicatedSolve(task, coarsening, lambda nodes: self._inverse(nodes))
 
     def take(self, responses: torch.Tensor, centre: torch.Tensor) -> None:
         """Take responses, and factorise the coarse problem; where they are not finite, nor is a correction.

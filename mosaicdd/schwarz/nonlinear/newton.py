@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError
 from mosaicdd.schwarz.certify import Certificate
@@ -167,19 +166,14 @@ class Newton:
             )
         rms, nodes = scale * change.size, scale * change.at_nodes(self._place)
         return ErrorEstimate(
-            rms, rms, nodes.to(**self._steps.settings.tensors), self._where, energy
+            rms, rms, nodes.to(**self._steps.settings.tensors), self._place.block.centres, energy
         )
 
     def _unknown(self) -> ErrorEstimate:
         """Return the estimate where there is no derivative to go by: infinite."""
         shape = self._place.block.subdomains
         nodes = torch.full(shape, math.inf, **self._steps.settings.tensors)
-        return ErrorEstimate(math.inf, math.inf, nodes, self._where)
-
-    @property
-    def _where(self) -> Slices:
-        """Which lattice nodes this rank owns."""
-        return tuple(map(slice, self._place.block.start, self._place.block.stop))
+        return ErrorEstimate(math.inf, math.inf, nodes, self._place.block.centres)
 
     def _step(self) -> None:
         """Take a step, and judge it; by the last derivative, if that is enough for the last step."""

@@ -6,7 +6,7 @@ data, which lies between their values, and to which residuals are measured.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,6 @@ from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.condensed.measure import require_range
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
-from mosaicdd.schwarz.fill import Strip, in_window
 from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations, equations_of
@@ -171,11 +170,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         self._fields = None
         begun = time.perf_counter()
         v = self._place.lines([solve.u for solve, *_ in solves], **self._tensors)
-        kept = None
-        if self._wanted and options.sink is None:
-            kept = self._kept(self._strips(fields))
-        elif options.sink is not None:
-            options.sink(self._strips(fields))
+        kept = self._delivered(self._place.strips(fields, **self._tensors), options.sink)
         seconds["assemble"] = time.perf_counter() - begun
         return [
             self._outcome(
@@ -216,11 +211,6 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         else:
             u = self._place.between_lines(_of_problem(start, i))
         return equations.begun(u)
-
-    def _strips(self, fields: Sequence[np.ndarray]) -> Iterator[Strip]:
-        """Yield this rank's part of the fields, or of the window, as one strip."""
-        strips = self._place.strips(fields, **self._tensors)
-        return strips if self._window is None else in_window(strips, self._window)
 
 
 @dataclass

@@ -9,7 +9,7 @@ on.
 import dataclasses
 import math
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
-from mosaicdd.schwarz.fill import Strip, in_window
+from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill, error_estimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
@@ -32,6 +32,7 @@ from mosaicdd.schwarz.nonlinear.starts import nested_start, write_linear_start
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.schwarz.task import Task
 from mosaicdd.schwarz.verdict import PLAUSIBLE_LINEARISED, Evidence
 
 
@@ -53,7 +54,8 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         require_method(settings)
         device = self._tensors["device"]
         self._planned = local_solver.plan(self.block, device, settings.out_of_range == "edge")
-        self._iterate = NonlinearIteration(ranks, self.block, self._planned, settings, self.clock)
+        task = Task(ranks, self.block, settings, clock=self.clock)
+        self._iterate = NonlinearIteration(task, self._planned)
         self._fill = NewtonFill(local_solver, self.block, device, settings.rtol)
         source, square = local_solver.source, local_solver.subdomain
         self._sampled: tuple[Problem, torch.Tensor] | None = None
@@ -118,10 +120,9 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         )
         if certify:
             return self._certified(boundaries, solved, v, fields, options, clock)
-        if self._wanted and options.sink is not None:
-            options.sink(self._strips(fields))
-        kept = self._wanted and options.sink is None
-        inside = next(iter(self._strips(fields))).owned if self._window else fields
+        own = self.block.owned_nodes()[1]
+        whole = tuple(slice(0, p.stop - p.start) for p in own)
+        kept = self._delivered(iter([Strip(fields, whole, own)]), options.sink)
         estimating = sum(ended.pop("estimating") for ended in solved)
         clock.append(time.perf_counter())
         iterate, assemble = np.diff(clock).tolist()
@@ -130,7 +131,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             self._outcome(
                 **(ended | {"interface": v}),
                 number=i,
-                field=inside[i] if kept else None,
+                field=None if kept is None else kept[i],
                 seconds=dict(seconds),
             )
             for i, ended in enumerate(solved)
@@ -258,10 +259,3 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             )
             for outcome, ended in zip(outcomes, solved, strict=True)
         ]
-
-    def _strips(self, fields: torch.Tensor) -> Iterator[Strip]:
-        """Yield this rank's part of the fields, or of the window, as one strip."""
-        own = self.block.owned_nodes()[1]
-        whole = tuple(slice(0, p.stop - p.start) for p in own)
-        strips = iter([Strip(fields, whole, own)])
-        yield from strips if self._window is None else in_window(strips, self._window)

@@ -252,6 +252,5 @@ def error_estimate(size: float, nodes: torch.Tensor, block: Block) -> ErrorEstim
 
     It is infinite if that is no number.
     """
-    place = tuple(map(slice, block.start, block.stop))
     rms = _SAFETY * size if math.isfinite(size) else math.inf
-    return ErrorEstimate(rms, rms, (_SAFETY * nodes).nan_to_num(math.inf, math.inf), place)
+    return ErrorEstimate(rms, rms, (_SAFETY * nodes).nan_to_num(math.inf, math.inf), block.centres)

@@ -7,23 +7,19 @@ slower than those of a linear equation do, far from where it was taken. What rem
 makes faster. Where $R (T v - v)$ has not fallen, half of the last step is tried, and so on.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
+from mosaicdd.lattice.transfer import batch_shape
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearPlan
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.coarse.coarse_space import OwnCoarseSpace
 from mosaicdd.schwarz.drivers import AndersonMemory
-from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import Monitor
-from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.schwarz.sweep import interface_exchange
+from mosaicdd.schwarz.sweep import BatchBuffers, interface_exchange
+from mosaicdd.schwarz.task import Task
 
 _SLOW = 0.2  # ratio of updates above which the derivative is taken anew
 _FASTER = 0.7  # part of the ratio before, below which that has helped
@@ -32,50 +28,38 @@ _SHORTEST = 2.0**-6  # part of a step
 
 
 class NonlinearIteration:
-    """The sweep, its derivative, and the coarse correction, on the block of a rank.
+    """The sweep, its derivative, and the coarse correction, of one problem on the block of a rank, in float64.
 
-    Parameters
+    Attributes
     ----------
-    settings
-        Of which batches, device and precision count; the precision is float64.
+    members
+        The batches of this rank's subdomains.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        block: Block,
-        plan: NonlinearPlan,
-        settings: SolveSettings,
-        clock: Stopwatch,
-    ):
-        tensors = settings.tensors
-        self._ranks, self._block, self._plan = ranks, block, plan
-        self._transfer = Transfer(block, **tensors)
-        self._members = list(batches(block.ring(0), settings.batch_subdomains))
-        largest = max((np.prod(batch_shape(batch)) for batch in self._members), default=0)
-        m = block.lattice.subdomain.cells
-        self._perimeters = torch.empty(int(largest), 4 * m, **tensors)
-        self._lines = torch.empty(int(largest), 2 * (m - 1), **tensors)
-        self._exchange = interface_exchange(ranks, block, settings)
-        self._coarse = OwnCoarseSpace(ranks, block, settings, 1, clock)
-        self._solving, self._moving = clock.part("local_solve"), clock.part("gather_scatter")
-        self._linearising = clock.part("responses")
+    def __init__(self, task: Task, plan: NonlinearPlan):
+        self._block, self._plan = task.block, plan
+        self._buffers = BatchBuffers(task)
+        self.members = self._buffers.batches(task.block.ring(0))
+        self._exchange = interface_exchange(task.ranks, task.block, task.settings)
+        self._coarse = OwnCoarseSpace(task)
+        self._solving = task.clock.part("local_solve")
+        self._linearising = task.clock.part("responses")
 
     def __call__(self, v: Interface, out: Interface) -> torch.Tensor:
         """Write ``T v + T' P c`` to ``out``; return ``R (T v - v)``, ``(1, rows, columns)``."""
         self._clear(out)
-        for batch in self._members:
-            g, values = self._restricted(v, batch)
+        for batch in self.members:
+            g, values = self._buffers.restricted(v, batch)
             with self._solving:
                 self._plan.solve(batch, g, values)
-            self._blend(values, batch, out)
+            self._buffers.blend(values, batch, out)
         return self._corrected(v, out)
 
     def step(self, changes: Sequence[torch.Tensor], out: Interface) -> None:
         """Write the step that given changes of the centre lines, ``(B, L)`` of each batch, lead to."""
         self._clear(out)
-        for batch, values in zip(self._members, changes, strict=True):
-            self._blend(values, batch, out)
+        for batch, values in zip(self.members, changes, strict=True):
+            self._buffers.blend(values, batch, out)
         self._corrected(out.like(), out)
 
     @property
@@ -88,16 +72,11 @@ class NonlinearIteration:
         """How far from convergence the last iteration left each of this rank's subdomains, ``(rows, columns)``."""
         return self._plan.left[self._block.ring(0)]
 
-    @property
-    def members(self) -> list[Batch]:
-        """The batches of this rank's subdomains."""
-        return self._members
-
     def outside(self, v: Interface) -> torch.Tensor | None:
         """Say which subdomains are outside of the training range, ``(rows, columns)``."""
         beyond = torch.zeros(self._block.region_subdomains, dtype=torch.bool, device=v.flat.device)
-        for batch in self._members:
-            outside = self._plan.outside(batch, self._restricted(v, batch)[0])
+        for batch in self.members:
+            outside = self._plan.outside(batch, self._buffers.restricted(v, batch)[0])
             if outside is None:
                 return None
             beyond[batch] = outside.view(batch_shape(batch))
@@ -113,8 +92,8 @@ class NonlinearIteration:
         responses = v.flat.new_empty(*shape, 8, 2 * (m - 1), dtype=torch.float32)
         centre = v.flat.new_zeros(8, *shape)
         with self._linearising:
-            for batch in self._members:
-                g = self._restricted(v, batch)[0]
+            for batch in self.members:
+                g = self._buffers.restricted(v, batch)[0]
                 derivative = self._plan.responses(batch, g, closely=closely)
                 derivative = derivative.unflatten(0, batch_shape(batch))
                 responses[batch] = derivative.float()
@@ -125,27 +104,14 @@ class NonlinearIteration:
         for axis, lines in enumerate(out.lines):
             lines[:, *self._block.inner(axis)].zero_()
 
-    def _restricted(self, v: Interface, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the perimeters of a batch, and the buffer for its centre lines."""
-        count = int(np.prod(batch_shape(batch)))
-        g = self._perimeters[:count]
-        with self._moving:
-            self._transfer.restrict(v, batch, g)
-        return g, self._lines[:count]
-
-    def _blend(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:
-        with self._moving:
-            self._transfer.weigh(values, batch)
-            self._transfer.add(values, batch, out)
-
     def _corrected(self, v: Interface, out: Interface) -> torch.Tensor:
         """Add the coarse correction to ``out``, and what the neighbours contribute."""
         residual = out.nodes() - v.nodes()
         self._coarse.correct(v, out, residual, np.empty(0), alone=False)
-        for batch in self._members:
-            values = self._lines[: math.prod(batch_shape(batch))]
+        for batch in self.members:
+            values = self._buffers.centre_lines(batch)
             self._coarse.sweep(batch, values)
-            self._blend(values, batch, out)
+            self._buffers.blend(values, batch, out)
         self._exchange.add(out.lines)
         return residual
 

@@ -193,13 +193,9 @@ class SolutionOutput:
 
     def source(self, nodes: Slices) -> None:
         """Write the problem's parameters and source, of which each rank samples some nodes."""
-        source, arrays = self._problem.source, self._problem.arrays
-        numbers = dict(self._problem.parameters)
-        if source is not None and source.number is not None:
-            numbers["f"] = source.number
-        grid = self._lattice.grid
+        arrays, grid = self._problem.arrays, self._lattice.grid
         if self._ranks.is_root:
-            for name, number in numbers.items():
+            for name, number in self._problem.numbers.items():
                 self._writer.field(name, number)
             for name, field in arrays.items():
                 several = (field.problems,) if field.problems > 1 else ()

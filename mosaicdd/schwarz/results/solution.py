@@ -4,20 +4,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discretisation.given_conditions import conditions_of
+from mosaicdd.problems.discretisation.given_conditions import sides_of
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.report.presented import Presented
 from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept
 from mosaicdd.schwarz.results.output import SolutionOutput
@@ -28,7 +24,6 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
-from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
 
@@ -47,6 +42,8 @@ class Solution(Presented):
         All that ``solve --json`` prints, by name; of several problems the worst of each number.
     results
         How each problem ended.
+    kept
+        What this rank has of it, from which another solve can begin.
     checkpoint
         From which a solve that was interrupted, or out of iterations, can go on, if there is one.
     """
@@ -64,7 +61,7 @@ class Solution(Presented):
         self.report = report
         self.checkpoint = checkpoint
         self.results = list(results)
-        self._kept = kept
+        self.kept = kept
         self._whole: dict[str, np.ndarray | None] = {}
         self._like = _tensor_of(problem)
 
@@ -123,8 +120,8 @@ class Solution(Presented):
         return self._coordinates(0)
 
     def _coordinates(self, axis: int) -> np.ndarray:
-        window = self._kept.window
-        return np.arange(window.start[axis], window.stop[axis]) * self._kept.lattice.grid.spacing
+        window = self.kept.window
+        return np.arange(window.start[axis], window.stop[axis]) * self.kept.lattice.grid.spacing
 
     @property
     def field(self) -> Any:
@@ -149,26 +146,25 @@ class Solution(Presented):
     @property
     def _at_hand(self) -> bool:
         """Whether this rank has the whole field."""
-        alone = self.report["ranks"] == 1 or self._kept.path is not None
+        alone = self.report["ranks"] == 1 or self.kept.path is not None
         return alone or "field" in self._whole
 
     @property
     def _field(self) -> np.ndarray:
         """The whole fields, ``(n, rows, columns)``."""
-        fields = self._gathered("field")
-        if fields is None:
+        if (fields := self._gathered("field")) is None:
             raise RuntimeError(LEFT_OUT)
         return fields
 
     @property
     def local(self) -> Any:
         """The part of the field that this rank has; `place` says where it belongs in that."""
-        return self._given(self._kept.local)
+        return self._given(self.kept.local)
 
     @property
     def place(self) -> tuple[slice, ...]:
         """Where `local` belongs in `field`: a slice per axis."""
-        return self._kept.place if self.problems > 1 else self._kept.place[1:]
+        return self.kept.place if self.problems > 1 else self.kept.place[1:]
 
     def _given(self, array: np.ndarray) -> Any:
         """Return an array ``(n, ...)`` as the user has his own: of one problem without that axis."""
@@ -179,7 +175,7 @@ class Solution(Presented):
     def _gathered(self, name: str) -> np.ndarray | None:
         """Return a quantity of the whole domain and of all problems, on every rank."""
         if name not in self._whole:
-            self._whole[name] = self._kept.gather(name)
+            self._whole[name] = self.kept.gather(name)
         return self._whole[name]
 
     def at(self, points: Any) -> Any:
@@ -205,16 +201,16 @@ class Solution(Presented):
         ValueError
             If they are not points, or one lies outside of the domain, or of the window.
         """
-        cells = on_grid(as_points(points), self._kept.lattice.grid)
-        network, shape = self._kept.network, self.problem.domain.shape
+        cells = on_grid(as_points(points), self.kept.lattice.grid)
+        network, shape = self.kept.network, self.problem.domain.shape
         if shape is not None:
-            grid, window = self._kept.lattice.grid, self._kept.window
+            grid, window = self.kept.lattice.grid, self.kept.window
             level = shape.level(grid, window.place)
             values = interpolate_within(self._field, level, cells - np.array(window.start))
         elif network is None:
-            values = interpolate(self._field, cells - np.array(self._kept.window.start))
+            values = interpolate(self._field, cells - np.array(self.kept.window.start))
         else:
-            values = self._kept.at(network, cells)
+            values = self.kept.at(network, cells)
         return self._given(values if self.problems > 1 else values[:1])
 
     # Beyond this process
@@ -239,7 +235,7 @@ class Solution(Presented):
             If several problems are to be written in shards or without their fields, or shards of a
             field that was left out.
         """
-        kept = self._kept
+        kept = self.kept
         if kept.path is not None:
             raise RuntimeError(f"the solution was written to {kept.path} and is kept there only")
         self._require_one_to_write(shards=shards)
@@ -282,14 +278,14 @@ class Solution(Presented):
         ValueError
             If the problem's data are other ones than when it was solved; so do `save` and what shows it.
         """
-        if self._kept.path is None:
-            with Ranks.of(self._kept.given_ranks) as ranks:
-                self._kept.require_told(self.problem, ranks)
+        if self.kept.path is None:
+            with Ranks.of(self.kept.given_ranks) as ranks:
+                self.kept.require_told(self.problem, ranks)
         return [self._stored(number) for number in range(self.problems)]
 
     def _stored(self, number: int) -> StoredSolution:
-        if self._kept.path is not None:
-            return read_solution(self._kept.path, number)
+        if self.kept.path is not None:
+            return read_solution(self.kept.path, number)
         solution = self._without_arrays(number)
         maps = {name: self._gathered(name) for name in ("error_map", "outside")}
         vars(solution).update(
@@ -300,32 +296,22 @@ class Solution(Presented):
         return solution
 
     def _without_arrays(self, number: int) -> StoredSolution:
-        own = self.results[number]
+        own, grid, plain = self.results[number], self.kept.lattice.grid, self.problem.plain
         history = {name: np.array(v) for name, v in dataclasses.asdict(own.history).items()}
         return StoredSolution(
             path=Path("memory"),
             version=(),
-            grid=self._kept.lattice.grid,
-            sides=self._sides(number),
-            window=self._kept.window,
+            grid=grid,
+            sides=self.kept.boundaries[number] if plain else sides_of(self.problem, grid, number),
+            window=self.kept.window,
             history=history,
             attributes={k: v for k, v in self.report.items() if k != "problems"} | own.report,
             number=number,
             problems=self.problems,
             shape=self.problem.domain.shape,
-            lattice_start=self._kept.lattice.first_node,
-            lattice_step=self._kept.lattice.spacing,
+            lattice_start=self.kept.lattice.first_node,
+            lattice_step=self.kept.lattice.spacing,
         )
-
-    def _sides(self, number: int) -> Boundary | Sides:
-        """Return what was given on the outline of a problem."""
-        if self.problem.plain:
-            return self._kept.boundaries[number]
-        grid = self._kept.lattice.grid
-        data = self.problem.conditions.edge_values(grid)
-        parts = conditions_of(self.problem, grid)
-        conditions = {part.name: part.condition(number) for part in parts}
-        return Sides(conditions, data[number % len(data)] if data else None)
 
     def _first(self) -> StoredSolution:
         return self._without_arrays(0)
@@ -335,27 +321,12 @@ class Solution(Presented):
 
     def _fields_of(self, number: int) -> dict[str, float | np.ndarray]:
         """Return the parameters and the source of a problem."""
-        fields: dict[str, float | np.ndarray] = {**self.problem.parameters}
-        source, grid = self.problem.source, self._kept.lattice.grid
-        if source is not None and source.number is not None:
-            fields["f"] = source.number
+        fields: dict[str, float | np.ndarray] = {**self.problem.numbers}
+        grid, rectangle = self.kept.lattice.grid, self.problem.domain.shape is None
         for name, field in self.problem.arrays.items():
-            place, rectangle = Window.whole(grid).place, self.problem.domain.shape is None
-            values = field.sample_as_given(grid, place, checked=rectangle)
+            values = field.sample_as_given(grid, Window.whole(grid).place, checked=rectangle)
             fields[name] = values[number % len(values)]
         return fields
-
-    def require_start(self, members: range, block: Block) -> None:
-        """Check that another solve of some problems can begin with this one; see `Kept`."""
-        self._kept.require_start(members, block)
-
-    def start(self, members: range, **tensors: Unpack[Tensors]) -> Interface:
-        """Return a copy of the interface of some problems, for another solve to begin with."""
-        return self._kept.start(members, **tensors)
-
-    def start_fields(self, members: range) -> torch.Tensor | None:
-        """Return this rank's part of the fields of some problems, None where it is not in memory."""
-        return self._kept.start_fields(members)
 
     def __repr__(self) -> str:
         nx, ny = self.report["grid"]

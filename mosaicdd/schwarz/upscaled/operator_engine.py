@@ -20,7 +20,6 @@ from mosaicdd.local_solvers.subdomain_operators import (
     OperatorSolver,
     SubdomainOperators,
 )
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace, OwnCoarseSpace
@@ -28,7 +27,7 @@ from mosaicdd.schwarz.drivers import anderson, gmres, stationary
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.task import Task
 from mosaicdd.schwarz.upscaled.upscaled_engine import Approximation, UpscaledEngine
 from mosaicdd.unsupported import Unsupported
 
@@ -62,7 +61,7 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
             self._operators = SubdomainOperators(local_solver, wide, **self._tensors)
         mine = self._operators.outside[*wide.ring(0)]
         local_solver.require_range(*ranks.sum(np.array([mine.numel(), float(mine.sum())])))
-        method = OperatorMethod(self._operators, ranks, block, settings, problems, self.clock)
+        method = OperatorMethod(Task(ranks, block, settings, problems, self.clock), self._operators)
         self._iterate, self._inside = method.iterate, method.plan_fill()
 
     @property
@@ -102,17 +101,9 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
 class OperatorMethod(Method):
     """The iteration and the fill by the operators of subdomains, each with responses of its own."""
 
-    def __init__(
-        self,
-        operators: SubdomainOperators,
-        ranks: Ranks,
-        block: Block,
-        settings: SolveSettings,
-        problems: int,
-        clock: Stopwatch,
-    ):
+    def __init__(self, task: Task, operators: SubdomainOperators):
         self._operators = operators
-        super().__init__(ranks, block, settings, 1, problems, clock)
+        super().__init__(task)
 
     def _plan(
         self,
@@ -124,10 +115,8 @@ class OperatorMethod(Method):
     ) -> OperatorPlan:
         return self._operators.plan(block, points, weights)
 
-    def _coarse_space(self, ranks: Ranks, responses: torch.Tensor, points: int) -> CoarseSpace:
-        coarse_space = OwnCoarseSpace(
-            ranks, self.block, self._settings, self._problems, self._clock
-        )
-        centre = responses[..., self.block.lattice.spacing - 1]
+    def _coarse_space(self, responses: torch.Tensor, points: int) -> CoarseSpace:
+        coarse_space = OwnCoarseSpace(self.task)
+        centre = responses[..., self.task.block.lattice.spacing - 1]
         coarse_space.take(responses, centre.movedim(2, 0))
         return coarse_space

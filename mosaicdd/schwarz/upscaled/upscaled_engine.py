@@ -26,7 +26,7 @@ from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
-from mosaicdd.schwarz.fill import Strip, in_window
+from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
@@ -116,20 +116,17 @@ class UpscaledEngine(BaseEngine[U]):
         first = self._corrections(self._residuals(values))
         values += self._moved(self._near, [outcome.field for outcome in first])
         clock.append(time.perf_counter())
-        left = _Left(self._coarse_zeros(), np.zeros((3, self.problems)))
-        strips = self._strips(values, left)
-        fields = None
-        if options.sink is None:
-            fields = self._kept(strips)
-        else:
-            options.sink(strips)
+        # What the fill leaves: at the coarse nodes; and squares of the residual, of the right-hand side, and of the
+        # residual over the diagonal.
+        shared, squares = self._coarse_zeros(), np.zeros((3, self.problems))
+        fields = self._delivered(self._bands(values, shared, squares), options.sink)
         clock.append(time.perf_counter())
-        r, b, local = np.sqrt(self._ranks.sum(left.squares))
+        r, b, local = np.sqrt(self._ranks.sum(squares))
         residuals: Sequence[float | None] = [None] * self.problems
         if self._window is None:
             residuals = (r / np.where(b > 0, b, 1.0)).tolist()
         local /= np.sqrt(np.prod([n - 1 for n in self._grid.shape]))
-        estimates = self._estimates(first, self._corrections(left.shared), local)
+        estimates = self._estimates(first, self._corrections(shared), local)
         clock.append(time.perf_counter())
         iterate, assemble, estimate = np.diff(clock).tolist()
         seconds = {"iterate": iterate, "estimate": estimate, "assemble": assemble}
@@ -226,7 +223,6 @@ class UpscaledEngine(BaseEngine[U]):
         self, first: Sequence[Outcome], second: Sequence[Outcome], local: np.ndarray
     ) -> list[ErrorEstimate]:
         """Estimate the errors of fills from the correction made, the next one, and the local error."""
-        place = tuple(map(slice, self.block.start, self.block.stop))
         inside = np.prod([n - 1 for n in self._lattice.grid.shape])
         squares = [
             [float(c.field.square().sum()) for c in corrections if c.field is not None]
@@ -241,18 +237,15 @@ class UpscaledEngine(BaseEngine[U]):
                 rms=float(rms[i]),
                 interface=float(growth[i] * sizes[1][i]),
                 nodes=growth[i] * correction.interface.nodes()[i].abs(),
-                place=place,
+                place=self.block.centres,
             )
             for i, correction in enumerate(second)
         ]
 
-    def _strips(self, values: torch.Tensor, left: "_Left") -> Iterator[Strip]:
-        """Fill the field band by band, and measure its residual by the way."""
-        strips = self._bands(values, left)
-        return strips if self._window is None else in_window(strips, self._window)
-
-    def _bands(self, values: torch.Tensor, left: "_Left") -> Iterator[Strip]:
-        """Yield the bands of the field; note what they leave of the equation."""
+    def _bands(
+        self, values: torch.Tensor, shared: torch.Tensor, squares: np.ndarray
+    ) -> Iterator[Strip]:
+        """Fill the field band by band, and add up what that leaves of the equation by the way."""
         rows, columns = self.block.owned_nodes()[1]
         for start in range(self._own[0].start, self._own[0].stop, _ROWS):
             stop = min(start + _ROWS, self._own[0].stop)
@@ -267,27 +260,10 @@ class UpscaledEngine(BaseEngine[U]):
                 for p, n in zip(own, self._grid.nodes, strict=True)
             )
             with self.clock.part("check"):
-                self._share(filled, start, stop, left.shared)
-                left.squares[:] += filled.squares(within(unknown, part))
+                self._share(filled, start, stop, shared)
+                squares[:] += filled.squares(within(unknown, part))
             around = tuple(
                 slice(max(p.start - 1, w.start), min(p.stop + 1, w.stop))
                 for p, w in zip(own, part, strict=True)
             )
             yield Strip(u[:, *within(around, part)], within(own, around), own)
-
-
-@dataclass(frozen=True)
-class _Left:
-    """What a fill leaves of the equation.
-
-    Parameters
-    ----------
-    shared
-        At the owned coarse nodes, ``(n, rows, columns)``.
-    squares
-        Sums of the squares of the residual, of the right-hand side, and of the residual over the
-        diagonal, at the owned nodes, ``(3, n)``.
-    """
-
-    shared: torch.Tensor
-    squares: np.ndarray
