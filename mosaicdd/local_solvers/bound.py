@@ -214,6 +214,15 @@ class PlannedSolver(Protocol):
         ...
 
 
+def require_plain(name: str, problem: Problem) -> None:
+    """Raise `Unsupported` if a problem is not on a rectangle with values given on all sides."""
+    if not problem.plain:
+        raise Unsupported(
+            f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
+            "take 'exact'"
+        )
+
+
 class LocalSolver(Protocol):
     """What solves subdomains of a certain number of cells, before it knows a problem.
 

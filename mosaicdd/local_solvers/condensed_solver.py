@@ -35,13 +35,21 @@ class SolverOnElements(BoundSolver):
         Of the problem, which may be zero.
     discretisation
         Where the edge of the grid is not that of the lattice; else None.
+    planned
+        What was planned for a medium on a block, by whoever solves.
     """
 
     name = "exact"
     exact = True
     own_operators = True
     source: Source
-    discretisation: Any
+
+    def __init__(
+        self, operator: Any, subdomain: Subdomain, source: Source, discretisation: Any = None
+    ):
+        self.operator, self.subdomain, self.source = operator, subdomain, source
+        self.discretisation = discretisation
+        self.planned: dict[Block, Any] = {}
 
     def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
         """Place the subdomains so that they reach beyond the edge, if that is not the lattice's."""
@@ -57,28 +65,11 @@ class SolverOnElements(BoundSolver):
 
 
 class CondensedSolver(SolverOnElements):
-    """That of a linear equation, by condensed elements.
-
-    Attributes
-    ----------
-    planned
-        What was planned for the medium on a block, by whoever solves.
-    """
+    """That of a linear equation, by condensed elements."""
 
     method = "condensed"
-
-    def __init__(
-        self,
-        operator: Medium | CoarseMedium | Linearised | LinearStep,
-        subdomain: Subdomain,
-        source: Source,
-        discretisation: Discretisation | LinearStep | None = None,
-    ):
-        self.operator = operator
-        self.subdomain = subdomain
-        self.source = source
-        self.discretisation = discretisation
-        self.planned: dict[Block, Any] = {}
+    operator: Medium | CoarseMedium | Linearised | LinearStep
+    discretisation: Discretisation | LinearStep | None
 
 
 class NewtonSolver(SolverOnElements):
@@ -86,15 +77,5 @@ class NewtonSolver(SolverOnElements):
 
     linear = False
     method = "newton"
-
-    def __init__(
-        self,
-        operator: Nonlinear,
-        subdomain: Subdomain,
-        source: Source,
-        discretisation: NonlinearDiscretisation | None = None,
-    ):
-        self.operator = operator
-        self.subdomain = subdomain
-        self.source = source
-        self.discretisation = discretisation
+    operator: Nonlinear
+    discretisation: NonlinearDiscretisation | None

@@ -10,7 +10,7 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.bound import BoundSolver, require_plain
 from mosaicdd.local_solvers.condensed_solver import BYTES, CondensedSolver
 from mosaicdd.local_solvers.networks.conductances import LearnedRule
 from mosaicdd.local_solvers.source import Source
@@ -38,6 +38,11 @@ class UpscaledSolver(BoundSolver):
     ----------
     sizes
         Cells per side that a subdomain of the coarse grid may have; the first that fits is taken.
+
+    Raises
+    ------
+    Unsupported
+        If the coefficients are numbers or there is a velocity, a side is natural, or no size fits the grid.
 
     Attributes
     ----------
@@ -73,11 +78,7 @@ class UpscaledSolver(BoundSolver):
             )
         if not medium.self_adjoint:
             raise Unsupported(f"{name} is for diffusion without a velocity; take 'exact'")
-        if not problem.plain:
-            raise Unsupported(
-                f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
-                "take 'exact'"
-            )
+        require_plain(name, problem)
         cells = RATIO * _fitting(name, grid, sizes)
         self.name = name
         self.operator = medium
@@ -100,13 +101,7 @@ class UpscaledSolver(BoundSolver):
         return problems * BYTES / RATIO**2
 
     def require_range(self, asked: float, outside: float) -> None:
-        """Check that a network knows the medium, by the patches on all ranks.
-
-        Raises
-        ------
-        ValueError
-            If too many lie outside of its range.
-        """
+        """Raise `ValueError` if too many of the medium's patches on all ranks lie outside of a network's range."""
         if outside > _MOST * asked:
             raise ValueError(
                 f"{outside / asked:.0%} of the medium is rougher than {self.name} is for, between "
@@ -115,13 +110,7 @@ class UpscaledSolver(BoundSolver):
 
 
 def _fitting(name: str, grid: Grid, sizes: tuple[int, ...]) -> int:
-    """Return the cells of a coarse subdomain, the first of some sizes that fits.
-
-    Raises
-    ------
-    ValueError
-        If none fits.
-    """
+    """Return the cells of a coarse subdomain, the first of some sizes that fits."""
     for cells in sizes:
         s = RATIO * cells // 2
         if all(n % s == 0 and n >= 4 * s for n in grid.shape):
@@ -154,11 +143,5 @@ class Averaged:
     spacing = None
 
     def bind(self, problem: Problem, grid: Grid) -> UpscaledSolver:
-        """Return the solver for a problem's medium and source on a grid.
-
-        Raises
-        ------
-        ValueError
-            If its coefficients are numbers, or the grid is too small or cannot be coarsened.
-        """
+        """Return the solver for a problem's medium and source on a grid; errors as of `UpscaledSolver`."""
         return UpscaledSolver(self.name, problem, grid, averaged)

@@ -59,7 +59,7 @@ def test_merged_points_give_the_same_operator_from_an_eighth_of_the_trunk(networ
     points = torch.as_tensor(2.0 * SUBDOMAIN.interior / 12 - 1.0)
     fold = network.symmetry.fold(points)
     assert len(fold.canonical) == 21  # 6 * 7 / 2 nodes in the triangle, of 11 * 11
-    merged, single = network.prepare(points), network.prepare(points, merge=False)
+    merged, single = network.prepare(points), network.prepare(points[None])[0]
     # Images of a node differ by a rounding of the coordinates, times slopes of order sigma.
     np.testing.assert_allclose(merged.detach(), single.detach(), atol=1e3 * EPS)
 

@@ -34,13 +34,7 @@ class CorrectionModel(TrainedModel):
     makes = "corrections of solutions"
 
     def bind(self, problem: Problem, grid: Grid) -> NonlinearSolver:
-        """Return the solver for a problem's parameters and source on a grid.
-
-        Raises
-        ------
-        ValueError
-            If it was trained for another equation, a parameter varies, or a side is natural.
-        """
+        """Return the solver for a problem's parameters and source on a grid; errors as `LocalSolver.bind`."""
         if problem.equation.name != self.card.pde:
             raise ValueError(
                 f"{self.name} is a model for {self.card.pde}, it does not solve "

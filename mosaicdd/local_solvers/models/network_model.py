@@ -4,6 +4,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.bound import require_plain
 from mosaicdd.local_solvers.models.trained_model import TrainedModel
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
@@ -44,12 +45,7 @@ class NetworkModel(TrainedModel):
         """Return the network as the solver of a problem's subdomains.
 
         A parameter outside of the range of a family is refused by `require_self_test` only: a certified
-        answer needs no trust in the network.
-
-        Raises
-        ------
-        ValueError
-            If it was trained for another operator, or another spacing.
+        answer needs no trust in the network. Errors are those of `LocalSolver.bind`.
         """
         spacing, needed = self.spacing, problem.operator
         if spacing is not None and not np.isclose(grid.spacing, spacing, rtol=1e-12, atol=0):
@@ -68,11 +64,7 @@ class NetworkModel(TrainedModel):
                 f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "
                 "are fields here; take 'exact'"
             )
-        if not problem.plain:
-            raise Unsupported(
-                f"{self.name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
-                "take 'exact'"
-            )
+        require_plain(self.name, problem)
         outside = self.outside(needed, subdomain) if self.card.ranges else ""
         if not self.card.ranges and needed != self._operator:
             raise Unsupported(

@@ -37,22 +37,10 @@ class TrainedModel(ABC):
 
     @abstractmethod
     def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
-        """Return the solver for a problem on a grid.
-
-        Raises
-        ------
-        ValueError
-            If it does not solve the problem's equation, or not on this grid.
-        """
+        """Return the solver for a problem on a grid; errors as `LocalSolver.bind`."""
 
     def as_trained(self) -> SharedSolver:
-        """Return the network as a solver of what it was trained for, without a source.
-
-        Raises
-        ------
-        ValueError
-            If it needs more than its card says.
-        """
+        """Return a solver of what it was trained for, without a source; `ValueError` if that needs more than its card."""
         raise ValueError(f"{self.name} makes {self.makes}, it has no operator of its own")
 
 
@@ -62,13 +50,7 @@ class ConductanceModel(TrainedModel):
     makes = "conductances of a medium"
 
     def bind(self, problem: Problem, grid: Grid) -> UpscaledSolver:
-        """Return the solver for a problem's medium and source on a grid.
-
-        Raises
-        ------
-        ValueError
-            If the coefficients are numbers, or the grid is too small or cannot be coarsened.
-        """
+        """Return the solver for a problem's medium and source on a grid; errors as of `UpscaledSolver`."""
         _, roughest = self.card.ranges[ROUGHNESS]
         return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, roughest))
 
@@ -79,11 +61,5 @@ class OperatorModel(TrainedModel):
     makes = "operators of a medium"
 
     def bind(self, problem: Problem, grid: Grid) -> OperatorSolver:
-        """Return the solver for a problem's medium and source on a grid.
-
-        Raises
-        ------
-        ValueError
-            If the coefficients are numbers, or the grid is too small or cannot be coarsened.
-        """
+        """Return the solver for a problem's medium and source on a grid; errors as of `UpscaledSolver`."""
         return OperatorSolver(self.name, problem, grid, self.network, self.card)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from mosaicdd.local_solvers.networks.network import require_counts
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -55,10 +56,7 @@ class ConductanceSettings:
     width: int = 64
 
     def __post_init__(self) -> None:
-        if min(self.filters, self.width) < 1:
-            raise ValueError(
-                f"the network needs filters and width of at least 1, got {self.filters} and {self.width}"
-            )
+        require_counts("the network", self)
 
 
 class ConductanceNetwork(torch.nn.Module):
@@ -231,14 +229,18 @@ def roughness(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     neighbours differ by a factor of 2, 2.3 by one of 10.
     """
     half = slice(RATIO // 2, -(RATIO // 2))
-    squares, count = torch.zeros(()), 0
-    for logs, size in ((right, (_LONG, _SHORT)), (up, (_SHORT, _LONG))):
+    return rms_of_steps(right[:, half, half], up[:, half, half], _SHORT, RATIO)
+
+
+def rms_of_steps(right: torch.Tensor, up: torch.Tensor, cells: int, apart: int) -> torch.Tensor:
+    """Return the root mean square of the steps between neighbours in squares of so many cells, so many apart."""
+    squares = torch.zeros(())
+    for logs, size in ((right, (cells + 1, cells)), (up, (cells, cells + 1))):
         for axis in (0, 1):
-            steps = logs[:, half, half].diff(dim=1 + axis).square()
+            steps = logs.diff(dim=1 + axis).square()
             width = [n - (axis == i) for i, n in enumerate(size)]
-            squares = squares + torch.nn.functional.avg_pool2d(steps, width, RATIO)
-            count += 1
-    return (squares / count).sqrt()
+            squares = squares + torch.nn.functional.avg_pool2d(steps, width, apart)
+    return (squares / 4).sqrt()
 
 
 def _weights(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

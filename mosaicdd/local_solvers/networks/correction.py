@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.network import require_counts
 from mosaicdd.local_solvers.networks.symmetry import EquivariantLayers
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
@@ -58,11 +59,7 @@ class CorrectionSettings:
     points: int = 7
 
     def __post_init__(self) -> None:
-        if min(self.channels, self.depth, self.points) < 1:
-            raise ValueError(
-                "a correction needs channels, depth and points of at least 1, got "
-                f"{self.channels}, {self.depth} and {self.points}"
-            )
+        require_counts("a correction", self)
 
 
 class CorrectionNetwork(torch.nn.Module):

@@ -29,13 +29,7 @@ class DeepONetSettings(TrunkSettings):
 
 
 class DeepONet(Network):
-    """Branch times trunk.
-
-    Parameters
-    ----------
-    perimeter
-        Number of perimeter nodes, ``P = 4 m``.
-    """
+    """Branch times trunk."""
 
     Settings = DeepONetSettings
     linear = False
@@ -58,10 +52,6 @@ class DeepONet(Network):
         if prepared.ndim == 2:
             return torch.addmm(self.constant, self._branch(g), prepared.T)
         return torch.einsum("bd,bqd->bq", self._branch(g), prepared) + self.constant
-
-    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
-        return self.apply_prepared(g, self.prepare(points))
 
     def jet(self, g: torch.Tensor, points: torch.Tensor, a: Coefficients, second_only: bool) -> Jet:
         """Return values and derivatives ``(B, Q)`` at points ``(Q, 2)``, as `taylor`.

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.network import Network
+from mosaicdd.local_solvers.networks.network import Network, require_counts
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
@@ -90,20 +90,11 @@ class FamilySettings:
     depth: int = 3
 
     def __post_init__(self) -> None:
-        if min(self.modes, self.width, self.hidden, self.depth) < 1:
-            raise ValueError(
-                "a family network needs modes, width, hidden and depth of at least 1, got "
-                f"{self.modes}, {self.width}, {self.hidden} and {self.depth}"
-            )
+        require_counts("a family network", self)
 
 
 class FamilyNetwork(Network):
     """A perceptron of the operator, over modes of the operators.
-
-    Parameters
-    ----------
-    perimeter
-        Number of perimeter nodes, ``P = 4 m``.
 
     Attributes
     ----------
@@ -189,7 +180,9 @@ class MatrixNetwork(Network):
         self.register_buffer("operator", operator)
 
     def prepare(self, points: torch.Tensor) -> torch.Tensor:
-        """Return the matrix ``(Q, P)`` at points ``(Q, 2)`` in ``[-1, 1]``, order (y, x)."""
+        """Return the matrix ``(Q, P)`` at points ``(Q, 2)`` in ``[-1, 1]``, order (y, x); see `Network.prepare`."""
+        if points.ndim == 3:
+            return self.prepare(points.flatten(0, 1)).view(*points.shape[:2], -1)
         cells = 0.5 * (points + 1.0) * self.cells
         nodes = cells.round()
         if (cells - nodes).abs().max() <= 1e-4:
@@ -197,17 +190,6 @@ class MatrixNetwork(Network):
         (rows, along_y), (columns, along_x) = (_cubic(t, self.cells) for t in cells.T)
         near = self.operator[rows[:, :, None], columns[:, None, :]]  # (Q, 4, 4, P)
         return torch.einsum("qi,qj,qijp->qp", along_y, along_x, near)
-
-    def apply_prepared(self, g: torch.Tensor, prepared: torch.Tensor) -> torch.Tensor:
-        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
-        return g @ prepared.T
-
-    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
-        if points.ndim == 2:
-            return self.apply_prepared(g, self.prepare(points))
-        rows = self.prepare(points.flatten(0, 1)).view(*points.shape[:2], -1)
-        return torch.einsum("bp,bqp->bq", g, rows)
 
 
 def compressed(p: torch.Tensor) -> torch.Tensor:

@@ -40,13 +40,7 @@ class LinearSettings(TrunkSettings):
 
 
 class LinearNetwork(Network):
-    """Trunk of the position times a branch matrix.
-
-    Parameters
-    ----------
-    perimeter
-        Number of perimeter nodes, ``P = 4 m``.
-    """
+    """Trunk of the position times a branch matrix."""
 
     Settings = LinearSettings
     linear = True
@@ -60,23 +54,13 @@ class LinearNetwork(Network):
         self.branch = torch.nn.Parameter(scale * torch.randn(settings.width, perimeter))
         self.symmetry = SquareSymmetry(perimeter) if settings.symmetric else None
 
-    def prepare(self, points: torch.Tensor, merge: bool = True) -> torch.Tensor:
-        """Return the operator ``(Q, P)`` at points ``(Q, 2)`` in ``[-1, 1]``, order (y, x)."""
+    def prepare(self, points: torch.Tensor) -> torch.Tensor:
+        """Return the operator ``(Q, P)`` at points ``(Q, 2)`` in ``[-1, 1]``, order (y, x); see `Network.prepare`."""
         if self.symmetry is None:
             return self.trunk(points) @ self.branch
-        fold = self.symmetry.fold(points, merge)
-        return self.symmetry.unfold(self.trunk(fold.canonical) @ self.branch, fold)
-
-    def apply_prepared(self, g: torch.Tensor, prepared: torch.Tensor) -> torch.Tensor:
-        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
-        return g @ prepared.T
-
-    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
-        if points.ndim == 2:
-            return self.apply_prepared(g, self.prepare(points))
-        rows = self.prepare(points.flatten(0, 1), merge=False)
-        return torch.einsum("bp,bqp->bq", g, rows.view(*points.shape[:2], -1))
+        fold = self.symmetry.fold(points.reshape(-1, 2), merge=points.ndim == 2)
+        rows = self.symmetry.unfold(self.trunk(fold.canonical) @ self.branch, fold)
+        return rows.view(*points.shape[:-1], -1)
 
     def jet(self, g: torch.Tensor, points: torch.Tensor, a: Coefficients, second_only: bool) -> Jet:
         """Return values and derivatives ``(B, Q)`` at points ``(Q, 2)``, as `taylor`.

@@ -5,6 +5,7 @@ Shape letters: ``n`` windows of media, ``R`` and ``C`` rows and columns of coars
 
 import torch
 
+from mosaicdd.local_solvers.networks.conductances import rms_of_steps
 from mosaicdd.local_solvers.subdomain_graphs import CELLS
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.problems.operators.conductances import Conductances
@@ -48,15 +49,8 @@ def roughness(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
     From logarithms of conductances, as `OperatorNetwork.encode`, to ``(n, rows, columns)``.
     """
-    inner, side, half = _inner(), RATIO * CELLS, RATIO * CELLS // 2
-    squares, count = torch.zeros(()), 0
-    for logs, nodes in ((x, (side + 1, side)), (y, (side, side + 1))):
-        for axis in (0, 1):
-            steps = logs[:, inner, inner].diff(dim=1 + axis).square()
-            size = [n - (axis == i) for i, n in enumerate(nodes)]
-            squares = squares + torch.nn.functional.avg_pool2d(steps, size, half)
-            count += 1
-    return (squares / count).sqrt()
+    inner, side = _inner(), RATIO * CELLS
+    return rms_of_steps(x[:, inner, inner], y[:, inner, inner], side, side // 2)
 
 
 def scales(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -69,11 +69,6 @@ class PreparedPoints:
 class MLP(Network):
     """Split first layer, perceptron.
 
-    Parameters
-    ----------
-    perimeter
-        Number of perimeter nodes, ``P = 4 m``.
-
     Attributes
     ----------
     recompute
@@ -123,10 +118,6 @@ class MLP(Network):
             both = torch.nn.Sequential(layer, activation)
             hidden = checkpoint(both, hidden, use_reentrant=False)
         return last(hidden).squeeze(-1)
-
-    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
-        return self.apply_prepared(g, self.prepare(points))
 
     def jet(self, g: torch.Tensor, points: torch.Tensor, a: Coefficients, second_only: bool) -> Jet:
         """Return values and derivatives ``(B, Q)`` at points ``(Q, 2)``, as `taylor`."""

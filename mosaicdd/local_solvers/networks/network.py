@@ -1,5 +1,6 @@
 """What a network is: the parts that the local solvers and the training ask for, and its weights as files keep them."""
 
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,12 +26,25 @@ class Network(torch.nn.Module):
     recompute: bool
 
     def prepare(self, points: torch.Tensor) -> Any:
-        """Prepare points ``(Q, 2)``; a linear network's operator ``(Q, P)``."""
+        """Prepare points ``(Q, 2)`` or ``(B, Q, 2)``; a linear network's operator ``(Q, P)`` or ``(B, Q, P)``."""
         raise NotImplementedError
 
     def apply_prepared(self, g: torch.Tensor, prepared: Any) -> torch.Tensor:
-        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
-        raise NotImplementedError
+        """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points, here by a linear operator."""
+        return g @ prepared.T if prepared.ndim == 2 else torch.einsum("bp,bqp->bq", g, prepared)
+
+    def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Return the values ``(B, Q)`` at points ``(Q, 2)`` or, one set each, ``(B, Q, 2)``."""
+        return self.apply_prepared(g, self.prepare(points))
+
+
+def require_counts(network: str, settings: Any) -> None:
+    """Raise `ValueError` if a whole number among a network's settings is below 1."""
+    counts = {f.name: getattr(settings, f.name) for f in fields(settings) if f.type is int}
+    if min(counts.values()) < 1:
+        raise ValueError(
+            f"{network} needs {', '.join(counts)} of at least 1, got {tuple(counts.values())}"
+        )
 
 
 def extract_weights(network: torch.nn.Module) -> dict[str, np.ndarray]:

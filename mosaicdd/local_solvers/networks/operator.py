@@ -33,6 +33,7 @@ from mosaicdd.local_solvers.networks.medium_channels import (
     mean_logarithms,
     scales,
 )
+from mosaicdd.local_solvers.networks.network import require_counts
 from mosaicdd.local_solvers.subdomain_graphs import (
     AROUND,
     CELLS,
@@ -81,11 +82,7 @@ class OperatorSettings:
     width: int = 256
 
     def __post_init__(self) -> None:
-        if min(self.modes, self.filters, self.features, self.width) < 1:
-            raise ValueError(
-                "an operator network needs modes, filters, features and width of at least 1, got "
-                f"{self.modes}, {self.filters}, {self.features} and {self.width}"
-            )
+        require_counts("an operator network", self)
 
 
 class Channels(torch.nn.Module):

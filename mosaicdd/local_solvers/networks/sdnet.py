@@ -56,13 +56,7 @@ class SDNetSettings:
 
 
 class SDNet(MLP):
-    """Convolutions, split first layer, perceptron.
-
-    Parameters
-    ----------
-    perimeter
-        Number of perimeter nodes, ``P = 4 m``.
-    """
+    """Convolutions, split first layer, perceptron."""
 
     Settings = SDNetSettings
 

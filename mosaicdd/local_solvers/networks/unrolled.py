@@ -31,6 +31,7 @@ from mosaicdd.local_solvers.networks.correction import (
     differences,
     rms,
 )
+from mosaicdd.local_solvers.networks.network import require_counts
 from mosaicdd.local_solvers.networks.symmetry import EquivariantLayers, SquareSymmetry
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
@@ -65,8 +66,7 @@ class UnrolledSettings:
     stages: int = 3
 
     def __post_init__(self) -> None:
-        if self.stages < 1:
-            raise ValueError(f"an unrolled network needs stages of at least 1, got {self.stages}")
+        require_counts("an unrolled network", self)
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,8 @@ class UnrolledNetwork(torch.nn.Module):
     def _gradients(self, inner: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
         """Return both components of the gradients at the points, ``(N, D)``, for inner nodes' rows ``(I, N)``."""
         m, count = self.cells, inner.shape[1]
-        if values is None:
-            values = np.pad(
-                inner.reshape(m - 1, m - 1, count), ((1, 1), (1, 1), (0, 0))
-            )  # zero on the perimeter
+        if values is None:  # zero on the perimeter
+            values = np.pad(inner.reshape(m - 1, m - 1, count), ((1, 1), (1, 1), (0, 0)))
         y, x = self._points.T
         differences = [values[y + 1, x] - values[y - 1, x], values[y, x + 1] - values[y, x - 1]]
         return np.concatenate(differences).T * (m / 2)

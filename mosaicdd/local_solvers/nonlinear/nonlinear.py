@@ -18,7 +18,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.bound import BoundSolver, require_plain
 from mosaicdd.local_solvers.condensed_solver import BYTES, PER_PROBLEM
 from mosaicdd.local_solvers.nonlinear.square_newton import BATCH, Fields, SquareNewton, applied
 from mosaicdd.local_solvers.source import Source
@@ -119,13 +119,7 @@ class NonlinearSolver(BoundSolver):
         return exact if self.learned is None else self.learned(self, exact, ring)
 
     def require_sound(self) -> None:
-        """Refuse a network whose answer would have to be certified.
-
-        Raises
-        ------
-        ValueError
-            If there is a reason.
-        """
+        """Raise `ValueError` if there is a reason why a network's answer would have to be certified."""
         if self.refusal:
             raise ValueError(self.refusal)
 
@@ -140,13 +134,7 @@ class SubdomainNewton:
         self.cells = cells
 
     def bind(self, problem: Problem, grid: Grid) -> NonlinearSolver:
-        """Return the solver for a problem's operator and source on a grid.
-
-        Raises
-        ------
-        ValueError
-            If the equation is linear or not self-adjoint, or a side is natural.
-        """
+        """Return the solver for a problem's operator and source on a grid; errors as `nonlinear_operator`."""
         subdomain = Subdomain(self.cells, self.cells * grid.spacing)
         operator = nonlinear_operator(self.name, problem)
         base = linear_part(problem)
@@ -155,13 +143,7 @@ class SubdomainNewton:
 
 
 def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
-    """Return a problem's operator, if a local solver of this kind can do it.
-
-    Raises
-    ------
-    ValueError
-        If not, in one sentence.
-    """
+    """Return a problem's operator; raise `Unsupported` if it is linear or not self-adjoint, or a side is natural."""
     operator = problem.operator
     if not isinstance(operator, Nonlinear):
         raise Unsupported(
@@ -172,11 +154,7 @@ def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
             f"{name} is for equations whose derivative is symmetric, that of {problem.equation.name} "
             "is not; take 'exact'"
         )
-    if not problem.plain:
-        raise Unsupported(
-            f"{name} solves with values given on all sides of a rectangle; {problem.hindrance}: "
-            "take 'exact'"
-        )
+    require_plain(name, problem)
     return operator
 
 

@@ -142,12 +142,12 @@ class Layout:
         return local
 
 
-@dataclass(frozen=True)
-class LayoutRows:
+@dataclass(frozen=True, init=False)
+class LayoutRows(Layout):
     """Some rows of an array in a layout, ``start..stop`` of the first axis, to move it in portions.
 
-    The ranks' arrays stay those of the layout. To a `Redistribution` it is a layout of an array with ``stop - start`` rows. As a target, the
-    other rows of the ranks' arrays are left as they are, so the layout must not be a `PartialSum`.
+    To a `Redistribution` it is a layout of an array with ``stop - start`` rows; the ranks' arrays stay those of all
+    rows. As a target, the other rows of the ranks' arrays are left as they are, so the layout must not be a `PartialSum`.
 
     Raises
     ------
@@ -159,51 +159,14 @@ class LayoutRows:
     start: int
     stop: int
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.stop <= self.layout.shape[0]:
-            raise ValueError(
-                f"rows {self.start}..{self.stop} of an array of {self.layout.shape[0]} rows"
-            )
-        if self.spread(Merge.SUM):
-            raise ValueError(f"a part of {self.layout}: redistribute it without PartialSum first")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the rows."""
-        return (self.stop - self.start, *self.layout.shape[1:])
-
-    @property
-    def mesh(self) -> tuple[int, ...]:
-        """The layout's mesh."""
-        return self.layout.mesh
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
-        return self.layout.size
-
-    @cached_property
-    def shares(self) -> tuple[tuple[AxisShare, ...], ...]:
-        """What every rank holds of the rows."""
-        return tuple(
-            (first.window(self.start, self.stop), *others) for first, *others in self.layout.shares
-        )
-
-    def spread(self, merge: Merge) -> list[int]:
-        """List the mesh axes of several ranks whose placement merges in a certain way."""
-        return self.layout.spread(merge)
-
-    def coordinates(self, rank: int) -> tuple[int, ...]:
-        """Return the place of a rank in the mesh."""
-        return self.layout.coordinates(rank)
-
-    def local_shape(self, rank: int) -> tuple[int, ...]:
-        """Return the shape of a rank's array, of all its rows."""
-        return self.layout.local_shape(rank)
-
-    def held(self, rank: int) -> list[Box]:
-        """List the boxes of a rank's array that are in the window."""
-        return boxes([share.held for share in self.shares[rank]])
+    def __init__(self, layout: Layout, start: int, stop: int):
+        if not 0 <= start <= stop <= layout.shape[0]:
+            raise ValueError(f"rows {start}..{stop} of an array of {layout.shape[0]} rows")
+        if layout.spread(Merge.SUM):
+            raise ValueError(f"a part of {layout}: redistribute it without PartialSum first")
+        shares = tuple((first.window(start, stop), *others) for first, *others in layout.shares)
+        vars(self).update(layout=layout, start=start, stop=stop, shares=shares)
+        super().__init__((stop - start, *layout.shape[1:]), layout.mesh, layout.placements)
 
 
 def _split(

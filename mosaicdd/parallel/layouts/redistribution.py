@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from mosaicdd.parallel.layouts.axis_share import overlaps
-from mosaicdd.parallel.layouts.layout import Layout, LayoutRows, Slices
+from mosaicdd.parallel.layouts.layout import Layout, Slices
 from mosaicdd.parallel.layouts.placements import Merge
 from mosaicdd.parallel.ranks import Ranks
 
@@ -62,8 +62,8 @@ class Redistribution:
 
     def __init__(
         self,
-        source: Layout | LayoutRows,
-        target: Layout | LayoutRows,
+        source: Layout,
+        target: Layout,
         ranks: Ranks,
         dtype: DTypeLike,
     ):
@@ -176,9 +176,7 @@ class _Meeting(NamedTuple):
     takes: list[_Piece]
 
 
-def _pieces(
-    source: Layout | LayoutRows, giver: int, target: Layout | LayoutRows, taker: int
-) -> list[_Piece]:
+def _pieces(source: Layout, giver: int, target: Layout, taker: int) -> list[_Piece]:
     """List what one rank gives to another, in an order that both know."""
     if not (_gives(source, giver, taker) and _takes(target, taker)):
         return []
@@ -200,13 +198,13 @@ def _pieces(
     return pieces
 
 
-def _gives(source: Layout | LayoutRows, giver: int, taker: int) -> bool:
+def _gives(source: Layout, giver: int, taker: int) -> bool:
     """Whether a rank answers another: of equal copies, the one in the taker's own row does."""
     here, there = source.coordinates(giver), source.coordinates(taker)
     return all(here[axis] == there[axis] for axis in source.spread(Merge.ANY))
 
 
-def _takes(target: Layout | LayoutRows, taker: int) -> bool:
+def _takes(target: Layout, taker: int) -> bool:
     """Whether a rank gets values at all: of the terms of a sum, the first does."""
     return not any(target.coordinates(taker)[axis] for axis in target.spread(Merge.SUM))
 
