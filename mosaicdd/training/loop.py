@@ -198,7 +198,7 @@ class Training:
                 progress(state)
 
         ranks.on_root(open_metrics)
-        result = _trained(
+        result = train_course(
             self._course, self.settings, self.execution, ranks, report, watch, self._state
         )
         if (card := result.card) is not None:
@@ -207,36 +207,7 @@ class Training:
         return result
 
 
-def train_network(
-    name: str,
-    network_settings: dict,
-    dataset: Samples,
-    settings: TrainingSettings,
-    progress: Callable[[Report], None] | None = None,
-    *,
-    ranks: RankGroup | None = None,
-    execution: ExecutionSettings | None = None,
-) -> TrainingResult:
-    """Train a network by its name, and write nothing; all ranks call this together.
-
-    Parameters
-    ----------
-    progress
-        Called with a `Report` at every validation, on all ranks.
-
-    Raises
-    ------
-    ValueError
-        If the network, a setting or the equation is unknown, or the ranks do not fit the batch.
-    TrainingDivergedError
-        If the loss becomes NaN or infinite.
-    """
-    ranks, execution = ranks or RankGroup(), execution or ExecutionSettings()
-    course = Course.of(name, network_settings, dataset, settings, execution, ranks)
-    return _trained(course, settings, execution, ranks, progress)
-
-
-def _trained(
+def train_course(
     course: Course,
     settings: TrainingSettings,
     execution: ExecutionSettings,
@@ -245,7 +216,20 @@ def _trained(
     watch: Watch | None = None,
     state: dict | None = None,
 ) -> TrainingResult:
-    """Train; ``state`` is `Trainer.state` of the run to continue."""
+    """Train, and write nothing; all ranks call this together.
+
+    Parameters
+    ----------
+    progress, watch
+        As of `Training.run`.
+    state
+        `Trainer.state` of the run to continue.
+
+    Raises
+    ------
+    TrainingDivergedError
+        If the loss becomes NaN or infinite.
+    """
     start = time.perf_counter()
     with seeded(settings.seed, ranks.device):
         lesson = course.taught(settings, ranks)

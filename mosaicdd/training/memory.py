@@ -190,45 +190,29 @@ def memory_plan(
     network = copy.deepcopy(network)
     if execution.recompute:
         network.recompute = True
-    activations, samples = _kept(lesson, network, dataset, settings, execution, ranks)
-    size = 8 if settings.precision == "float64" else 4
-    weights = size * sum(p.numel() for p in network.parameters())
-    state = _optimiser_bytes(network, settings) * size // 4
-    # In a step FSDP has the weights and their gradients whole beside its shards.
-    levels: dict[str, tuple[int, int, int]] = {
-        "none": (weights, weights, state),
-        "zero1": (weights, weights, state // ranks.size),
-        "fsdp": (
-            weights + weights // ranks.size,
-            weights + weights // ranks.size,
-            state // ranks.size,
-        ),
-    }
-    learned = lesson.learned(network, dataset)
-    return [
-        MemoryLevel(name, *parts, activations, samples)
-        for name, parts in levels.items()
-        if _possible(replace(execution, sharding=name), ranks.size, settings, learned)
-    ]
-
-
-def _kept(
-    lesson: type[Lesson],
-    network: Any,
-    dataset: Any,
-    settings: TrainingSettings,
-    execution: ExecutionSettings,
-    ranks: RankGroup,
-) -> tuple[int, int]:
-    """Return the bytes that the largest pass of a rank keeps, and those of its samples."""
     loss, passes, sample_bytes = lesson.sketch(network, dataset, settings, ranks.size)
-    objective = Objective(network, loss)
-    samples = -(-min(settings.batch_size, lesson.learned(network, dataset)) // ranks.size)
+    objective, learned = Objective(network, loss), lesson.learned(network, dataset)
+    samples = -(-min(settings.batch_size, learned) // ranks.size)
     limit = execution.micro_batch
     if not limit and ranks.device.type == "cpu":
         limit = samples_per_pass(objective, passes)
     samples = min(samples, limit or samples)
-    return max(KeptBytes.of_pass(objective, part).of(samples) for part in passes), sample_bytes
+    activations = max(KeptBytes.of_pass(objective, part).of(samples) for part in passes)
+    size = 8 if settings.precision == "float64" else 4
+    weights = size * sum(p.numel() for p in network.parameters())
+    state = _optimiser_bytes(network, settings) * size // 4
+    # In a step FSDP has the weights and their gradients whole beside its shards.
+    beside = weights + weights // ranks.size
+    levels = {
+        "none": (weights, weights, state),
+        "zero1": (weights, weights, state // ranks.size),
+        "fsdp": (beside, beside, state // ranks.size),
+    }
+    return [
+        MemoryLevel(name, *parts, activations, sample_bytes)
+        for name, parts in levels.items()
+        if _possible(replace(execution, sharding=name), ranks.size, settings, learned)
+    ]
 
 
 def _possible(

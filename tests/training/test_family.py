@@ -19,10 +19,11 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training.course import Course
 from mosaicdd.training.equation_lesson import FamilyLesson
 from mosaicdd.training.family import family_ranges, fit_family
 from mosaicdd.training.generation import generate_dataset
-from mosaicdd.training.loop import Training, train_network
+from mosaicdd.training.loop import Training, train_course
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
@@ -41,9 +42,14 @@ def datasets():
     return {pde: generate(pde) for pde in FAMILIES}
 
 
+def train_on(ranks, dataset, settings, name="family", network=NETWORK):
+    how = settings, ExecutionSettings(), ranks
+    return train_course(Course.of(name, network, dataset, *how), *how)
+
+
 def train(dataset, name="family", settings=NETWORK, **changes):
     chosen = {"epochs": 600, "batch_size": 10**6, "validations": 4}
-    return train_network(name, settings, dataset, TrainingSettings(**chosen | changes))
+    return train_on(RankGroup(), dataset, TrainingSettings(**chosen | changes), name, settings)
 
 
 @pytest.fixture(scope="module")
@@ -204,10 +210,7 @@ def test_an_equation_without_a_family_has_no_parameters_in_its_data():
 def test_a_family_is_the_same_on_any_number_of_ranks(ranks):
     dataset = generate("screened-poisson", operators=20)
     settings = TrainingSettings(epochs=20, batch_size=7, optimizer="adamw", precision="float64")
-    results = [
-        train_network("family", NETWORK, dataset, settings, ranks=group)
-        for group in (ranks, RankGroup())
-    ]
+    results = [train_on(group, dataset, settings) for group in (ranks, RankGroup())]
     several, alone = (result.best.validation_mse for result in results)
     # Sums of gradients in another order, in float64, through 40 steps of Adam.
     assert several == pytest.approx(alone, rel=1e-8)

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.training.course import Course
 from mosaicdd.training.generation import generate_dataset
-from mosaicdd.training.loop import train_network
+from mosaicdd.training.loop import train_course
 from mosaicdd.training.optimisers import TrainingDivergedError
-from mosaicdd.training.settings import GenerationSettings, TrainingSettings
+from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 SMALL = {
     "linear": {"width": 32, "features": 16},
@@ -33,7 +35,9 @@ def dataset():
 def train(dataset, name="linear", **changes):
     reports = []
     settings = TrainingSettings(**{"epochs": 20, "batch_size": 100, "validations": 8, **changes})
-    return train_network(name, SMALL[name], dataset, settings, reports.append), reports
+    how = settings, ExecutionSettings(), RankGroup()
+    course = Course.of(name, SMALL[name], dataset, *how)
+    return train_course(course, *how, reports.append), reports
 
 
 @pytest.mark.parametrize(
