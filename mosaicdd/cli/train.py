@@ -1,20 +1,74 @@
 """``mosaicdd train``: train a subdomain network on a dataset, on any number of ranks."""
 
+import importlib.util
+import json
 import logging
 import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import overwrite_option, world
 from mosaicdd.cli.settings_options import collected, settings_options
-from mosaicdd.cli.show import quiet_option, stage
-from mosaicdd.cli.train_config import network_settings, read_config
+from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
+from mosaicdd.settings import meant
+from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
+if TYPE_CHECKING:
+    from mosaicdd.training.loop import Training, TrainingResult
+    from mosaicdd.training.memory import MemoryPlan
+
+_NETWORK = "settings"
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
+
+
+def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -> dict:
+    """Take up ``option = value`` pairs of a TOML file as defaults; return the table of the network's settings."""
+    if path is None:
+        return {}
+    with bad_input("--config"):
+        values = _load(Path(path))
+        network = values.pop(_NETWORK, {})
+        if not isinstance(network, dict):
+            raise TypeError(f"{path}: {_NETWORK} must be a table, as in [{_NETWORK}]")
+        options = {key.replace("-", "_"): value for key, value in values.items()}
+        known = {p.name for p in ctx.command.params} - {"config", "data", "pairs", "help"}
+        if unknown := sorted(options.keys() - known):
+            raise ValueError(
+                f"{path}: train has no option {unknown[0]!r}{meant(unknown[0], known)}; known: {', '.join(sorted(known))} and "
+                f"the table [{_NETWORK}]"
+            )
+    ctx.default_map = {**(ctx.default_map or {}), **options}
+    return network
+
+
+def _network_settings(pairs: tuple[str, ...]) -> dict:
+    """Parse ``name=value`` pairs; values are JSON (numbers, true, false)."""
+    settings = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            settings[name] = json.loads(value)
+        except json.JSONDecodeError:
+            raise ValueError(
+                f"--set {pair}: needs NAME=VALUE with a number, true or false, e.g. width=96"
+            ) from None
+    return settings
+
+
+def _load(path: Path) -> dict:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file")
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not TOML ({error})") from error
 
 
 @click.command()
@@ -24,7 +78,7 @@ _INTERRUPTED = os.EX_TEMPFAIL
     "--config",
     type=click.Path(),
     is_eager=True,
-    callback=read_config,
+    callback=_read_config,
     help="TOML file with options (batch-size = 512) and the network's [settings]; flags override.",
 )
 @click.option(
@@ -101,7 +155,6 @@ def train(
     """
     import torch
 
-    from mosaicdd.cli.train_output import draw, show_plan, show_result
     from mosaicdd.parallel.watch import Watch, listening
     from mosaicdd.storage.metrics_file import require_tensorboard
     from mosaicdd.training.loop import Training
@@ -112,7 +165,7 @@ def train(
     everyone = world()
 
     def described() -> Training:
-        own = {**config, **network_settings(pairs)}
+        own = {**config, **_network_settings(pairs)}
         settings = collected(ctx, TrainingSettings)
         execution = collected(ctx, ExecutionSettings)
         task = (data, output, settings, execution, network, own, tensorboard, pde)
@@ -130,7 +183,7 @@ def train(
             training.join(ranks, resume)
         if dry_run:
             if ranks.is_root:
-                show_plan(training.memory(ranks), as_json)
+                _show_plan(training.memory(ranks), as_json)
             return 0
         replaces = ranks.is_root and training.output.exists()
         watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
@@ -142,6 +195,57 @@ def train(
                 raise click.ClickException(f"{error}; {training.checkpoints.last_good}") from error
         if ranks.is_root:
             if result.finished:
-                draw(training, result)
-            show_result(training, result, replaces, as_json)
+                _draw(training, result)
+            _show_result(training, result, replaces, as_json)
     return 0 if result.finished else _INTERRUPTED
+
+
+def _show_result(
+    training: "Training", result: "TrainingResult", replaces: bool, as_json: bool
+) -> None:
+    """Print the figures, and a word about a model that has learned little; ``replaces`` an older one of its name, or not."""
+    best, output = result.best, str(training.output)
+    if as_json:
+        click.echo(json_line(result.figures | {"model": output if result.finished else None}))
+    elif result.finished:
+        say(
+            f"{output}{' (replaced)' if replaces else ''}: {result.name}, {result.parameters} parameters, "
+            f"{best.errors} after {result.steps} steps in {result.seconds:.1f} s"
+        )
+    else:
+        click.echo(
+            f"interrupted after step {result.steps}; {training.checkpoints.last_good}: continue "
+            "with --resume"
+        )
+    if result.far_off:
+        click.echo(
+            f"{output} is far off: its validation error is {result.relative_error:.0%} of what the "
+            "lifting alone leaves (10% is usable, 1% good); give it more --epochs, another --lr, or "
+            "more samples",
+            err=True,
+        )
+
+
+def _draw(training: "Training", result: "TrainingResult") -> None:
+    """Draw the learning curve beside the model, where matplotlib is installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return
+    from mosaicdd.report.curves import learning_curve
+    from mosaicdd.storage.metrics_file import read_metrics
+
+    title = f"{result.name}, {result.best.errors}"
+    learning_curve(read_metrics(training.metrics_path), title, Path(f"{training.output}.png"))
+
+
+def _show_plan(plan: "MemoryPlan", as_json: bool) -> None:
+    """Print the levels of sharding as a table with an advice, or as one JSON object."""
+    if as_json:
+        click.echo(json_line(plan.figures))
+        return
+    advice = (
+        f"lowest level that fits: --sharding {plan.fits}"
+        if plan.fits
+        else "none fits: lower --micro-batch, or use --recompute or more ranks"
+    )
+    memory = f"{plan.ranks} rank(s), {plan.device_memory / 2**20:.0f} MB each"
+    click.echo(f"{plan.table}\n{memory}; {advice}")

@@ -8,13 +8,6 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.local_solvers.upscaling import CoarseMedium
-from mosaicdd.problems.discretisation.discretisation import Discretisation
-from mosaicdd.problems.discretisation.linear_step import LinearStep
-from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
-from mosaicdd.problems.operators.medium import Medium
-from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.operators.nonlinear_part import Linearised
 
 BYTES = 260
 """For each node at least: elements, inverses of the stars, coarse space."""
@@ -30,11 +23,11 @@ class SolverOnElements(BoundSolver):
     Attributes
     ----------
     operator
-        The medium; or what is not linear, whose derivative is one.
+        The medium, or what has conductances as one; or what is not linear, whose derivative is one.
     source
         Of the problem, which may be zero.
     discretisation
-        Where the edge of the grid is not that of the lattice; else None.
+        Of the problem, where the edge of the grid is not that of the lattice; else None.
     planned
         What was planned for a medium on a block, by whoever solves.
     """
@@ -68,8 +61,6 @@ class CondensedSolver(SolverOnElements):
     """That of a linear equation, by condensed elements."""
 
     method = "condensed"
-    operator: Medium | CoarseMedium | Linearised | LinearStep
-    discretisation: Discretisation | LinearStep | None
 
 
 class NewtonSolver(SolverOnElements):
@@ -77,5 +68,3 @@ class NewtonSolver(SolverOnElements):
 
     linear = False
     method = "newton"
-    operator: Nonlinear
-    discretisation: NonlinearDiscretisation | None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.planning.decomposition import Decomposition, RankOrder, traffic
-from mosaicdd.planning.rates import CompleteRates
+from mosaicdd.planning.rates import CompleteRates, Summed
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums, fill_batch
 
@@ -30,7 +30,7 @@ _COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work
 
 
 @dataclass(frozen=True)
-class IterationCost:
+class IterationCost(Summed):
     """Seconds of one iteration on the slowest rank.
 
     Parameters
@@ -55,12 +55,12 @@ class IterationCost:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """All of it, but for what is hidden."""
         return self.sweep + self.coarse + self.gather + (self.halo - self.hidden)
 
 
 @dataclass(frozen=True)
-class SolveCost:
+class SolveCost(Summed):
     """Seconds of a whole solve on the slowest rank, without the start of the program.
 
     Parameters
@@ -83,14 +83,9 @@ class SolveCost:
     fill: float
     write: float
 
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return self.setup + self.iterate + self.estimate + self.fill + self.write
-
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(Summed):
     """Bytes of the rank that needs most.
 
     Parameters
@@ -112,11 +107,6 @@ class Memory:
     coarse: int
     buffers: int
     strip: int
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.base + self.interface + self.coarse + self.buffers + self.strip
 
 
 def gathered_bytes(decomposition: Decomposition) -> int:

@@ -14,7 +14,7 @@ from mosaicdd.parallel.partition import Dims, fitting_dims
 from mosaicdd.planning.cost import SolveCost, halo_seconds
 from mosaicdd.planning.decomposition import Decomposition, row_wise, traffic
 from mosaicdd.planning.plan import EQUAL, Job
-from mosaicdd.planning.rates import CompleteRates, MediumRates
+from mosaicdd.planning.rates import CompleteRates, MediumRates, Summed
 
 _DIMS_TRIED = 4  # the most compact ones
 _DOUBLE = 8
@@ -24,7 +24,7 @@ _ASSEMBLED = 3000  # bytes of the coarse matrix, per lattice node, and of what i
 
 
 @dataclass(frozen=True)
-class MediumMemory:
+class MediumMemory(Summed):
     """Bytes of the rank that needs most.
 
     Parameters
@@ -40,11 +40,6 @@ class MediumMemory:
     base: int
     elements: int
     coarse: int
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.base + self.elements + self.coarse
 
 
 @dataclass(frozen=True)

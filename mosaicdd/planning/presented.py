@@ -20,7 +20,7 @@ def plan_report(job: Job, made: Plan) -> dict:
                 "messages_leaving": plan.messages_leaving,
                 "bytes_leaving": plan.bytes_leaving,
                 "most_bytes_leaving_a_node": plan.most_bytes_leaving_a_node,
-                "iteration": asdict(plan.iteration) | {"total": plan.iteration.total},
+                "iteration": plan.iteration.figures,
             }
             for plan in made.orders
         ],
@@ -40,8 +40,8 @@ def _report_of(job: Job, made: Plan | MediumPlan) -> dict:
         "problems": job.problems,
         "dims": list(made.dims[::-1]),
         "subdomains_per_rank": {"least": made.subdomains[0], "most": made.subdomains[1]},
-        "memory_bytes_per_rank": asdict(made.memory) | {"total": made.memory.total},
-        "seconds": asdict(made.cost) | {"total": made.cost.total},
+        "memory_bytes_per_rank": made.memory.figures,
+        "seconds": made.cost.figures,
     }
 
 

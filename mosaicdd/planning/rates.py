@@ -14,6 +14,20 @@ from mosaicdd.storage.atomic import atomic_file
 _FORMAT = "mosaicdd rates 1"
 
 
+class Summed:
+    """Parts of a sum; a dataclass of numbers."""
+
+    @property
+    def total(self) -> Any:
+        """All of them."""
+        return sum(vars(self).values())
+
+    @property
+    def figures(self) -> dict:
+        """The parts and their sum, by name."""
+        return {**vars(self), "total": self.total}
+
+
 @dataclass(frozen=True)
 class Link:
     """How messages travel.

@@ -134,7 +134,8 @@ class FamilyNetwork(Network):
         self.perceptron = torch.nn.Sequential(*layers, torch.nn.Linear(inputs, settings.modes))
         self.square = SquareSymmetry(perimeter)
 
-    def forward(self, p: torch.Tensor) -> torch.Tensor:
+    # Of operators: perimeters are for the network that it makes of one.
+    def forward(self, p: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """Return the coordinates ``z`` of operators, ``(n, K)``, for canonical ``p``, ``(n, 5)``."""
         inputs = (compressed(p) - self.centre) / self.reach
         return self.perceptron(inputs) * self.amplitudes
