@@ -16,7 +16,7 @@ from media import MEDIA, rotating, spe10
 from tables import publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 
 _REFINED = 4  # times
 _GOOD = (1.0, 10.0)

@@ -33,7 +33,7 @@ from peers import MULTIGRIDS, by_petsc, by_pyamg, petsc_described, residual
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 
 _RTOL = 1e-8
 _REACHED = 1e-7  # of a true residual, as rounding leaves more than 1e-8 at the largest contrasts

@@ -24,7 +24,7 @@ from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
 from mosaicdd.problems.coarser import coarser, refined
-from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.references.references import solve_by_sine_transform
 

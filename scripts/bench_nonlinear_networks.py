@@ -29,9 +29,8 @@ from peers import PeerResult, by_petsc, by_pyamg, petsc_described
 from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.sides.boundary import Boundary
 

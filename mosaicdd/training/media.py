@@ -11,9 +11,10 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import draw
-from mosaicdd.problems.operators.medium import Medium, MediumSystem
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.settings import MediaSettings
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fingerprint import told_of_plan
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.medium import Medium, MediumSystem
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann

@@ -5,9 +5,10 @@ import pytest
 import scipy.sparse
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.medium import Medium, MediumSystem, medium_of
+from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.unsupported import Unsupported
 
 BOX = Grid((4, 5, 6), 0.25)

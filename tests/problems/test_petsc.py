@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
-from mosaicdd.problems.operators.medium import MediumSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references import petsc
 from mosaicdd.problems.references.petsc_solve import ON_GRIDS

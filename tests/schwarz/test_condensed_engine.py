@@ -5,8 +5,8 @@ import pytest
 from media import MEDIA
 
 from mosaicdd.local_solvers import condensed_solver
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet

@@ -14,8 +14,9 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.operators.medium import Medium, MediumSystem
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 from mosaicdd.schwarz.stopwatch import Stopwatch
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from media import MEDIA, rotating, spe10
 
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.schwarz.settings import SolveSettings

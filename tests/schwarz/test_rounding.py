@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from media import MEDIA
 
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform, solve_directly

@@ -13,9 +13,10 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.loading import find_network
 from mosaicdd.local_solvers.networks.operator import MOMENTS
 from mosaicdd.local_solvers.subdomain_graphs import AROUND
+from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import draw
-from mosaicdd.problems.operators.medium import Medium, MediumSystem
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.training.operator_samples import samples_of, solve_squares, turned_field
 from mosaicdd.training.settings import MediaSettings, TrainingSettings
 

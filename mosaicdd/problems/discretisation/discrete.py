@@ -1,5 +1,7 @@
 """The discrete equation on a rectangle with Dirichlet data: its sparse system and direct solution.
 
+Of constant coefficients by its stencil, in a medium by its conductances.
+
 Fields are arrays ``(ny + 1, nx + 1, ...)`` whose edge holds the boundary data; trailing axes are
 right-hand sides. Used by the exact local solver, the datasets and the references.
 """
@@ -8,7 +10,7 @@ import functools
 import operator
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -18,15 +20,82 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.shapes.outline import sides
 from mosaicdd.problems.sides.boundary import Boundary
 
 Places = tuple[slice, ...]
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
+Operator = TypeVar("Operator")
 
 
-class DirichletSystem:
-    """The system ``A u = b`` of the interior nodes, both sides times the squared spacing.
+class LinearSystem:
+    """A sparse system ``A u = b``."""
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """``A``."""
+        raise NotImplementedError
+
+    @cached_property
+    def _factors(self) -> scipy.sparse.linalg.SuperLU:
+        return scipy.sparse.linalg.splu(self.matrix.tocsc())
+
+    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
+        """Solve by a sparse factorisation, kept for further calls."""
+        return self._factors.solve(right_hand_side)
+
+
+class RectangleSystem(LinearSystem, Generic[Operator]):
+    """That of the nodes inside a rectangle, both sides times the squared spacing."""
+
+    def __init__(self, operator: Operator, grid: Grid):
+        self.operator = operator
+        self.grid = grid
+        self.shape = grid.shape
+
+    def apply(self, field: np.ndarray) -> np.ndarray:
+        """Return ``h^2 A u`` of any field with its edge, at the nodes inside."""
+        raise NotImplementedError
+
+    def right_hand_side(self, field: np.ndarray, source: np.ndarray | None = None) -> np.ndarray:
+        """Return ``b`` for the edge values of ``field``, ``((ny - 1) (nx - 1), ...)``.
+
+        Parameters
+        ----------
+        source
+            ``f`` at the nodes, of the shape of ``field``; only inner nodes count.
+        """
+        axes = len(self.shape)
+        edge, inner = np.array(field), (slice(1, -1),) * axes
+        edge[inner] = 0.0
+        b = -self.apply(edge)
+        if source is not None:
+            b += self.grid.spacing**2 * source[inner]
+        return b.reshape(-1, *field.shape[axes:])
+
+
+class MediumSystem(RectangleSystem[Medium | Linearised]):
+    """That in a medium, on a grid of any number of axes."""
+
+    def __init__(self, medium: Medium | Linearised, grid: Grid):
+        super().__init__(medium, grid)
+        whole = tuple(slice(0, nodes) for nodes in grid.nodes)
+        self._conductances = medium.conductances(grid, whole)
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """``h^2 A``, row by row from the bottom."""
+        return self._conductances.matrix()
+
+    def apply(self, field: np.ndarray) -> np.ndarray:
+        """Return ``h^2 A u`` of a field ``(ny + 1, nx + 1)``: ``(ny - 1, nx - 1)``."""
+        return self._conductances.apply(field)
+
+
+class DirichletSystem(RectangleSystem[EllipticOperator]):
+    """That of constant coefficients.
 
     Parameters
     ----------
@@ -38,10 +107,8 @@ class DirichletSystem:
     """
 
     def __init__(self, operator: EllipticOperator, grid: Grid):
-        self.operator = operator
-        self.grid = grid
+        super().__init__(operator, grid)
         self.stencil = operator.stencil(grid.spacing)
-        self.shape = grid.shape
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
@@ -79,21 +146,6 @@ class DirichletSystem:
                 groups.setdefault(float(self.stencil[dy, dx]), []).append((dy, dx))
         return list(groups.items())
 
-    def right_hand_side(self, field: np.ndarray, source: np.ndarray | None = None) -> np.ndarray:
-        """Return ``b`` for the edge values of ``field``, ``((ny - 1) (nx - 1), ...)``.
-
-        Parameters
-        ----------
-        source
-            ``f`` at the nodes, of the shape of ``field``; only inner nodes count.
-        """
-        edge = np.array(field)
-        edge[1:-1, 1:-1] = 0.0
-        b = -self.apply(edge)
-        if source is not None:
-            b += self.grid.spacing**2 * source[1:-1, 1:-1]
-        return b.reshape(-1, *field.shape[2:])
-
     def edge_terms(self, boundaries: Sequence[Boundary]) -> list[tuple[Places, np.ndarray]]:
         """Return what the edges alone add to ``b``: only the nodes next to them have any.
 
@@ -128,14 +180,6 @@ class DirichletSystem:
         terms = [values.reshape(-1, len(boundaries)) for _, values in self.edge_terms(boundaries)]
         # One by one, by BLAS, which scales: the squares of large values would overflow.
         return np.array([_norm(row) for row in np.concatenate(terms).T.copy()])
-
-    @cached_property
-    def _factors(self) -> scipy.sparse.linalg.SuperLU:
-        return scipy.sparse.linalg.splu(self.matrix.tocsc())
-
-    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
-        """Solve by a sparse factorisation, kept for further calls."""
-        return self._factors.solve(right_hand_side)
 
 
 def _norm(values: np.ndarray) -> float:

@@ -4,15 +4,15 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse
-import scipy.sparse.linalg
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.discrete import LinearSystem
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.problem import Problem
 
 
-class OutlineSystem:
+class OutlineSystem(LinearSystem):
     """The system ``A u = b`` of all nodes of a grid, with unit rows where there is no unknown.
 
     Nodes of the second of two periodic sides are those of the first.
@@ -71,7 +71,3 @@ class OutlineSystem:
             )
             field[place] = values[self._number % len(values)]
         return np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
-
-    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
-        """Solve by a sparse factorisation."""
-        return scipy.sparse.linalg.splu(self.matrix.tocsc()).solve(right_hand_side)

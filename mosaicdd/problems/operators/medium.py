@@ -14,12 +14,8 @@ that of the upstream node: by exponential fitting, as where coefficients are con
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 
 from mosaicdd.lattice.axes import ends, letters
 from mosaicdd.lattice.grid import Grid
@@ -38,9 +34,6 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
-
-if TYPE_CHECKING:
-    from mosaicdd.problems.operators.nonlinear_part import Linearised
 
 
 @dataclass(frozen=True)
@@ -259,41 +252,3 @@ def _near(field: Field, grid: Grid, part: Part, cover: Cover, *, fill: float) ->
     if field.number is not None:
         return np.full((1,) * len(part), field.number)
     return sample_near(field, grid, part, cover.inside, fill=fill, counts=cover.counts)[0]
-
-
-class MediumSystem:
-    """The system ``A u = b`` of the nodes inside a domain, as `DirichletSystem`, in a medium."""
-
-    def __init__(self, medium: "Medium | Linearised", grid: Grid):
-        self.operator = medium
-        self.grid = grid
-        self.shape = grid.shape
-        whole = tuple(slice(0, nodes) for nodes in grid.nodes)
-        self._conductances = medium.conductances(grid, whole)
-
-    @cached_property
-    def matrix(self) -> scipy.sparse.csr_array:
-        """``h^2 A``, of ``(ny - 1) (nx - 1)`` rows, row by row from the bottom."""
-        return self._conductances.matrix()
-
-    def apply(self, field: np.ndarray) -> np.ndarray:
-        """Return ``h^2 A u`` of a field ``(ny + 1, nx + 1)``: ``(ny - 1, nx - 1)``."""
-        return self._conductances.apply(field)
-
-    def right_hand_side(self, field: np.ndarray, source: np.ndarray | None = None) -> np.ndarray:
-        """Return ``b`` for the edge values of a field and a source ``f`` at the nodes."""
-        edge = np.array(field)
-        inner = (slice(1, -1),) * edge.ndim
-        edge[inner] = 0.0
-        b = -self.apply(edge)
-        if source is not None:
-            b += self.grid.spacing**2 * source[inner]
-        return b.ravel()
-
-    @cached_property
-    def _factors(self) -> scipy.sparse.linalg.SuperLU:
-        return scipy.sparse.linalg.splu(self.matrix.tocsc())
-
-    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
-        """Solve by a sparse factorisation, kept for further calls."""
-        return self._factors.solve(right_hand_side)

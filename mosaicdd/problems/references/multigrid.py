@@ -8,9 +8,8 @@ import logging
 
 import numpy as np
 
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.discretisation.outline_system import OutlineSystem
-from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.references.newton_reference import StepSystem
 
 logger = logging.getLogger(__name__)

@@ -2,22 +2,20 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse
-import scipy.sparse.linalg
 
 from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.coarser import coarser, refined, screening, smooth_problem
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem, LinearSystem, MediumSystem
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.outline_system import OutlineSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.medium import MediumSystem
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
@@ -29,38 +27,6 @@ _SHORTEST = 2.0**-30  # part of a step
 
 Solve = Callable[[Any, np.ndarray], np.ndarray]
 """``solve(system, b)``: of a linear system, which has its ``matrix``."""
-
-
-class _Equations(Protocol):
-    """The equations of the nodes of a grid: changes and residuals are flat arrays of unknowns."""
-
-    def begun(self, solve: Solve) -> np.ndarray:
-        """Return the values to begin with."""
-        ...
-
-    def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
-        """Return other values."""
-        ...
-
-    def residual(self, u: np.ndarray) -> np.ndarray:
-        """Return the residual, with the source."""
-        ...
-
-    def step(self, u: np.ndarray) -> Any:
-        """Return the linear system for changes."""
-        ...
-
-    def size(self, u: np.ndarray) -> float:
-        """Return the 2-norm of the right-hand side of the equation that is linearised at values."""
-        ...
-
-    def norm(self, residual: np.ndarray) -> float:
-        """Return the 2-norm of a residual, as its rows count."""
-        ...
-
-    def field(self, u: np.ndarray) -> np.ndarray:
-        """Return values as a field has them."""
-        ...
 
 
 def solve_by_newton(
@@ -75,9 +41,7 @@ def solve_by_newton(
     RuntimeError
         If it does not converge.
     """
-    equations: _Equations = _Rectangle(problem, grid, number)
-    if not problem.plain:
-        equations = _Everywhere(problem, grid, number)
+    equations = (_Rectangle if problem.plain else _Everywhere)(problem, grid, number)
     u = equations.begun(solve)
     r, size = equations.residual(u), equations.size(u)
     if problem.plain:
@@ -125,7 +89,7 @@ def _nested(problem: Problem, grid: Grid, number: int, solve: Solve) -> np.ndarr
 
 
 class _Rectangle:
-    """With values on all sides of a rectangle; unknowns are the nodes inside."""
+    """With values on all sides of a rectangle; unknowns are the nodes inside: changes and residuals are flat arrays."""
 
     def __init__(self, problem: Problem, grid: Grid, number: int):
         whole = tuple(slice(0, nodes) for nodes in grid.nodes)
@@ -155,6 +119,7 @@ class _Rectangle:
         return MediumSystem(Linearised(self._operator, u), self._operator.grid)
 
     def size(self, u: np.ndarray) -> float:
+        """Return the 2-norm of the right-hand side of the equation that is linearised at values."""
         derivative = self._operator.derivative(u, self._operator.part)
         return self.norm(derivative.apply(u - self._bare).ravel() - self.residual(u))
 
@@ -165,7 +130,7 @@ class _Rectangle:
         return u
 
 
-class StepSystem:
+class StepSystem(LinearSystem):
     """The linear system of one of Newton's steps on any domain, with unit rows where there is no unknown.
 
     Parameters
@@ -184,10 +149,6 @@ class StepSystem:
     def matrix(self) -> scipy.sparse.csr_array:
         """``h^2 J``, of a row for each node, row by row from the bottom; a pair of sides is one."""
         return self.conductances.matrix(self._periodic)
-
-    def solve(self, right_hand_side: np.ndarray) -> np.ndarray:
-        """Solve by a sparse factorisation."""
-        return scipy.sparse.linalg.splu(self.matrix.tocsc()).solve(right_hand_side)
 
 
 class _Everywhere:

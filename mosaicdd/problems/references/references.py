@@ -7,9 +7,9 @@ import numpy as np
 import scipy.fft
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.discretisation.outline_system import OutlineSystem
-from mosaicdd.problems.operators.medium import Medium, MediumSystem
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.multigrid import MultigridSolver
