@@ -38,6 +38,30 @@ class _AtNodes:
             self, **{name: values[which] for name, values in vars(self).items()} | {"nodes": nodes}
         )
 
+    def moved(self, places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Self:
+        """Return those of nodes that are elsewhere; see `moved_nodes`."""
+        return self.chosen(*moved_nodes(self.nodes, places, shape))
+
+
+@dataclass(frozen=True)
+class Ties(_AtNodes):
+    """Conductances between active nodes and nodes with given values.
+
+    Parameters
+    ----------
+    known
+        The numbers of the others among all known nodes.
+    conductances
+        ``(T,)``.
+    """
+
+    known: np.ndarray
+    conductances: np.ndarray
+
+
+NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
+"""Of a part that no given value acts on."""
+
 
 @dataclass(frozen=True)
 class Crossings(_AtNodes):
@@ -154,13 +178,10 @@ class OnOutlines:
 
     def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "OnOutlines":
         """Return those of nodes that are elsewhere; see `moved_nodes`."""
-        shape = reported.shape
         ties, flows, on = (
-            pieces.chosen(*moved_nodes(pieces.nodes, places, shape))
-            for pieces in (self.ties, self.flows, self.on)
+            pieces.moved(places, reported.shape) for pieces in (self.ties, self.flows, self.on)
         )
-        natural = self.natural.chosen(*moved_nodes(self.natural.nodes, places, shape))
-        return OnOutlines(ties, flows, on, reported, natural)
+        return OnOutlines(ties, flows, on, reported, self.natural.moved(places, reported.shape))
 
     def without_acting(self) -> "OnOutlines":
         """Return what is known of nodes on outlines and inside them, but not how these act on others."""

@@ -16,7 +16,7 @@ from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
-from mosaicdd.problems.shapes.periodic_shapes import require_periodic
+from mosaicdd.problems.shapes.outline import name_of_side
 from mosaicdd.problems.shapes.shape import Level, Shape, labelled
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.problems.sides.parts import require_outlines
@@ -26,6 +26,7 @@ from mosaicdd.settings import concerning
 
 _AT_ONCE = 32  # rows that are evaluated, for the cache: a function makes many arrays as large
 _FAR = 2  # cells from an outline at which a point is not on it
+_SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
 
 
 class CutOutline:
@@ -55,7 +56,7 @@ class CutOutline:
         self._shape, self._grid = shape, grid
         self._periods = sides.periods(grid)
         shape.require_shape(grid)
-        require_periodic(shape, grid, sides.periodic)
+        _require_periodic(shape, grid, sides.periodic)
         self.names: tuple[str, ...] = ("outline",)
         self._numbers: np.ndarray | None = None
         self._known: tuple[Part, np.ndarray] | None = None
@@ -221,3 +222,27 @@ class CutOutline:
         return OutlineCut(
             part, cover, level, fixed, numbers, segments, reported=self.reported(level)
         )
+
+
+def _require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> None:
+    """Check that a shape goes on at the opposite one of periodic sides; else say where first it does not."""
+    for axis, around in enumerate(periodic):
+        if not around:
+            continue
+        # Each side with the line beside it.
+        lines = []
+        for first in (0, grid.shape[axis] - 1):
+            part = [slice(0, nodes) for nodes in grid.nodes]
+            part[axis] = slice(first, first + 2)
+            lines += [*np.moveaxis(shape.level(grid, tuple(part)), axis, 0)]
+        low, high = lines[0], lines[-1]
+        inside = np.stack(lines) < 0
+        crossed = inside.any(0) & ~inside.all(0)
+        wrong = (low < 0) != (high < 0)
+        wrong |= crossed & (abs(low - high) > _SAME * np.ptp(lines, axis=0))
+        if wrong.any():
+            both = " and ".join(name_of_side((axis, end)) for end in (0, 1))
+            raise ValueError(
+                f"the sides {both} are periodic, but the outline of the domain is not the same on both, "
+                f"first at {'xy'[axis]} = {np.argmax(wrong) * grid.spacing:g}: let it go on at the other side"
+            )

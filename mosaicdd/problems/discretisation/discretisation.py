@@ -27,10 +27,10 @@ import numpy as np
 
 from mosaicdd.lattice.axes import ends
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.crossings import OnOutlines
+from mosaicdd.problems.discretisation.crossings import OnOutlines, Ties
 from mosaicdd.problems.discretisation.cut import nonzero
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
-from mosaicdd.problems.discretisation.node_equations import Equations, Ties
+from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.periodic import GridNodes, glued, glued_nodes, places_of
 from mosaicdd.problems.discretisation.squares_of_nodes import NodeSquares
 from mosaicdd.problems.discretisation.stretched import stretch_of

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.crossings import OnOutlines
-from mosaicdd.problems.discretisation.node_equations import NO_TIES, Equations
+from mosaicdd.problems.discretisation.crossings import NO_TIES, OnOutlines
+from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.stretched import stretch_of
 from mosaicdd.problems.fields.fields import Part, Periods, overlap
 from mosaicdd.problems.operators.conductances import Conductances

@@ -7,37 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.problems.discretisation.crossings import OnOutlines, moved_nodes, places_among
+from mosaicdd.problems.discretisation.crossings import OnOutlines, Ties, places_among
 from mosaicdd.problems.discretisation.stretched import Stretch
 from mosaicdd.problems.operators.conductances import Conductances
-
-
-@dataclass(frozen=True)
-class Ties:
-    """Conductances between active nodes and nodes with given values.
-
-    Parameters
-    ----------
-    nodes
-        The active nodes, flat in the part, ``(T,)``.
-    known
-        The numbers of the others among all known nodes.
-    conductances
-        ``(T,)``.
-    """
-
-    nodes: np.ndarray
-    known: np.ndarray
-    conductances: np.ndarray
-
-    def moved(self, places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> "Ties":
-        """Return those of nodes that are elsewhere; see `moved_nodes`."""
-        inside, nodes = moved_nodes(self.nodes, places, shape)
-        return Ties(nodes, self.known[inside], self.conductances[inside])
-
-
-NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
-"""Of a part that no given value acts on."""
 
 
 @dataclass(frozen=True)

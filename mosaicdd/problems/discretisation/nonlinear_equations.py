@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING
-from mosaicdd.problems.discretisation.node_equations import NO_TIES, Equations
+from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING, NO_TIES
+from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_of

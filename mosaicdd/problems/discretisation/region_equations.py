@@ -13,10 +13,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from mosaicdd.lattice.axes import even
 from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
-from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
+from mosaicdd.problems.discretisation.crossings import (
+    NO_TIES,
+    Crossings,
+    NaturalPieces,
+    OnOutlines,
+    Ties,
+)
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
-from mosaicdd.problems.discretisation.node_equations import Equations, Ties
+from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.squares_of_nodes import MARGIN, NodeSquares
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -74,7 +80,7 @@ class _Whole:
         self._kinds = np.full(self._squares, -1)
         self._values: list[list[np.ndarray]] = [[] for _ in self._plain]
         self._count = 0
-        self._ties = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
+        self._ties = [NO_TIES]
         self._crossings = {name: [Crossings.none()] for name in ("ties", "flows", "on")}
         self._natural = [NaturalPieces.none()]
         sides = ~self._inside_sides()
@@ -214,7 +220,7 @@ class _Whole:
             return which[inside], nodes[inside] @ (self._shape[1], 1), shift[inside]
 
         which, nodes, _ = within(equations.ties.nodes)
-        self._ties.append((nodes, equations.ties.known[which], equations.ties.conductances[which]))
+        self._ties.append(equations.ties.chosen(which, nodes))
         if equations.outlines is None:
             return
         for name, kept in self._crossings.items():
@@ -241,7 +247,6 @@ class _Whole:
             )
         ]
         active, reported = self._active[nodes], self._reported[nodes]
-        ties = Ties(*(np.concatenate(column) for column in zip(*self._ties, strict=True)))
         outlines = None
         if self._discretisation.outline is not None:
             crossings = {name: Crossings.joined(every) for name, every in self._crossings.items()}
@@ -249,7 +254,7 @@ class _Whole:
             outlines = OnOutlines(**crossings, reported=reported, natural=natural)
         along, against = tuple(arrays[:axes]), tuple(arrays[axes + 1 :])
         conductances = Conductances(along, arrays[axes], against)
-        return Equations(conductances, active, volumes, ties, outlines)
+        return Equations(conductances, active, volumes, Ties.joined(self._ties), outlines)
 
 
 def _by_squares(values: np.ndarray) -> np.ndarray:
