@@ -8,7 +8,7 @@ the families are planes, ``lines[1]`` of shape ``(n, lines_y, nz + 1, nx + 1)``.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -104,11 +104,12 @@ class Interface:
         """
         return self.lines[axis].movedim(1, 1 + axis)
 
-    def take(self, fields: torch.Tensor) -> None:
-        """Take the values on the lines from those at all nodes of the region, ``(n, rows, columns)``."""
+    def take(self, fields: Iterable[torch.Tensor]) -> None:
+        """Take the values on the lines from those at all nodes of the region, ``(rows, columns)`` of each problem."""
         s = self.block.lattice.spacing
-        for axis, lines in enumerate(self.lines):
-            lines.copy_(_every(fields, axis, s).movedim(1 + axis, 1))
+        for number, field in enumerate(fields):
+            for axis, lines in enumerate(self.lines):
+                lines[number].copy_(_every(field[None], axis, s)[0].movedim(axis, 0))
 
     def owned_parts(self) -> list[torch.Tensor]:
         """Return views of the values that this block owns: every node of the interface once.

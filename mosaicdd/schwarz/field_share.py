@@ -10,7 +10,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.lattice.axes import Slices, contains, within
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -111,16 +111,24 @@ class FieldShare:
     def lines(self, fields: Sequence[np.ndarray], **tensors: Unpack[Tensors]) -> Interface:
         """Return values of fields at the nodes held, on the lattice lines of the region."""
         v = Interface(self.block, problems=len(fields), **tensors)
-        values = np.zeros((len(fields), *(n + 1 for n in self.block.cells)))
-        for inside, wide in zip(values[:, *self._inside], fields, strict=True):
-            held = self._around(self._region, wide)
-            inside[...] = held if self._stretch is None else self._stretch.interpolated(held)
-        v.take(torch.from_numpy(values))
+        v.take(torch.from_numpy(self._in_region(wide)) for wide in fields)
         return v
+
+    def _in_region(self, wide: np.ndarray) -> np.ndarray:
+        """Return values at the nodes of the region, zero where it has none, from those held: a view of them, if it can be."""
+        held = self._around(self._region, wide)
+        if self._stretch is not None:
+            held = self._stretch.interpolated(held)
+        region = tuple(n + 1 for n in self.block.cells)
+        if held.shape == region:
+            return held
+        values = np.zeros(region)
+        values[self._inside] = held
+        return values
 
     def _around(self, part: Slices, wide: np.ndarray) -> np.ndarray:
         """Return values at nodes that may go on beyond the grid."""
-        if self._beyond:
+        if self._beyond or contains(tuple(slice(0, n) for n in self.grid.nodes), part):
             return self.at(part, wide)
         values = np.empty([p.stop - p.start for p in part])
         for there, where in overlaps(part, self.grid.nodes, self.block.lattice.rounds):
