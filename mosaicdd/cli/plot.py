@@ -74,13 +74,7 @@ def plot(
 
 
 def _require_pattern(name: str) -> None:
-    """Check that a number can be put into a name.
-
-    Raises
-    ------
-    ValueError
-        If not.
-    """
+    """Check that a number can be put into a name; `ValueError` if not."""
     try:
         if name % 1 != name % 2:
             return

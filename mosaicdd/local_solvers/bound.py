@@ -134,13 +134,7 @@ class BoundSolver:
         return self
 
     def require_sound(self) -> None:
-        """Check what an answer that nothing certifies depends on.
-
-        Raises
-        ------
-        ValueError
-            If the answer would be wrong.
-        """
+        """Check what an answer that nothing certifies depends on; `ValueError` if the answer would be wrong."""
 
     def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
         """Prepare the solve at points that are not fixed, one for each perimeter.

@@ -109,19 +109,14 @@ class ReflectionPlan:
 
 @dataclass(frozen=True)
 class _Buffers:
-    """Views of a plan's memory: making them anew at each call takes as long as some products.
+    """Views of a plan's memory: making them anew at each call takes as long as some products."""
 
-    Parameters
-    ----------
-    folded, total, difference
-        ``(2, B, P/2)`` and its two: the sum and the difference of the halves of the perimeters.
-    parts, even, odd
-        What the products give, and its two without their padding, ``(B, R, H)``.
-    """
-
+    # folded, total, difference: ``(2, B, P/2)`` and its two: the sum and the difference of the
+    # halves of the perimeters
     folded: torch.Tensor
     total: torch.Tensor
     difference: torch.Tensor
+    # parts, even, odd: what the products give, and its two without their padding, ``(B, R, H)``
     parts: torch.Tensor
     even: np.ndarray
     odd: np.ndarray

@@ -60,17 +60,12 @@ def windows(values: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class _Tables:
-    """Where the conductances of inner lines stand: those constant in y, row by row, then the others.
+    """Where the conductances of inner lines stand: those constant in y, row by row, then the others."""
 
-    Parameters
-    ----------
-    entries
-        Places in the matrix of inner nodes, which conductances are added there, and by what sign.
-    around, beside, ties
-        Perimeter nodes but corners, the inner node next to each, and the conductance between them.
-    """
-
+    # Places in the matrix of inner nodes, which conductances are added there, and by what sign
     entries: list[tuple[torch.Tensor, torch.Tensor, int]]
+    # around, beside, ties: perimeter nodes but corners, the inner node next to each, and the
+    # conductance between them
     around: torch.Tensor
     beside: torch.Tensor
     ties: torch.Tensor

@@ -32,18 +32,10 @@ _FLAT = 1e-3  # remainder over data below which the shape of the remainder does 
 
 @dataclass(frozen=True)
 class SpectrumRange:
-    """Limits for the energy of unit remainders along the perimeter.
+    """Limits for the energy of unit remainders along the perimeter."""
 
-    Parameters
-    ----------
-    frequencies
-        Waves around the perimeter.
-    shares
-        Largest share of the energy at each frequency and above.
-    """
-
-    frequencies: tuple[int, ...]
-    shares: tuple[float, ...]
+    frequencies: tuple[int, ...]  # waves around the perimeter
+    shares: tuple[float, ...]  # largest share of the energy at each frequency and above
 
     def __post_init__(self) -> None:
         if len(self.frequencies) != len(self.shares):

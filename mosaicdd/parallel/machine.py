@@ -31,24 +31,12 @@ _HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 
 @dataclass(frozen=True)
 class Place:
-    """What one rank has.
+    """What one rank has."""
 
-    Parameters
-    ----------
-    host
-        Its machine.
-    cores
-        Numbers of the processor cores that it may run on.
-    free_memory
-        Bytes of the machine that are not in use, and that the system grants.
-    gpus
-        Identity and name of the GPUs that torch sees.
-    """
-
-    host: str
-    cores: frozenset[int]
-    free_memory: int
-    gpus: tuple[tuple[str, str], ...] = ()
+    host: str  # its machine
+    cores: frozenset[int]  # numbers of the processor cores that it may run on
+    free_memory: int  # bytes of the machine that are not in use, and that the system grants
+    gpus: tuple[tuple[str, str], ...] = ()  # identity and name of the GPUs that torch sees
 
     @classmethod
     def here(cls) -> "Place":
@@ -242,18 +230,10 @@ _NAMES = (
 
 
 class Limit(NamedTuple):
-    """Of a group of processes, in bytes.
+    """Of a group of processes, in bytes."""
 
-    Parameters
-    ----------
-    total
-        The most that they may hold together.
-    free
-        What they do not hold of it, but for what the system would take back.
-    """
-
-    total: int
-    free: int
+    total: int  # the most that they may hold together
+    free: int  # what they do not hold of it, but for what the system would take back
 
 
 def memory_limits(

@@ -67,13 +67,7 @@ def fitting_dims(size: int, counts: Dims) -> list[Dims]:
 
 
 def require_fitting(dims: Dims, counts: Dims) -> None:
-    """Check that every rank gets an item.
-
-    Raises
-    ------
-    ValueError
-        If an axis has fewer items than ranks.
-    """
+    """Check that every rank gets an item; `ValueError` if an axis has fewer items than ranks."""
     if len(dims) != len(counts):
         raise ValueError(f"dims {times(dims)}: one number is needed for each of {len(counts)} axes")
     for letter, dim, count in zip(letters(len(dims)), dims, counts, strict=True):
@@ -107,14 +101,9 @@ _NEARLY = 1.1
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where the axes are cut.
+    """Where the axes are cut."""
 
-    Parameters
-    ----------
-    axes
-        Of each axis, the first item of each rank, and the number of items at the end.
-    """
-
+    # Of each axis, the first item of each rank, and the number of items at the end
     axes: tuple[tuple[int, ...], ...]
 
     @property

@@ -34,26 +34,15 @@ _SUBDOMAINS = (1, 10**3, 10**4, 10**5, 10**6)
 
 @dataclass(frozen=True)
 class Gpu:
-    """Published figures of a GPU and of the way to its host.
-
-    Parameters
-    ----------
-    memory
-        Bandwidth in bytes per second.
-    float64, float32
-        Operations per second, without tensor cores.
-    host
-        Bytes per second to the host and back, one way.
-    network
-        Between nodes.
-    """
+    """Published figures of a GPU and of the way to its host."""
 
     name: str
-    memory: float
+    memory: float  # bandwidth in bytes per second
+    # float64, float32: operations per second, without tensor cores
     float64: float
     float32: float
-    host: float
-    network: Link
+    host: float  # bytes per second to the host and back, one way
+    network: Link  # between nodes
 
 
 GPUS = {

@@ -31,27 +31,13 @@ _COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work
 
 @dataclass(frozen=True)
 class IterationCost(Summed):
-    """Seconds of one iteration on the slowest rank.
+    """Seconds of one iteration on the slowest rank."""
 
-    Parameters
-    ----------
-    sweep
-        Local solves, the coarse correction swept, and norms.
-    coarse
-        Sine transforms.
-    gather
-        The all-gather, or the redistributions of a shared coarse solve.
-    halo
-        The halo exchange.
-    hidden
-        The part of it during which the rank sweeps.
-    """
-
-    sweep: float
-    coarse: float
-    gather: float
-    halo: float
-    hidden: float
+    sweep: float  # local solves, the coarse correction swept, and norms
+    coarse: float  # sine transforms
+    gather: float  # the all-gather, or the redistributions of a shared coarse solve
+    halo: float  # the halo exchange
+    hidden: float  # the part of it during which the rank sweeps
 
     @property
     def total(self) -> float:
@@ -61,52 +47,24 @@ class IterationCost(Summed):
 
 @dataclass(frozen=True)
 class SolveCost(Summed):
-    """Seconds of a whole solve on the slowest rank, without the start of the program.
+    """Seconds of a whole solve on the slowest rank, without the start of the program."""
 
-    Parameters
-    ----------
-    setup
-        Planning.
-    iterate
-        All iterations.
-    estimate
-        The error estimate.
-    fill
-        The field at all nodes, and its way to the first rank.
-    write
-        The solution file, by the first rank.
-    """
-
-    setup: float
-    iterate: float
-    estimate: float
-    fill: float
-    write: float
+    setup: float  # planning
+    iterate: float  # all iterations
+    estimate: float  # the error estimate
+    fill: float  # the field at all nodes, and its way to the first rank
+    write: float  # the solution file, by the first rank
 
 
 @dataclass(frozen=True)
 class Memory(Summed):
-    """Bytes of the rank that needs most.
+    """Bytes of the rank that needs most."""
 
-    Parameters
-    ----------
-    base
-        The process itself: interpreter and libraries.
-    interface
-        Interface vectors.
-    coarse
-        Arrays over the lattice nodes, replicated or this rank's share.
-    buffers
-        Perimeters and values of a batch of subdomains.
-    strip
-        The rows of the field that a batch of subdomains fills.
-    """
-
-    base: int
-    interface: int
-    coarse: int
-    buffers: int
-    strip: int
+    base: int  # the process itself: interpreter and libraries
+    interface: int  # interface vectors
+    coarse: int  # arrays over the lattice nodes, replicated or this rank's share
+    buffers: int  # perimeters and values of a batch of subdomains
+    strip: int  # the rows of the field that a batch of subdomains fills
 
 
 def gathered_bytes(decomposition: Decomposition) -> int:

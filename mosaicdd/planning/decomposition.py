@@ -114,39 +114,23 @@ class Decomposition:
 
 @dataclass(frozen=True)
 class RankOrder:
-    """A placement of the ranks on nodes.
+    """A placement of the ranks on nodes."""
 
-    Parameters
-    ----------
-    name
-        ``"row-wise"`` or ``"bricks XxY"``, ranks along x and y.
-    node
-        The node of every rank, ``(py, px)``.
-    """
-
-    name: str
-    node: np.ndarray
+    name: str  # ``"row-wise"`` or ``"bricks XxY"``, ranks along x and y
+    node: np.ndarray  # the node of every rank, ``(py, px)``
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What every rank sends in one exchange, within its node and to others.
+    """What every rank sends in one exchange, within its node and to others."""
 
-    Parameters
-    ----------
-    messages, words
-        Of every rank, ``(py, px)``, to ranks of its own node.
-    messages_leaving, words_leaving
-        The same, to ranks of other nodes.
-    node
-        The node of every rank, ``(py, px)``.
-    """
-
+    # messages, words: of every rank, ``(py, px)``, to ranks of its own node
     messages: np.ndarray
     words: np.ndarray
+    # messages_leaving, words_leaving: the same, to ranks of other nodes
     messages_leaving: np.ndarray
     words_leaving: np.ndarray
-    node: np.ndarray
+    node: np.ndarray  # the node of every rank, ``(py, px)``
 
     @property
     def words_leaving_node(self) -> np.ndarray:

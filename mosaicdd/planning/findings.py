@@ -24,21 +24,13 @@ _SECONDS = 20  # for Slurm to answer
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the screen.
+    """One line of the screen."""
 
-    Parameters
-    ----------
-    subject, found
-        What was looked at, and what is there.
-    advice
-        What to do; empty if nothing.
-    wrong
-        Whether commands fail, or do something else than was asked, until it is done.
-    """
-
+    # subject, found: what was looked at, and what is there
     subject: str
     found: str
-    advice: str = ""
+    advice: str = ""  # what to do; empty if nothing
+    # Whether commands fail, or do something else than was asked, until it is done
     wrong: bool = False
 
 

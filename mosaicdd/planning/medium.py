@@ -25,57 +25,30 @@ _ASSEMBLED = 3000  # bytes of the coarse matrix, per lattice node, and of what i
 
 @dataclass(frozen=True)
 class MediumMemory(Summed):
-    """Bytes of the rank that needs most.
+    """Bytes of the rank that needs most."""
 
-    Parameters
-    ----------
-    base
-        The process itself: interpreter and libraries.
-    elements
-        Condensed elements, stars, vectors of the iteration and all else that a block has.
-    coarse
-        The coarse problem and its factors.
-    """
-
-    base: int
+    base: int  # the process itself: interpreter and libraries
+    # Condensed elements, stars, vectors of the iteration and all else that a block has
     elements: int
-    coarse: int
+    coarse: int  # the coarse problem and its factors
 
 
 @dataclass(frozen=True)
 class MediumPlan:
-    """All about one job in a medium, on given dims.
+    """All about one job in a medium, on given dims."""
 
-    Parameters
-    ----------
-    dims
-        Ranks per axis, (y, x).
-    subdomains
-        Of the rank that owns the fewest, and the most.
-    coarse_unknowns
-        Of the whole domain.
-    messages, bytes
-        Of an iteration's halo exchange, over all ranks.
-    gathered_bytes
-        That arrive at every rank from the coarse problem and the sums of an iteration.
-    iteration
-        Seconds, of parts: ``sweep``, ``coarse``, ``gather``, ``halo``.
-    cost
-        Of the first solve.
-    again
-        Seconds of a further one in the same medium, without writing.
-    """
-
-    dims: Dims
-    subdomains: tuple[int, ...]
-    coarse_unknowns: int
+    dims: Dims  # ranks per axis, (y, x)
+    subdomains: tuple[int, ...]  # of the rank that owns the fewest, and the most
+    coarse_unknowns: int  # of the whole domain
+    # messages, bytes: of an iteration's halo exchange, over all ranks
     messages: int
     bytes: int
+    # That arrive at every rank from the coarse problem and the sums of an iteration
     gathered_bytes: int
-    iteration: dict[str, float]
+    iteration: dict[str, float]  # seconds, of parts: ``sweep``, ``coarse``, ``gather``, ``halo``
     memory: MediumMemory
-    cost: SolveCost
-    again: float
+    cost: SolveCost  # of the first solve
+    again: float  # seconds of a further one in the same medium, without writing
 
 
 def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> MediumPlan:

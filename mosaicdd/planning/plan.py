@@ -40,15 +40,6 @@ EQUAL = 1.01  # a model of cost does not tell times apart that are closer than t
 class Job:
     """What is to be solved, on what.
 
-    Parameters
-    ----------
-    ranks_per_node
-        Ranks on a node.
-    iterations
-        That a solve takes; they do not grow with the domain.
-    problems
-        To be solved on the same lattice.
-
     Raises
     ------
     ValueError
@@ -57,9 +48,9 @@ class Job:
 
     lattice: Lattice
     ranks: int
-    ranks_per_node: int
-    iterations: int = 9
-    problems: int = 1
+    ranks_per_node: int  # ranks on a node
+    iterations: int = 9  # that a solve takes; they do not grow with the domain
+    problems: int = 1  # to be solved on the same lattice
 
     def __post_init__(self) -> None:
         for name in ("ranks", "ranks_per_node", "iterations", "problems"):
@@ -69,100 +60,56 @@ class Job:
 
 @dataclass(frozen=True)
 class OrderPlan:
-    """One order of the ranks: what leaves a node, and the seconds of an iteration.
-
-    Parameters
-    ----------
-    messages_leaving, bytes_leaving
-        Per iteration, over all nodes.
-    most_bytes_leaving_a_node
-        Of the node that sends most.
-    """
+    """One order of the ranks: what leaves a node, and the seconds of an iteration."""
 
     order: RankOrder
+    # messages_leaving, bytes_leaving: per iteration, over all nodes
     messages_leaving: int
     bytes_leaving: int
-    most_bytes_leaving_a_node: int
+    most_bytes_leaving_a_node: int  # of the node that sends most
     iteration: IterationCost
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What is sent in one iteration; exact.
+    """What is sent in one iteration; exact."""
 
-    Parameters
-    ----------
-    messages, bytes
-        Of the halo exchange, over all ranks.
-    most_messages, most_bytes
-        Of the rank that sends most.
-    gathered_bytes
-        That arrive at every rank from the all-gather; where the coarse solve is shared, that a rank
-        sends in its redistributions.
-    """
-
+    # messages, bytes: of the halo exchange, over all ranks
     messages: int
     bytes: int
+    # most_messages, most_bytes: of the rank that sends most
     most_messages: int
     most_bytes: int
+    # That arrive at every rank from the all-gather; where the coarse solve is shared, that a rank
+    # sends in its redistributions
     gathered_bytes: int
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What takes the least time.
+    """What takes the least time."""
 
-    Parameters
-    ----------
-    dims
-        Ranks per axis, (y, x).
-    order
-        Of the ranks.
-    halo
-        Depth in lattice cells.
-    halo_seconds
-        Of an iteration at each depth that fits, by depth.
-    replicas
-        Groups of ranks that solve problems side by side.
-    seconds
-        For all problems.
-    """
-
-    dims: Dims
-    order: str
-    halo: int
-    halo_seconds: dict[int, float]
-    replicas: int
-    seconds: float
+    dims: Dims  # ranks per axis, (y, x)
+    order: str  # of the ranks
+    halo: int  # depth in lattice cells
+    halo_seconds: dict[int, float]  # of an iteration at each depth that fits, by depth
+    replicas: int  # groups of ranks that solve problems side by side
+    seconds: float  # for all problems
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All about one job on given dims.
+    """All about one job on given dims."""
 
-    Parameters
-    ----------
-    dims
-        Ranks per axis, (y, x).
-    subdomains
-        Of the rank that owns the fewest, and the most.
-    replicated
-        Whether every rank solves the whole coarse problem.
-    best
-        Of the orders of ranks, that with the shortest iteration; ``cost`` is for it.
-    serial
-        The iteration on one rank.
-    """
-
-    dims: Dims
-    subdomains: tuple[int, ...]
-    replicated: bool
+    dims: Dims  # ranks per axis, (y, x)
+    subdomains: tuple[int, ...]  # of the rank that owns the fewest, and the most
+    replicated: bool  # whether every rank solves the whole coarse problem
     counts: Counts
     orders: tuple[OrderPlan, ...]
     memory: Memory
-    best: OrderPlan
+    best: OrderPlan  # of the orders of ranks, that with the shortest iteration; ``cost`` is for it
     cost: SolveCost
-    serial: IterationCost
+    serial: IterationCost  # the iteration on one rank
     suggestion: Suggestion
 
     @property

@@ -32,21 +32,14 @@ class Summed:
 class Link:
     """How messages travel.
 
-    Parameters
-    ----------
-    latency
-        Seconds per message.
-    bandwidth
-        Bytes per second.
-
     Raises
     ------
     ValueError
         If one is not a positive number.
     """
 
-    latency: float
-    bandwidth: float
+    latency: float  # seconds per message
+    bandwidth: float  # bytes per second
 
     def __post_init__(self) -> None:
         _require_positive(self)
@@ -99,36 +92,22 @@ class Curve:
 class MediumRates:
     """What one rank needs for a solve in a medium, where every element has an operator of its own.
 
-    Parameters
-    ----------
-    machine
-        Its processor.
-    setup
-        Seconds over the subdomains of a rank: their elements condensed, their stars inverted.
-    factorise
-        Seconds over the lattice nodes of the domain: the coarse problem put together and factorised.
-    sweep
-        Seconds over the subdomains of a rank: an iteration but for the coarse solve and messages.
-    coarse
-        Seconds over the lattice nodes: a coarse solve.
-    fill
-        Seconds over the subdomains of a rank: the field and its residual.
-    bytes_per_subdomain
-        Of a rank, at the peak, without the coarse problem.
-
     Raises
     ------
     ValueError
         If a number is not positive.
     """
 
-    machine: str
+    machine: str  # its processor
+    # Seconds over the subdomains of a rank: their elements condensed, their stars inverted
     setup: Curve
+    # Seconds over the lattice nodes of the domain: the coarse problem put together and factorised
     factorise: Curve
+    # Seconds over the subdomains of a rank: an iteration but for the coarse solve and messages
     sweep: Curve
-    coarse: Curve
-    fill: Curve
-    bytes_per_subdomain: float
+    coarse: Curve  # seconds over the lattice nodes: a coarse solve
+    fill: Curve  # seconds over the subdomains of a rank: the field and its residual
+    bytes_per_subdomain: float  # of a rank, at the peak, without the coarse problem
 
     def __post_init__(self) -> None:
         _require_positive(self)
@@ -138,66 +117,40 @@ class MediumRates:
 class Rates:
     """What one rank needs while all ranks of its node work.
 
-    Parameters
-    ----------
-    machine
-        Its processor.
-    assumed
-        Whether the numbers were not measured, but derived from published figures.
-    device, dtype, local_solver
-        What they are for.
-    ranks
-        How many ranks were measured at the same time.
-    sweep
-        Seconds over the subdomains of a rank: an iteration but for the coarse solve and messages.
-    transform
-        Seconds over the lattice nodes: the coarse solve's sine transforms, there and back.
-    setup, estimate, fill
-        Seconds over the subdomains of a rank: before and after the iterations, the estimate's
-        coarse solve left out. The set-up is that of a process that solves once.
-    write
-        Bytes per second into a solution file.
-    copy
-        Bytes per second of vector operations, read and written bytes together.
-    pack
-        Seconds for packing one message and adding one that arrived, beside their bytes.
-    within_node, between_nodes
-        Messages between two ranks.
-    gather
-        The all-gather: seconds per doubling of the ranks, and bytes per second that arrive. This
-        and the two before are None where they were not measured.
-    staging
-        The way of a message from a device to the host; None where there is none.
-    base_bytes
-        Memory of a process that has imported everything.
-    medium
-        What a solve in a medium needs; None where that was not measured, as on a GPU or in float32.
-
     Raises
     ------
     ValueError
         If a number is not positive.
     """
 
-    machine: str
-    assumed: bool
+    machine: str  # its processor
+    assumed: bool  # whether the numbers were not measured, but derived from published figures
+    # device, dtype, local_solver: what they are for
     device: str
     dtype: str
     local_solver: str
-    ranks: int
+    ranks: int  # how many ranks were measured at the same time
+    # Seconds over the subdomains of a rank: an iteration but for the coarse solve and messages
     sweep: Curve
+    # Seconds over the lattice nodes: the coarse solve's sine transforms, there and back
     transform: Curve
+    # setup, estimate, fill: seconds over the subdomains of a rank: before and after the iterations,
+    # the estimate's coarse solve left out. The set-up is that of a process that solves once
     setup: Curve
     estimate: Curve
     fill: Curve
-    write: float
-    copy: float
-    pack: float
+    write: float  # bytes per second into a solution file
+    copy: float  # bytes per second of vector operations, read and written bytes together
+    pack: float  # seconds for packing one message and adding one that arrived, beside their bytes
+    # within_node, between_nodes: messages between two ranks
     within_node: Link | None
     between_nodes: Link | None
+    # The all-gather: seconds per doubling of the ranks, and bytes per second that arrive. This and
+    # the two before are None where they were not measured
     gather: Link | None
-    staging: Link | None
-    base_bytes: int
+    staging: Link | None  # the way of a message from a device to the host; None where there is none
+    base_bytes: int  # memory of a process that has imported everything
+    # What a solve in a medium needs; None where that was not measured, as on a GPU or in float32
     medium: MediumRates | None = None
 
     def __post_init__(self) -> None:

@@ -77,27 +77,15 @@ def save_figure(drawing: Figure, path: Path) -> None:
 
 @dataclass(frozen=True)
 class _Panel:
-    """One picture of values over the domain.
-
-    Parameters
-    ----------
-    values
-        ``(rows, columns)``.
-    extent
-        Left, right, bottom and top end of the picture.
-    label
-        Of its colours.
-    limits
-        Of linear colours; None for logarithmic ones of values that are not negative.
-    peak
-        Where the largest value is, (x, y), if that is to be seen.
-    """
+    """One picture of values over the domain."""
 
     title: str
-    values: np.ndarray
-    extent: tuple[float, float, float, float]
-    label: str
+    values: np.ndarray  # ``(rows, columns)``
+    extent: tuple[float, float, float, float]  # left, right, bottom and top end of the picture
+    label: str  # of its colours
+    # Of linear colours; None for logarithmic ones of values that are not negative
     limits: tuple[float, float] | None = None
+    # Where the largest value is, (x, y), if that is to be seen
     peak: tuple[float, float] | None = None
 
 

@@ -257,13 +257,7 @@ def append_seal(file: BinaryIO) -> None:
 
 
 def renew_seal(path: str | os.PathLike) -> None:
-    """Seal a complete file anew, whatever seal it has.
-
-    Raises
-    ------
-    ValueError
-        If its seal is unbroken.
-    """
+    """Seal a complete file anew, whatever seal it has; `ValueError` if its seal is unbroken."""
     with Path(path).open("r+b") as file:
         seal = _seal_of(file)
         size = file.seek(0, os.SEEK_END)

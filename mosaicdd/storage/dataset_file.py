@@ -214,13 +214,7 @@ class DatasetParts:
             return None
 
     def every(self, count: int) -> list[dict[str, np.ndarray]]:
-        """Read all parts, in their order.
-
-        Raises
-        ------
-        OSError
-            If one cannot be read; the message names it.
-        """
+        """Read all parts, in their order; `OSError` if one cannot be read; the message names it."""
         parts = []
         for number in range(count):
             try:

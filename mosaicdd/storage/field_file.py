@@ -69,13 +69,7 @@ class FieldFile:
         return len(self.shape)
 
     def __getitem__(self, place: Any) -> np.ndarray:
-        """Read a part.
-
-        Raises
-        ------
-        ValueError
-            If the file has changed since it was looked at first.
-        """
+        """Read a part; `ValueError` if the file has changed since it was looked at first."""
         if version_of(self.path) != self._version:
             raise ValueError(f"{self.path} has changed since it was opened; open it again")
         return self._read(place)

@@ -50,13 +50,7 @@ def write_sides(file: h5py.File, sides: Sequence[EvaluatedPart], grid: Grid) -> 
 
 
 def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
-    """Read the conditions of one problem from an open file.
-
-    Raises
-    ------
-    ValueError
-        If one is unknown.
-    """
+    """Read the conditions of one problem from an open file; `ValueError` if one is unknown."""
     conditions, points = {}, file.get("points_of_sides", {})
     for name, values in file["sides"].items():
         kind, alpha = str(values.attrs.get("condition")), float(values.attrs.get("alpha", 0.0))

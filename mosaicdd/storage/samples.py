@@ -39,13 +39,7 @@ class FileArray:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Read some rows.
-
-        Raises
-        ------
-        ValueError
-            If the file is no longer what it was, or the rows hold what is not finite.
-        """
+        """Read some rows; `ValueError` if the file is no longer what it was, or the rows hold what is not finite."""
         with open_any(self.path, "dataset") as file:
             values = file[self.name][rows]
         if not np.isfinite(values).all():

@@ -113,13 +113,7 @@ class RawFrames:
             return
 
     def keep(self, count: int) -> None:
-        """Drop all frames but the first ones.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer.
-        """
+        """Drop all frames but the first ones; `ValueError` if there are fewer."""
         size = os.fstat(self._file.fileno()).st_size
         if size < count * self._bytes:
             raise ValueError(
@@ -129,13 +123,7 @@ class RawFrames:
             self._file.truncate(count * self._bytes)
 
     def write(self, number: int, values: np.ndarray, place: tuple[slice, ...]) -> None:
-        """Write a part of a frame to its place.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written, as on a full disk.
-        """
+        """Write a part of a frame to its place; `OSError` if it cannot be written, as on a full disk."""
         *rows, columns = place
         with naming(self.path):
             for row in np.ndindex(values.shape[:-1]):

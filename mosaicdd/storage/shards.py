@@ -25,21 +25,11 @@ _FILE_NAME = re.compile(r"[0-9a-f]+-\d{4,}\.h5")
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One complete shard.
+    """One complete shard."""
 
-    Parameters
-    ----------
-    name
-        Relative to the folder of the solution file.
-    place
-        Where its values belong in the field of the file.
-    digest
-        Its seal's.
-    """
-
-    name: str
-    place: Slices
-    digest: str
+    name: str  # relative to the folder of the solution file
+    place: Slices  # where its values belong in the field of the file
+    digest: str  # its seal's
 
 
 def shard_folder(output: str | PathLike) -> Path:

@@ -94,13 +94,7 @@ def grid_of_file(file: h5py.File, nodes: tuple[int, ...]) -> Grid:
 
 
 def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, ...]) -> Window:
-    """Return which nodes of the grid the field has.
-
-    Raises
-    ------
-    ValueError
-        If the grid has not all of them.
-    """
+    """Return which nodes of the grid the field has; `ValueError` if the grid has not all of them."""
     first = file["solution"].attrs.get("first_node", np.zeros(2, int))
     start = tuple(int(node) for node in first)
     window = Window(start, tuple(a + n for a, n in zip(start, nodes, strict=True)))

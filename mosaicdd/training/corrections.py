@@ -46,17 +46,10 @@ _RANGE = 0.999  # quantile of the training data's roughness that the model is fo
 
 @dataclass(frozen=True)
 class SquareInputs:
-    """What a network of corrections is given of squares, on its device.
+    """What a network of corrections is given of squares, on its device."""
 
-    Parameters
-    ----------
-    inputs
-        What it is called with, rows for all squares.
-    size, weight
-        Of their data, and of their errors in the loss, ``(n, 1)``.
-    """
-
-    inputs: tuple[torch.Tensor, ...]
+    inputs: tuple[torch.Tensor, ...]  # what it is called with, rows for all squares
+    # size, weight: of their data, and of their errors in the loss, ``(n, 1)``
     size: torch.Tensor
     weight: torch.Tensor
 

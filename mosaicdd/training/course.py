@@ -42,27 +42,18 @@ def find_lesson(network: str) -> type[Lesson]:
 
 @dataclass(frozen=True)
 class Course:
-    """What is learned by which network; all of it the same on all ranks but for the part.
+    """What is learned by which network; all of it the same on all ranks but for the part."""
 
-    Parameters
-    ----------
-    lesson, name, values
-        Of the network: its lesson, its name, and those of its settings that are not the defaults.
-    settings
-        All of the network's settings.
-    dataset, dataset_hash
-        Whole, its arrays perhaps in their file, and the hash of its content.
-    part
-        What this rank needs of it.
-    """
-
+    # lesson, name, values: of the network: its lesson, its name, and those of its settings that are
+    # not the defaults
     lesson: type[Lesson]
     name: str
     values: dict
-    settings: dict
+    settings: dict  # all of the network's settings
+    # dataset, dataset_hash: whole, its arrays perhaps in their file, and the hash of its content
     dataset: Any
     dataset_hash: str
-    part: Any
+    part: Any  # what this rank needs of it
 
     @classmethod
     def of(

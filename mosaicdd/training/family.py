@@ -45,14 +45,9 @@ _COLUMNS = 2**14  # of operators that are taken to float64 at a time
 
 @dataclass(frozen=True)
 class FamilySamples:
-    """The canonical operators of a dataset, and their coordinates in a network's modes.
+    """The canonical operators of a dataset, and their coordinates in a network's modes."""
 
-    Parameters
-    ----------
-    p, z
-        ``(n, 5)``, what a network is given, and ``(n, K)``, what it should answer.
-    """
-
+    # p, z: ``(n, 5)``, what a network is given, and ``(n, K)``, what it should answer
     p: torch.Tensor
     z: torch.Tensor
 

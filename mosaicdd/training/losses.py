@@ -32,19 +32,12 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 @dataclass(frozen=True)
 class UnitOperator:
-    """``D[u] = sum_k a_k d^2u/dx_k^2 + sum_k b_k du/dx_k + c u`` in coordinates of ``[-1, 1]``.
+    """``D[u] = sum_k a_k d^2u/dx_k^2 + sum_k b_k du/dx_k + c u`` in coordinates of ``[-1, 1]``."""
 
-    Parameters
-    ----------
-    second, first
-        ``a`` and ``b`` along (y, x).
-    zeroth
-        ``c``.
-    """
-
+    # second, first: ``a`` and ``b`` along (y, x)
     second: tuple[float, float]
     first: tuple[float, float] = (0.0, 0.0)
-    zeroth: float = 0.0
+    zeroth: float = 0.0  # ``c``
 
     @classmethod
     def of(cls, operator: EllipticOperator, subdomain: Subdomain) -> "UnitOperator":

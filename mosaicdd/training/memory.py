@@ -30,18 +30,10 @@ PROBES = (2, 4)
 
 @dataclass(frozen=True)
 class KeptBytes:
-    """What a forward pass keeps: a straight line in the number of its samples.
+    """What a forward pass keeps: a straight line in the number of its samples."""
 
-    Parameters
-    ----------
-    fixed
-        Bytes of weights, points and whatever is evaluated once for all samples.
-    per_sample
-        Bytes that each sample adds.
-    """
-
-    fixed: float
-    per_sample: float
+    fixed: float  # bytes of weights, points and whatever is evaluated once for all samples
+    per_sample: float  # bytes that each sample adds
 
     @classmethod
     def of_forward(cls, forward: Callable[[int], torch.Tensor]) -> "KeptBytes":
@@ -104,26 +96,15 @@ _MB = 2**20
 
 @dataclass(frozen=True)
 class MemoryLevel:
-    """Bytes on one device during a step.
+    """Bytes on one device during a step."""
 
-    Parameters
-    ----------
-    sharding
-        As in `ExecutionSettings`.
-    weights, gradients, optimiser
-        The last one's state; all that a rank holds of them at a time.
-    activations
-        What the largest forward pass keeps.
-    samples
-        The training data.
-    """
-
-    sharding: str
+    sharding: str  # as in `ExecutionSettings`
+    # weights, gradients, optimiser: the last one's state; all that a rank holds of them at a time
     weights: int
     gradients: int
     optimiser: int
-    activations: int
-    samples: int
+    activations: int  # what the largest forward pass keeps
+    samples: int  # the training data
 
     @property
     def total(self) -> int:
@@ -133,17 +114,10 @@ class MemoryLevel:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The levels of sharding beside the memory that there is.
+    """The levels of sharding beside the memory that there is."""
 
-    Parameters
-    ----------
-    levels
-        As `memory_plan` returns them.
-    ranks, device_memory
-        Number of ranks, and the bytes that each has.
-    """
-
-    levels: list[MemoryLevel]
+    levels: list[MemoryLevel]  # as `memory_plan` returns them
+    # ranks, device_memory: number of ranks, and the bytes that each has
     ranks: int
     device_memory: int
 

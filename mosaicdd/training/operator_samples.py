@@ -35,26 +35,17 @@ _RIDGE = 1e-8  # of the least squares
 
 @dataclass(frozen=True)
 class OperatorSamples:
-    """What a network of operators sees of media, and what it is to say.
+    """What a network of operators sees of media, and what it is to say."""
 
-    Parameters
-    ----------
-    x, y, c
-        Logarithms of the conductances and the reaction over them, as `OperatorNetwork.encode`.
-    lacking
-        ``(B, I, P + moments)``, what lifting and uniform mode lack.
-    traces
-        ``(B, P, q)``, of the solutions around the subdomain, less their means.
-    sizes, loads
-        ``(B,)``, squares of what these solutions are inside, less those means, and ``(B, I, moments)``, of
-        sources.
-    """
-
+    # x, y, c: logarithms of the conductances and the reaction over them, as
+    # `OperatorNetwork.encode`
     x: torch.Tensor
     y: torch.Tensor
     c: torch.Tensor
-    lacking: torch.Tensor
-    traces: torch.Tensor
+    lacking: torch.Tensor  # ``(B, I, P + moments)``, what lifting and uniform mode lack
+    traces: torch.Tensor  # ``(B, P, q)``, of the solutions around the subdomain, less their means
+    # sizes, loads: ``(B,)``, squares of what these solutions are inside, less those means, and
+    # ``(B, I, moments)``, of sources
     sizes: torch.Tensor
     loads: torch.Tensor
 

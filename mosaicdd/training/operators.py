@@ -39,22 +39,13 @@ _WITH_REACTION, _REACTIONS, _SPREAD = 1 / 3, (1e-3, 1.0), 0.5  # share of media,
 
 @dataclass(frozen=True)
 class OwnMedia:
-    """Media of one rank that are not too rough, and their reactions.
+    """Media of one rank that are not too rough, and their reactions."""
 
-    Parameters
-    ----------
-    logarithm, reaction
-        ``(B, 49, 49)``.
-    rough
-        ``(B,)``.
-    kind
-        ``(B,)``, names.
-    """
-
+    # logarithm, reaction: ``(B, 49, 49)``
     logarithm: torch.Tensor
     reaction: torch.Tensor
-    rough: torch.Tensor
-    kind: np.ndarray
+    rough: torch.Tensor  # ``(B,)``
+    kind: np.ndarray  # ``(B,)``, names
 
     @classmethod
     def of(cls, whole: MediaDataset, rows: slice, roughest: float = _ROUGHEST) -> "OwnMedia":

@@ -32,19 +32,12 @@ _LEFT_BY_AN_ERROR: list[dist.ProcessGroup | None] = []
 
 @dataclass(frozen=True)
 class RankGroup:
-    """One process among those that train together.
+    """One process among those that train together."""
 
-    Parameters
-    ----------
-    rank, size
-        Number of this process, and of all.
-    device
-        Where it computes.
-    """
-
+    # rank, size: number of this process, and of all
     rank: int = 0
     size: int = 1
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # where it computes
 
     @property
     def is_root(self) -> bool:

@@ -28,17 +28,10 @@ _NO_POINTS = "it has no loss at points"
 
 @dataclass(frozen=True)
 class OwnRows:
-    """The rows of a dataset that one rank has.
+    """The rows of a dataset that one rank has."""
 
-    Parameters
-    ----------
-    whole
-        The dataset, which may stay in its file.
-    learned, held_out
-        Those to learn from, and those that errors are measured on, in memory.
-    """
-
-    whole: Any
+    whole: Any  # the dataset, which may stay in its file
+    # learned, held_out: those to learn from, and those that errors are measured on, in memory
     learned: Any
     held_out: Any
 
@@ -68,24 +61,12 @@ def shares(whole: Any, ranks: RankGroup) -> tuple[slice, slice]:
 
 @dataclass(frozen=True)
 class RowPass:
-    """A forward pass of a step over rows of one rank.
+    """A forward pass of a step over rows of one rank."""
 
-    Parameters
-    ----------
-    rows
-        Their numbers among those of the rank, ``(B,)``.
-    share
-        Factor of its mean loss in the mean over the ranks.
-    places
-        Of the rows in the batch of all ranks, ``(B,)``.
-    first_row
-        The batch's first, by its number among those of all ranks.
-    """
-
-    rows: torch.Tensor
-    share: float
-    places: torch.Tensor
-    first_row: int
+    rows: torch.Tensor  # their numbers among those of the rank, ``(B,)``
+    share: float  # factor of its mean loss in the mean over the ranks
+    places: torch.Tensor  # of the rows in the batch of all ranks, ``(B,)``
+    first_row: int  # the batch's first, by its number among those of all ranks
     kind = "data_loss"
 
     def __len__(self) -> int:

@@ -24,21 +24,14 @@ _CHUNK = 1024  # samples at once: of 32 cells, 8 MB in float64
 
 @dataclass(frozen=True)
 class LiftedSamples:
-    """Unit remainders and the values that belong to them.
+    """Unit remainders and the values that belong to them."""
 
-    Parameters
-    ----------
-    remainder, target
-        ``(n, P)`` and ``(n, Q)``.
-    scale
-        ``(n, 1)``: an error times the scale is one of the solution itself.
-    subdomain, operators
-        Where, and of which operators they are, each with its samples, which follow one another.
-    """
-
+    # remainder, target: ``(n, P)`` and ``(n, Q)``
     remainder: torch.Tensor
     target: torch.Tensor
-    scale: torch.Tensor
+    scale: torch.Tensor  # ``(n, 1)``: an error times the scale is one of the solution itself
+    # subdomain, operators: where, and of which operators they are, each with its samples, which
+    # follow one another
     subdomain: Subdomain
     operators: tuple[tuple[EllipticOperator, slice], ...]
 
@@ -90,26 +83,16 @@ def lift_samples(
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass of a step.
+    """One forward pass of a step."""
 
-    Parameters
-    ----------
-    g
-        Perimeters ``(B, P)``.
-    share
-        Factor of its mean loss in the mean over the ranks.
-    points, target
-        ``(Q, 2)`` and ``(B, Q)`` for the data loss; for the PDE loss the target is None. Where a
-        family is learned there are no points, and these are operators and their coordinates.
-    corner
-        The window of a discrete residual, instead of points.
-    """
-
-    g: torch.Tensor
-    share: float
+    g: torch.Tensor  # perimeters ``(B, P)``
+    share: float  # factor of its mean loss in the mean over the ranks
+    # points, target: ``(Q, 2)`` and ``(B, Q)`` for the data loss; for the PDE loss the target is
+    # None. Where a family is learned there are no points, and these are operators and their
+    # coordinates
     points: torch.Tensor | None = None
     target: torch.Tensor | None = None
-    corner: tuple[int, int] | None = None
+    corner: tuple[int, int] | None = None  # the window of a discrete residual, instead of points
 
     def __len__(self) -> int:
         """Return the number of samples."""

@@ -19,21 +19,13 @@ _SAMPLED_NODES = 64
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Random problems, and windows of larger solutions, as a Schwarz iteration feeds them.
+    """Random problems, and windows of larger solutions, as a Schwarz iteration feeds them."""
 
-    Parameters
-    ----------
-    validation, windows
-        The samples of both kinds.
-    points
-        Interior nodes ``(Q, 2)`` in ``[-1, 1]``.
-    sampled
-        Indices of the nodes that are enough between the first and the last validation.
-    """
-
+    # validation, windows: the samples of both kinds
     validation: LiftedSamples
     windows: LiftedSamples
-    points: torch.Tensor
+    points: torch.Tensor  # interior nodes ``(Q, 2)`` in ``[-1, 1]``
+    # Indices of the nodes that are enough between the first and the last validation
     sampled: torch.Tensor
 
     @staticmethod

@@ -42,18 +42,10 @@ _AT_ONCE = 4096  # patches, for the cache
 
 @dataclass(frozen=True)
 class ConductanceSettings:
-    """Settings of `ConductanceNetwork`.
+    """Settings of `ConductanceNetwork`."""
 
-    Parameters
-    ----------
-    filters
-        ``D``, of a patch, in each of their images.
-    width
-        Of the two hidden layers behind them.
-    """
-
-    filters: int = 32
-    width: int = 64
+    filters: int = 32  # ``D``, of a patch, in each of their images
+    width: int = 64  # of the two hidden layers behind them
 
     def __post_init__(self) -> None:
         require_counts("the network", self)

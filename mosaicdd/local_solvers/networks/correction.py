@@ -44,18 +44,12 @@ _SCALARS = 6
 
 @dataclass(frozen=True)
 class CorrectionSettings:
-    """Settings of `CorrectionNetwork`.
+    """Settings of `CorrectionNetwork`."""
 
-    Parameters
-    ----------
-    channels, depth
-        ``D``, of each of the 8 symmetries, and the number of hidden layers.
-    points
-        Points along each side of the square where the network sees what the source does.
-    """
-
+    # channels, depth: ``D``, of each of the 8 symmetries, and the number of hidden layers
     channels: int = 32
     depth: int = 3
+    # Points along each side of the square where the network sees what the source does
     points: int = 7
 
     def __post_init__(self) -> None:

@@ -72,20 +72,11 @@ def invariants(operator: EllipticOperator, subdomain: Subdomain) -> dict[str, fl
 
 @dataclass(frozen=True)
 class FamilySettings:
-    """Settings of `FamilyNetwork`.
+    """Settings of `FamilyNetwork`."""
 
-    Parameters
-    ----------
-    modes
-        ``K``, of the operators.
-    width
-        ``D``, of the trunk.
-    hidden, depth
-        Width and number of the hidden layers of the perceptron.
-    """
-
-    modes: int = 32
-    width: int = 400
+    modes: int = 32  # ``K``, of the operators
+    width: int = 400  # ``D``, of the trunk
+    # hidden, depth: width and number of the hidden layers of the perceptron
     hidden: int = 128
     depth: int = 3
 

@@ -32,18 +32,12 @@ class FourierFeatures(torch.nn.Module):
 
 @dataclass(frozen=True)
 class TrunkSettings:
-    """Settings of networks in which a perceptron sees the position.
+    """Settings of networks in which a perceptron sees the position."""
 
-    Parameters
-    ----------
-    width, depth
-        Width ``D`` of hidden layers, and their number.
-    features, sigma
-        Number of Fourier features and their scale, as `FourierFeatures`.
-    """
-
+    # width, depth: width ``D`` of hidden layers, and their number
     width: int = 128
     depth: int = 2
+    # features, sigma: number of Fourier features and their scale, as `FourierFeatures`
     features: int = 64
     sigma: float = 5.0
 

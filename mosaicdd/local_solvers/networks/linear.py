@@ -25,15 +25,10 @@ from mosaicdd.local_solvers.networks.taylor import (
 
 @dataclass(frozen=True)
 class LinearSettings(TrunkSettings):
-    """Settings of `LinearNetwork`: width is that of the branch, too.
-
-    Parameters
-    ----------
-    symmetric
-        Whether the equation has the symmetries of the square, and the network uses them.
-    """
+    """Settings of `LinearNetwork`: width is that of the branch, too."""
 
     sigma: float = 8.0
+    # Whether the equation has the symmetries of the square, and the network uses them
     symmetric: bool = True
 
     network = "a linear network"

@@ -29,18 +29,13 @@ from mosaicdd.local_solvers.networks.taylor import (
 
 @dataclass(frozen=True)
 class MLPSettings(TrunkSettings):
-    """Settings of `MLP`: the split layer is one of the hidden ones.
-
-    Parameters
-    ----------
-    symmetric
-        Whether the equation has the symmetries of the square, and the network uses them: a point
-        is folded into a triangle and sees the perimeter moved along with it.
-    """
+    """Settings of `MLP`: the split layer is one of the hidden ones."""
 
     width: int = 64
     depth: int = 3
     features: int = 32
+    # Whether the equation has the symmetries of the square, and the network uses them: a point is
+    # folded into a triangle and sees the perimeter moved along with it
     symmetric: bool = True
 
     network = "an mlp"
@@ -48,22 +43,13 @@ class MLPSettings(TrunkSettings):
 
 @dataclass(frozen=True)
 class PreparedPoints:
-    """What depends on the points only.
+    """What depends on the points only."""
 
-    Parameters
-    ----------
-    position
-        The position's part of the first layer, ``(Q, D)`` or ``(B, Q, D)``.
-    boundary
-        For the perimeter as it is and, if any point needs it, read backwards: the boundary's part
-        of the first layer for ``R`` starting nodes, ``(C P, R D)``.
-    index
-        ``(Q,)`` or ``(B, Q)`` which of all the ``R`` belongs to a point.
-    """
-
-    position: torch.Tensor
+    position: torch.Tensor  # the position's part of the first layer, ``(Q, D)`` or ``(B, Q, D)``
+    # For the perimeter as it is and, if any point needs it, read backwards: the boundary's part of
+    # the first layer for ``R`` starting nodes, ``(C P, R D)``
     boundary: list[tuple[bool, torch.Tensor]]
-    index: torch.Tensor
+    index: torch.Tensor  # ``(Q,)`` or ``(B, Q)`` which of all the ``R`` belongs to a point
 
 
 class MLP(Network):

@@ -62,24 +62,12 @@ CHANNELS = {"a": 2 * _SIDE * (_SIDE + 1), "c": (_SIDE + 1) ** 2}
 
 @dataclass(frozen=True)
 class OperatorSettings:
-    """Settings of `OperatorNetwork`.
+    """Settings of `OperatorNetwork`."""
 
-    Parameters
-    ----------
-    modes
-        ``K``, of the operators.
-    filters
-        Of each channel.
-    features
-        ``D``, of each coarse cell.
-    width
-        Of the hidden layers of the perceptron.
-    """
-
-    modes: int = 128
-    filters: int = 32
-    features: int = 16
-    width: int = 256
+    modes: int = 128  # ``K``, of the operators
+    filters: int = 32  # of each channel
+    features: int = 16  # ``D``, of each coarse cell
+    width: int = 256  # of the hidden layers of the perceptron
 
     def __post_init__(self) -> None:
         require_counts("an operator network", self)

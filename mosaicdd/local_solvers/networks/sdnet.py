@@ -20,28 +20,21 @@ from mosaicdd.local_solvers.networks.mlp import MLP, PreparedPoints
 
 @dataclass(frozen=True)
 class SDNetSettings:
-    """Settings of `SDNet`.
+    """Settings of `SDNet`."""
 
-    Parameters
-    ----------
-    channels, kernel, convolutions
-        Of the circular convolutions along the perimeter; ``kernel`` is odd.
-    width, depth
-        Of the perceptron: width ``D`` and hidden layers, the split one included.
-    features, sigma
-        Number of Fourier features and their scale, as `FourierFeatures`.
-    symmetric
-        Whether the equation has the symmetries of the square, and the network uses them: a point
-        is folded into a triangle and sees the embedding of the perimeter moved along with it.
-    """
-
+    # channels, kernel, convolutions: of the circular convolutions along the perimeter; ``kernel``
+    # is odd
     channels: int = 8
     kernel: int = 5
     convolutions: int = 2
+    # width, depth: of the perceptron: width ``D`` and hidden layers, the split one included
     width: int = 64
     depth: int = 3
+    # features, sigma: number of Fourier features and their scale, as `FourierFeatures`
     features: int = 32
     sigma: float = 5.0
+    # Whether the equation has the symmetries of the square, and the network uses them: a point is
+    # folded into a triangle and sees the embedding of the perimeter moved along with it
     symmetric: bool = True
 
     def __post_init__(self) -> None:

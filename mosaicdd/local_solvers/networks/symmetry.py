@@ -23,23 +23,12 @@ _TOLERANCE = 1e-5  # in half sides: far below a cell, far above float32 rounding
 
 @dataclass(frozen=True)
 class Fold:
-    """Query points mapped to the triangle.
+    """Query points mapped to the triangle."""
 
-    Parameters
-    ----------
-    canonical
-        ``(U, 2)`` points in the triangle.
-    index
-        ``(Q,)`` which of them belongs to a query point.
-    element
-        ``(Q,)`` the symmetry that maps the query point there.
-    stabiliser
-        ``(U, 8)`` weights of the symmetries that leave a canonical point where it is.
-    """
-
-    canonical: torch.Tensor
-    index: torch.Tensor
-    element: torch.Tensor
+    canonical: torch.Tensor  # ``(U, 2)`` points in the triangle
+    index: torch.Tensor  # ``(Q,)`` which of them belongs to a query point
+    element: torch.Tensor  # ``(Q,)`` the symmetry that maps the query point there
+    # ``(U, 8)`` weights of the symmetries that leave a canonical point where it is
     stabiliser: torch.Tensor
 
 

@@ -28,15 +28,10 @@ Coefficients = tuple[float, float]
 
 @dataclass(frozen=True)
 class Jet:
-    """A function's value, gradient and ``A u`` at points.
+    """A function's value, gradient and ``A u`` at points."""
 
-    Parameters
-    ----------
-    value, first, second
-        ``(..., D)``, ``(K, ..., D)`` and ``(..., D)``, equal up to broadcasting; the first two are
-        None where only ``A u`` was asked for.
-    """
-
+    # value, first, second: ``(..., D)``, ``(K, ..., D)`` and ``(..., D)``, equal up to
+    # broadcasting; the first two are None where only ``A u`` was asked for
     value: torch.Tensor | None
     first: torch.Tensor | None
     second: torch.Tensor

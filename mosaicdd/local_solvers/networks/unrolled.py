@@ -55,15 +55,9 @@ _RIM = (1, 4, 7, 10, 13, 15)
 
 @dataclass(frozen=True)
 class UnrolledSettings:
-    """Settings of `UnrolledNetwork`.
+    """Settings of `UnrolledNetwork`."""
 
-    Parameters
-    ----------
-    stages
-        Number of iterations, each with the flux at 128 points.
-    """
-
-    stages: int = 3
+    stages: int = 3  # number of iterations, each with the flux at 128 points
 
     def __post_init__(self) -> None:
         require_counts("an unrolled network", self)
@@ -71,20 +65,16 @@ class UnrolledSettings:
 
 @dataclass(frozen=True)
 class Matrices:
-    """The plain matrices.
+    """The plain matrices."""
 
-    Parameters
-    ----------
-    first, between, last, scales
-        ``A (P, K)``, ``B_j (K, K)``, ``E_j (K, Q)``, and above ``A_j`` ones, ``(5, K)``.
-    fit, planes, tilted
-        From perimeters to slopes, ``(P, 2)``; from slopes to perimeters and to gradients, ``(2, P)``, ``(2, K)``.
-    """
-
+    # first, between, last, scales: ``A (P, K)``, ``B_j (K, K)``, ``E_j (K, Q)``, and above ``A_j``
+    # ones, ``(5, K)``
     first: torch.Tensor
     between: list[torch.Tensor]
     last: list[torch.Tensor]
     scales: list[torch.Tensor]
+    # fit, planes, tilted: from perimeters to slopes, ``(P, 2)``; from slopes to perimeters and to
+    # gradients, ``(2, P)``, ``(2, K)``
     fit: torch.Tensor
     planes: torch.Tensor
     tilted: torch.Tensor
@@ -209,13 +199,7 @@ class UnrolledNetwork(torch.nn.Module):
 
 
 def unrolled_network(pde: str, cells: int, settings: UnrolledSettings) -> UnrolledNetwork:
-    """Return a network for an equation, not trained yet.
-
-    Raises
-    ------
-    ValueError
-        If the equation has no conductivity.
-    """
+    """Return a network for an equation, not trained yet; `ValueError` if the equation has no conductivity."""
     equation = any_equation(pde)
     if not isinstance(equation, NonlinearEquation) or equation.conductivity is None:
         raise ValueError(

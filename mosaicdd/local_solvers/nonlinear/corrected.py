@@ -31,15 +31,10 @@ _STEP = 1e-4  # of differences, in units of the solution
 
 @dataclass(frozen=True)
 class Learned:
-    """A network of corrections and what it is for.
-
-    Parameters
-    ----------
-    limits
-        Largest values of what the network is limited by, by the names of a model's card.
-    """
+    """A network of corrections and what it is for."""
 
     network: CorrectionNetwork | UnrolledNetwork
+    # Largest values of what the network is limited by, by the names of a model's card
     limits: Mapping[str, float]
 
     def __call__(self, solver: NonlinearSolver, exact: NewtonPlan, ring: bool) -> "CorrectedPlan":

@@ -73,30 +73,18 @@ _BYTES = 40  # for each node at least: field, residual, responses
 
 @dataclass
 class NonlinearSolver(BoundSolver):
-    """A local solver of a nonlinear problem.
+    """A local solver of a nonlinear problem."""
 
-    Parameters
-    ----------
-    name
-        What a result reports.
-    base
-        The linear operator whose solution the iteration starts from.
-    source
-        Of the problem, which may be zero.
-    learned
-        Plans a network for a block, with this solver, Newton's method for what is out of its range, and whether
-        the subdomains along the domain's edge are left to that anyway; None: Newton's method everywhere.
-    refusal
-        Why a network's answer is not given without a certificate; empty if it is.
-    """
-
-    name: str
+    name: str  # what a result reports
     operator: Nonlinear
-    base: EllipticOperator
+    base: EllipticOperator  # the linear operator whose solution the iteration starts from
     subdomain: Subdomain
-    source: Source
+    source: Source  # of the problem, which may be zero
+    # Plans a network for a block, with this solver, Newton's method for what is out of its range,
+    # and whether the subdomains along the domain's edge are left to that anyway; None: Newton's
+    # method everywhere
     learned: "Callable[[NonlinearSolver, NewtonPlan, bool], NonlinearPlan] | None" = None
-    refusal: str = ""
+    refusal: str = ""  # why a network's answer is not given without a certificate; empty if it is
 
     linear = False
     method = "nonlinear"

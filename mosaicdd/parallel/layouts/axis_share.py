@@ -25,18 +25,11 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True)
 class AxisShare:
-    """A rank's share of an axis.
+    """A rank's share of an axis."""
 
-    Parameters
-    ----------
-    length
-        Items in the local array.
-    held, owned
-        Which items they are, and those of them that the rank owns; as few runs as possible, in the
-        order of the local array.
-    """
-
-    length: int
+    length: int  # items in the local array
+    # held, owned: which items they are, and those of them that the rank owns; as few runs as
+    # possible, in the order of the local array
     held: tuple[Run, ...]
     owned: tuple[Run, ...]
 
