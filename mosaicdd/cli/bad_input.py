@@ -47,13 +47,7 @@ def bad_input(option: str | None = None, *, only: type[Exception] = Exception) -
 
 
 def in_options(text: str, options: dict[str, str]) -> str:
-    """Replace the arguments in a message by options.
-
-    Parameters
-    ----------
-    options
-        By the arguments' names.
-    """
+    """Replace the arguments in a message by options, which are known by the arguments' names."""
 
     def with_value(match: re.Match) -> str:
         option = options.get(match["name"])

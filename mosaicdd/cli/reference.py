@@ -21,13 +21,7 @@ _TICK = 0.5  # seconds
 
 
 def reference_option(default: str, more: str = "") -> Callable:
-    """Declare ``--reference``.
-
-    Parameters
-    ----------
-    more
-        What else it may be.
-    """
+    """Declare ``--reference``; ``more`` is what else it may be."""
     return click.option(
         "--reference",
         default=default,

@@ -12,13 +12,7 @@ Made = TypeVar("Made")
 
 
 def settings_options(*kinds: type) -> Callable:
-    """Add an option for each field of some dataclasses that says what it means.
-
-    Parameters
-    ----------
-    kinds
-        Frozen dataclasses whose fields have the metadata of `mosaicdd.settings.setting`.
-    """
+    """Add an option for each field of frozen dataclasses that is a `mosaicdd.settings.setting`."""
 
     def decorate(command: Callable) -> Callable:
         hints = {name: hint for kind in kinds for name, hint in typing.get_type_hints(kind).items()}
@@ -31,18 +25,7 @@ def settings_options(*kinds: type) -> Callable:
 
 
 def collected(ctx: click.Context, kind: type[Made], **others: Any) -> Made:
-    """Return the settings of a kind that the options gave.
-
-    Parameters
-    ----------
-    others
-        Fields that are not options.
-
-    Raises
-    ------
-    ValueError
-        If a value is out of its range.
-    """
+    """Return the settings of a kind that the options gave, with fields that are no options; errors as of the kind."""
     options = ctx.meta.get(__name__, {})
     names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     return kind(**{name: value for name, value in options.items() if name in names} | others)

@@ -44,10 +44,7 @@ def _is_quiet() -> bool:
 def say(text: str, *, asked: bool = False) -> None:
     """Write what a command has to say at its end, on stdout.
 
-    Parameters
-    ----------
-    asked
-        Whether to say it with ``--quiet``, too: JSON, and what did not go well.
+    If ``asked``, as JSON is and what went wrong, also with ``--quiet``.
     """
     if asked or not _is_quiet():
         click.echo(text)
@@ -55,15 +52,7 @@ def say(text: str, *, asked: bool = False) -> None:
 
 @contextmanager
 def stage(title: str, *, quiet: bool = False) -> Iterator[Show]:
-    """Show the progress of one piece of work on stderr.
-
-    Parameters
-    ----------
-    title
-        What is being done.
-    quiet
-        Show nothing, as ``--json`` asks; so does ``--quiet``.
-    """
+    """Show the progress of one piece of work on stderr; nothing with ``--quiet``, or if ``quiet``."""
     if quiet or _is_quiet():
         yield lambda fraction, note="": None
     elif sys.stderr.isatty():

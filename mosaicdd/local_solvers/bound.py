@@ -41,15 +41,9 @@ OutsideRange = Callable[[torch.Tensor], torch.Tensor]
 
 
 class PointPlan(Protocol):
-    """A planned solve, where each perimeter has a query point of its own.
+    """A planned solve, where each perimeter has a query point of its own."""
 
-    Attributes
-    ----------
-    chunk
-        Perimeters that one call should get at most.
-    """
-
-    chunk: int
+    chunk: int  # perimeters that one call should get at most
 
     def __call__(self, g: torch.Tensor, points: np.ndarray) -> torch.Tensor:
         """Return the values ``(B,)`` for perimeters ``(B, P)`` at points ``(B, 2)`` in cells."""
@@ -57,40 +51,22 @@ class PointPlan(Protocol):
 
 
 class BoundSolver:
-    """A local solver that knows its problem: what it is, what it can do, and what it takes.
+    """A local solver that knows its problem: what it is, what it can do, and what it takes."""
 
-    Attributes
-    ----------
-    name
-        What a result reports: the name or the file it was asked for by.
-    operator, subdomain
-        The operator whose equation it solves, and the square on which it does.
-    linear
-        Whether what it makes of perimeter values is linear in them.
-    source
-        Of the problem; None, if there is none and one that comes needs another solver.
-    method
-        The name of what runs it; see `schwarz.engines`.
-    exact
-        Whether it gives the solution of the discrete equation to rounding.
-    certifiable
-        Whether its answers can be made certain; else the exact local solver takes its place.
-    own_operators
-        Whether each subdomain has an operator of its own, which is read from memory for every problem.
-    between_nodes
-        Whether it has values between the nodes of the grid.
-    """
-
-    name: str
+    name: str  # what a result reports: the name or the file it was asked for by
+    # operator, subdomain: the operator whose equation it solves, and the square on which it does
     operator: Any
     subdomain: Subdomain
+    # Of the problem; None, if there is none and one that comes needs another solver
     source: Source | None
-    linear = True
-    method = "shared"
-    exact = False
+    linear = True  # whether what it makes of perimeter values is linear in them
+    method = "shared"  # the name of what runs it; see `schwarz.engines`
+    exact = False  # whether it gives the solution of the discrete equation to rounding
+    # Whether its answers can be made certain; else the exact local solver takes its place
     certifiable = True
+    # Whether each subdomain has an operator of its own, which is read from memory for every problem
     own_operators = False
-    between_nodes = False
+    between_nodes = False  # whether it has values between the nodes of the grid
 
     def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
         """Place its subdomains on a grid.

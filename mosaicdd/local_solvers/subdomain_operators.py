@@ -118,15 +118,7 @@ class SubdomainOperators:
     def plan(
         self, block: Block, points: np.ndarray, weights: np.ndarray | None = None
     ) -> "OperatorPlan":
-        """Plan the operators of a smaller block, for some inner nodes.
-
-        Parameters
-        ----------
-        points
-            ``(Q, 2)``, (y, x) in coarse cells.
-        weights
-            ``(Q,)`` factors for the values.
-        """
+        """Plan the operators of a smaller block for inner nodes ``(Q, 2)``, with factors ``(Q,)``."""
         part = tuple(
             slice(a - wide, a - wide + count)
             for a, wide, count in zip(

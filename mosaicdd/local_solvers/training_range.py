@@ -159,15 +159,7 @@ _BATCH = {"cpu": 1024, "cuda": 65_536}  # on a processor, a cache holds what is 
 def subdomains_outside(
     v: Interface, block: Block, outside: OutsideRange, batch_subdomains: int
 ) -> torch.Tensor:
-    """Return booleans per owned subdomain, ``(n, *block.subdomains)``.
-
-    Parameters
-    ----------
-    outside
-        From the local solver; see `LocalSolver.outside_range`.
-    batch_subdomains
-        Subdomains looked at in one go, at most.
-    """
+    """Return booleans per owned subdomain, ``(n, *block.subdomains)``, looked at in batches of at most so many."""
     transfer = Transfer(block, device=v.flat.device, dtype=v.flat.dtype)
     shape = v.problems, *block.region_subdomains
     result = torch.zeros(shape, dtype=torch.bool, device=v.flat.device)

@@ -71,13 +71,7 @@ def restricted(values: np.ndarray, axes: int = 2) -> np.ndarray:
 
 
 def fine_part(part: Part, grid: Grid, margin: int) -> tuple[Part, list[tuple[int, int]]]:
-    """Return the fine nodes around some coarse ones, and how many of the margin lie outside.
-
-    Parameters
-    ----------
-    grid
-        The fine one.
-    """
+    """Return the nodes of the fine grid around some coarse ones, and how many of the margin lie outside."""
     places, missing = [], []
     for p, nodes in zip(part, grid.nodes, strict=True):
         low, high = RATIO * p.start - margin, RATIO * (p.stop - 1) + margin + 1

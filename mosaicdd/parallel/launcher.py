@@ -174,13 +174,7 @@ _before = sys.excepthook
 
 
 def abort_uncaught(*, several: bool) -> Callable[[], None]:
-    """Let what nothing catches end all ranks, until what is returned is called.
-
-    Parameters
-    ----------
-    several
-        Whether there are several ranks; for one nothing changes.
-    """
+    """Let what nothing catches end all ranks, if there are several, until what is returned is called."""
     global _before
     if not several:
         return lambda: None

@@ -151,15 +151,7 @@ def require_memory(ranks: Ranks, needed: int, instead: str = "fewer cells") -> N
 
 
 def memory_share(ranks: Ranks, needed: int, device: torch.device) -> float:
-    """Return the share of a machine's memory that its ranks need together, or of a GPU's, the largest of all.
-
-    Parameters
-    ----------
-    needed
-        Bytes that this rank needs.
-    device
-        Where it needs them.
-    """
+    """Return the largest share of a machine's memory, or a GPU's, that its ranks need together."""
     return float(ranks.largest(needed / device_memory(device, len(beside(ranks)))))
 
 

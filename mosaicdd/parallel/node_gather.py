@@ -125,12 +125,7 @@ class OncePerMachine:
     ) -> torch.Tensor:
         """Return ``compute(argument)``, float64 of the shape of ``argument``, on all ranks of the machine.
 
-        Parameters
-        ----------
-        compute
-            On the rank that leads; None on the others.
-        argument
-            The same on all.
+        The argument is the same on all; ``compute`` is None but on the rank that leads.
         """
         if self._machine.size == 1 and compute is not None:
             return compute(argument)

@@ -179,13 +179,7 @@ def _summed(loads: np.ndarray, axes: Sequence[tuple[int, ...] | None]) -> np.nda
 
 
 def _along(loads: np.ndarray, ranks: int) -> list[int]:
-    """Cut an axis so that the largest load is least.
-
-    Parameters
-    ----------
-    loads
-        Of each item of the axis within each strip that the other axis is cut into, ``(items, strips)``.
-    """
+    """Cut an axis so that the largest load is least; loads are ``(items, strips of the other axes)``."""
     until = np.concatenate([np.zeros_like(loads[:1]), loads.cumsum(axis=0)])
     low, high = 0, int(until[-1].max())
     while low < high:

@@ -303,13 +303,7 @@ class Ranks:
 
 
 def agreed(function: Callable[[], Result], allgather: Callable[[object], Sequence]) -> Result:
-    """Call a function on every rank; if it raises on one, the first error is raised on all.
-
-    Parameters
-    ----------
-    allgather
-        Returns the values of all ranks.
-    """
+    """Call a function on every rank; if it raises on one, the first error, by an all-gather, is raised on all."""
     error: Exception | None = None
     try:
         result = function()

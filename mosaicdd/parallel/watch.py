@@ -64,13 +64,7 @@ class Interruptible(Protocol):
 
 @contextmanager
 def listening(work: Interruptible, notice: str = "") -> Iterator[None]:
-    """Let signals interrupt the work; a second one ends the program as usual.
-
-    Parameters
-    ----------
-    notice
-        Said on stderr at once, because the work goes on until it has a good end.
-    """
+    """Let signals interrupt the work, with a notice on stderr at once; a second one ends the program as usual."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         work.interrupt()

@@ -42,15 +42,7 @@ def python() -> Finding:
 
 
 def mpi(vendor: tuple[str, str] | None, *, several: bool) -> Finding:
-    """Say which MPI library was loaded.
-
-    Parameters
-    ----------
-    vendor
-        Its name and version, or None without one.
-    several
-        Whether more than one rank was asked for: one needs no library.
-    """
+    """Say which MPI library was loaded, by name and version, if any was; one rank needs none."""
     bindings = f"mpi4py {_version('mpi4py')}"
     if vendor is None:
         advice = "pip install 'mosaicdd[mpi]', or pip install mpi4py with your cluster's MPI module loaded"
@@ -62,13 +54,7 @@ def mpi(vendor: tuple[str, str] | None, *, several: bool) -> Finding:
 
 
 def ranks(seen: int, started: Launcher, lonely: str) -> Finding:
-    """Compare the ranks that see each other with those that were started.
-
-    Parameters
-    ----------
-    lonely
-        What `launch.lonely_ranks` says of them.
-    """
+    """Compare the ranks that see each other with those that were started; ``lonely`` is what `lonely_ranks` says."""
     if lonely:
         advice = lonely.rpartition("; ")[2]
         counts = f"{seen} seen, {started.ranks} asked of {started.name}"
@@ -181,13 +167,7 @@ def peers() -> Finding:
 
 
 def slurm(pmi: str | None) -> Finding:
-    """Say what of Slurm is there.
-
-    Parameters
-    ----------
-    pmi
-        The type of PMI that the MPI library needs, if it is known.
-    """
+    """Say what of Slurm is there, and whether of the type of PMI that the MPI library needs, if that is known."""
     if shutil.which("srun") is None:
         return Finding("Slurm", "not installed here")
     answer = _ask("srun", "--version")
@@ -207,13 +187,7 @@ def pmi_types(text: str) -> list[str]:
 
 
 def versions(pins: Path) -> Finding:
-    """Compare the installed packages with the versions that the tests ran with.
-
-    Parameters
-    ----------
-    pins
-        Lines of ``name==version``; without the file nothing is compared.
-    """
+    """Compare the installed packages with the lines ``name==version`` of those that the tests ran with."""
     if not pins.is_file():
         return Finding("versions", "not compared: no constraints.txt beside the package")
     wanted = dict(line.split("==") for line in pins.read_text().split())

@@ -69,17 +69,7 @@ class Measurement:
         self._first_setup = first[0]
 
     def __call__(self, ranks: Ranks, folder: Path, progress: Callable[[float], None]) -> Rates:
-        """Measure everything.
-
-        Parameters
-        ----------
-        ranks
-            They work at the same time.
-        folder
-            Where a file is written and removed.
-        progress
-            Called with the fraction that is done.
-        """
+        """Measure everything, all ranks at the same time; a file is written to the folder, and removed."""
         self._ranks = ranks
         self._solve(
             min(SIZES)

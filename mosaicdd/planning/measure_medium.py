@@ -25,13 +25,7 @@ _STEPS = ("setup", "factorise", "sweep", "coarse", "fill")
 
 
 def measure_medium(ranks: Ranks, machine: str) -> MediumRates:
-    """Measure solves of several sizes; all ranks call it together, each solves alone.
-
-    Parameters
-    ----------
-    machine
-        Its processor.
-    """
+    """Measure solves of several sizes on a processor; all ranks call it together, each solves alone."""
     seconds, before = [], peak_bytes()
     for size in SIZES:
         runs = []

@@ -22,13 +22,7 @@ _LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
 
 
 def learning_curve(rows: list[dict], title: str, path: Path) -> None:
-    """Draw the metrics of a training to a PNG file.
-
-    Parameters
-    ----------
-    rows
-        As `storage.metrics_file` reads them.
-    """
+    """Draw the metrics of a training, as `read_metrics` gives them, to a PNG file."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     axes = figure.subplots(1, 2)
     for ax, curves in zip(axes, (_ERRORS, _LOSSES), strict=True):

@@ -30,13 +30,7 @@ _TRAINING_VERSION = 1
 
 @contextmanager
 def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[ArrayWriter]:
-    """Open a checkpoint for writing; it replaces the one before when all is written.
-
-    Parameters
-    ----------
-    problem
-        What must be equal for the checkpoint to be of use.
-    """
+    """Open a checkpoint of a problem for writing; it replaces the one before when all is written."""
     with new_file(path, "checkpoint") as file:
         file.attrs["problem"] = json.dumps(problem, sort_keys=True)
         yield ArrayWriter(file)

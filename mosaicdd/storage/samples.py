@@ -52,21 +52,12 @@ class FileArray:
 
 
 class Samples:
-    """Samples in arrays; the last ``validation`` of them are held out.
+    """Samples in arrays; the last ``validation`` of them are held out."""
 
-    Attributes
-    ----------
-    kind_of_file
-        As messages call it.
-    arrays
-        Names of those that tell them from others, the first of which has a row for each.
-    precision
-        Of these in a hash.
-    """
-
-    kind_of_file: ClassVar[str]
+    kind_of_file: ClassVar[str]  # as messages call it
+    # Names of those that tell them from others, the first of which has a row for each
     arrays: ClassVar[tuple[str, ...]]
-    precision: ClassVar[str] = "<f4"
+    precision: ClassVar[str] = "<f4"  # of these in a hash
     pde: str
     validation: float
     seed: int

@@ -30,16 +30,9 @@ Write = Callable[[int, np.ndarray, tuple[slice, ...]], None]
 def writing_march(
     path: str | PathLike, identity: dict, state: dict, levels: int, grid: Grid
 ) -> Iterator[Write]:
-    """Open a checkpoint for writing; it replaces the one before when all is written.
+    """Open a checkpoint of so many levels for writing; it replaces the one before when all is written.
 
-    Parameters
-    ----------
-    identity
-        What must be equal for the checkpoint to be of use.
-    state
-        Numbers and texts, in lists and by name.
-    levels
-        How many fields.
+    ``identity`` is what must be equal for it to be of use, ``state`` numbers and texts, in lists and by name.
     """
     with new_file(path, "checkpoint") as file:
         file.attrs["identity"] = json.dumps(identity, sort_keys=True)

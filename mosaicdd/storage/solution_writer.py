@@ -81,14 +81,7 @@ class SolutionWriter(ArrayWriter):
         self.create(GHOSTS, nodes, "uint8")
 
     def field(self, name: str, values: float | np.ndarray) -> None:
-        """Write a coefficient or source.
-
-        Parameters
-        ----------
-        values
-            A number, or an array on nodes or cells: one of all problems, or with a leading axis for
-            them.
-        """
+        """Write a coefficient or source: a number or an array, perhaps with a leading axis for problems."""
         array = np.asarray(values)
         if array.ndim in (1, 3) and len(array) == 1:
             array = array[0]
@@ -213,16 +206,9 @@ def _present_to_vtk(
     origin: Sequence[float],
     times: Sequence[float] | None = None,
 ) -> None:
-    """Describe ``/solution`` as what ParaView reads: values are linked, not copied.
+    """Describe ``/solution`` as what ParaView reads, from ``origin`` (y, x) on; values are not copied.
 
-    Parameters
-    ----------
-    spacing
-        Of the nodes, and of the planes, one for each of several problems, in units of domain length.
-    origin
-        Where the first node lies, ``(y, x)``.
-    times
-        Of a series, whose leading axis is the time.
+    Planes are several problems, also a spacing apart, or of a series the times.
     """
     planes, y, x = (1, *file["solution"].shape)[-3:]
     if times is not None:

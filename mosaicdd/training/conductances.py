@@ -169,12 +169,8 @@ def coarse_conductances(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logarithms of coarse conductances ``(B, e)``, and the nodes of the edges ``(2, e)``.
 
-    The same as `LearnedRule`, of averages alone without a network, and so that gradients pass.
-
-    Parameters
-    ----------
-    logarithm
-        Of the coefficient at fine nodes, two margins around the coarse nodes, ``(B, ., .)``.
+    The same as `LearnedRule`, of averages alone without a network, and so that gradients pass; from the coefficient's
+    logarithms at fine nodes, two margins around the coarse ones, ``(B, ., .)``.
     """
     cut = logarithm[:, MARGIN:-MARGIN, MARGIN:-MARGIN]
     right, up = series_mean(cut, 2), series_mean(cut, 1)

@@ -76,13 +76,7 @@ class FamilyPasses:
 def fit_family(
     network: FamilyNetwork, dataset: Dataset, part: slice, lifting_degree: int | None
 ) -> FamilySamples:
-    """Put the modes of a dataset's operators into a network, and return what is left to learn.
-
-    Parameters
-    ----------
-    part
-        Of the samples: those to train on, of more operators than modes.
-    """
+    """Put the modes of a part's operators into a network, and return what is left to learn of it."""
     runs = _determined(dataset, part)
     views = [_views(coordinates(operator, dataset.subdomain.size)) for operator, _ in runs]
     root = _covariance_root(network, dataset, runs, views, lifting_degree)
@@ -209,17 +203,8 @@ def _weighted_operators(
 def _set_modes(network: FamilyNetwork, weighted: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     """Set trunk and branches by the principal components of weighted operators ``(n, N, P)``.
 
-    Those are overwritten by their deviations from the mean.
-
-    Parameters
-    ----------
-    inverse
-        ``(P, P)``, undoes the weights.
-
-    Returns
-    -------
-    ndarray
-        The coordinates of the operators, ``(n, K)``.
+    Those are overwritten by their deviations from the mean; ``inverse (P, P)`` undoes the weights. Returned are the
+    coordinates of the operators, ``(n, K)``.
     """
     count, shape = len(weighted), weighted.shape[1:]
     mean = weighted.mean(axis=0)

@@ -23,42 +23,23 @@ class Lesson(ABC):
     """Data, a network, and what it is to learn; on one of the ranks that train together.
 
     Made of a network, a `part` of a dataset, the training's settings and the ranks, by all of them.
-
-    Attributes
-    ----------
-    unused
-        Settings of a training that mean nothing here, and why.
-    precisions
-        In which the network is trained.
-    needs_labels
-        Whether it learns from solutions alone.
-    report_type
-        Whose errors are those of `errors`.
-    network
-        On the device, in the precision of the training.
-    batches
-        Of the samples that it learns from: ``samples``, their number; ``size``, of a step's on all ranks together;
-        ``per_epoch``, the number of steps.
-    passes
-        ``draw(step, ranks, micro_batch)`` returns the forward passes of a step on one rank, as many as on any
-        other; with at most so many samples each, if not 0. A pass has a ``share``, the factor of its mean loss in
-        the mean over the ranks, a ``kind``, which of the signals its loss is, a length, and ``first(count)``, a
-        pass over copies of its first samples.
-    prepares
-        Whether `prepare` has something to do before a step, with whole weights.
-    samples_nodes
-        Whether errors in the middle of a training are at some nodes only.
     """
 
-    unused: ClassVar[dict[str, str]] = {}
-    precisions: ClassVar[tuple[str, ...]] = PRECISIONS
-    needs_labels: ClassVar[bool] = False
-    report_type: ClassVar[type[Report]]
-    network: Any
+    unused: ClassVar[dict[str, str]] = {}  # settings of a training that mean nothing here, and why
+    precisions: ClassVar[tuple[str, ...]] = PRECISIONS  # in which the network is trained
+    needs_labels: ClassVar[bool] = False  # whether it learns from solutions alone
+    report_type: ClassVar[type[Report]]  # whose errors are those of `errors`
+    network: Any  # on the device, in the precision of the training
+    # Of the samples that it learns from: ``samples``, their number; ``size``, of a step's on all
+    # ranks together; ``per_epoch``, the number of steps
     batches: Any
+    # ``draw(step, ranks, micro_batch)`` returns the forward passes of a step on one rank, as many
+    # as on any other; with at most so many samples each, if not 0. A pass has a ``share``, the
+    # factor of its mean loss in the mean over the ranks, a ``kind``, which of the signals its loss
+    # is, a length, and ``first(count)``, a pass over copies of its first samples
     passes: Any
-    prepares = False
-    samples_nodes = False
+    prepares = False  # whether `prepare` has something to do before a step, with whole weights
+    samples_nodes = False  # whether errors in the middle of a training are at some nodes only
 
     @classmethod
     @abstractmethod

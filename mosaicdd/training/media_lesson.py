@@ -15,17 +15,11 @@ _ALIKE = 20  # of the held-out media that are compared: a share of them, of abou
 
 
 class MediaLesson(RowLesson):
-    """Of a network that is taught random media; errors are geometric means of relative ones in held-out media.
-
-    Attributes
-    ----------
-    kinds
-        Of all held-out media.
-    """
+    """Of a network that is taught random media; errors are geometric means of relative ones in held-out media."""
 
     dataset_type = MediaDataset
     needs_labels = True
-    kinds: np.ndarray
+    kinds: np.ndarray  # of all held-out media
     _plain: torch.Tensor  # mean logarithms of the errors of plain averages, as `held_out_errors`
 
     def error_sums(self, *, everywhere: bool) -> list[float]:
@@ -56,10 +50,7 @@ class MediaLesson(RowLesson):
 def roughest(rough: torch.Tensor, errors: torch.Tensor) -> float:
     """Return how rough a medium may be: up to there, held-out media of all roughnesses are accurate.
 
-    Parameters
-    ----------
-    rough, errors
-        Roughness and mean logarithm of the error of each held-out medium.
+    The errors are mean logarithms.
     """
     rough, order = rough.sort()
     bound = float(rough[0])

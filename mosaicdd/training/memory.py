@@ -151,15 +151,9 @@ def memory_plan(
     execution: ExecutionSettings,
     ranks: RankGroup,
 ) -> list[MemoryLevel]:
-    """Return the levels from the simplest to the one that needs the least.
+    """Return the levels from the simplest to the one that needs the least, of those that optimiser and ranks allow.
 
-    Those that the optimiser or the number of ranks rules out are left out.
-
-    Parameters
-    ----------
-    ranks
-        Their number, and their device: on a processor a pass has few samples unless the settings say how
-        many.
+    On a processor a pass has few samples unless the settings say how many.
     """
     network = copy.deepcopy(network)
     if execution.recompute:

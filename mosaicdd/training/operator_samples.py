@@ -95,12 +95,8 @@ class OperatorSamples:
 def samples_of(logarithm: torch.Tensor, reaction: torch.Tensor) -> OperatorSamples:
     """Solve in media, and return what their subdomains are.
 
-    Parameters
-    ----------
-    logarithm
-        Of the coefficient at the nodes of squares of 48 cells, ``(B, 49, 49)``.
-    reaction
-        There, on the coarse grid and over the mean conductance of the subdomain.
+    Media are logarithms at the nodes of squares of 48 cells, ``(B, 49, 49)``, with a reaction there, on the coarse grid
+    and over the mean conductance of the subdomain.
     """
     return samples_in(*conductances_of(logarithm), reaction)
 

@@ -25,13 +25,7 @@ _LARGEST_PRECONDITIONED = 512  # a QR factorisation of a wider one costs more th
 def build_optimiser(
     parameters: Iterable[torch.nn.Parameter], settings: TrainingSettings, sharded: bool = False
 ) -> torch.optim.Optimizer:
-    """Build the optimiser that the settings name.
-
-    Parameters
-    ----------
-    sharded
-        Whether each rank keeps the state of a part of the weights only (ZeRO-1).
-    """
+    """Build the optimiser that the settings name; sharded, of each rank's part of the weights (ZeRO-1)."""
     optimiser, options = _choice(settings)
     if sharded:
         return ZeroRedundancyOptimizer(list(parameters), optimizer_class=optimiser, **options)

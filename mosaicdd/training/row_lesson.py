@@ -135,17 +135,10 @@ def _silent(part: RowPass) -> RowPass:
 
 
 class RowLesson(Lesson):
-    """Errors are relative, on held-out rows, and said beside those without the network.
+    """Errors are relative, on held-out rows, and said beside those without the network."""
 
-    Attributes
-    ----------
-    name, settings_type
-        Of the kind of network, and what it is made by.
-    dataset_type
-        What it learns from, whose arrays stay in their file.
-    """
-
-    dataset_type: ClassVar[type[Samples]]
+    dataset_type: ClassVar[type[Samples]]  # what it learns from, whose arrays stay in their file
+    # name, settings_type: of the kind of network, and what it is made by
     name: ClassVar[str]
     settings_type: ClassVar[type]
     unused: ClassVar[dict[str, str]] = {

@@ -194,13 +194,7 @@ class StepPasses:
         self._pools = self._node_pools()
 
     def draw(self, step: int, ranks: RankGroup, micro_batch: int) -> list[Pass]:
-        """Draw the passes of a step on one rank: all of the data, then all of the PDE loss.
-
-        Parameters
-        ----------
-        micro_batch
-            Samples per pass, at most; 0 sets no limit.
-        """
+        """Draw a rank's passes of a step, of at most so many samples if not 0: all of the data, then the PDE loss."""
         parts = self._batches.parts(step, ranks, micro_batch)
         generator = self._batches.generator(step)
         shares = [len(part) * ranks.size / self._batches.size for part in parts]

@@ -121,15 +121,7 @@ class Trainer:
     def take_step(self, done: float, calls: tuple[float, float] = (0.0, 0.0)) -> tuple:
         """Take one step at the fraction ``done`` of the training.
 
-        Parameters
-        ----------
-        calls
-            What this rank asks for: stop, save.
-
-        Returns
-        -------
-        tuple
-            How many ranks asked for each.
+        A rank's ``calls`` are what it asks for: stop, save; returned is how many asked for each.
         """
         settings = self.settings
         factor = learning_rate_factor(done, settings.scaled_warmup, settings.decay_exponent)

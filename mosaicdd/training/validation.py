@@ -43,15 +43,10 @@ class HeldOut:
         return len(self.sampled) < len(self.points)
 
     def squared_errors(self, network: Network, ranks: RankGroup, everywhere: bool) -> list[float]:
-        """Return the sums of squared errors on a rank's share of the samples of both kinds.
+        """Return the sums of squared errors on a rank's share of both kinds of samples.
 
         Divided by their number they are the validation MSE of the paper: boundary data of unit
         amplitude, errors not divided by the scale of the remainder.
-
-        Parameters
-        ----------
-        everywhere
-            Whether at all nodes, or at the sampled ones.
         """
         nodes = self._nodes(everywhere)
         return [

@@ -120,10 +120,7 @@ class CorrectionNetwork(torch.nn.Module):
     ) -> "CompiledCorrection":
         """Return it for a linear operator, with plain matrices, outputs in the order of centre lines.
 
-        Parameters
-        ----------
-        limits
-            The largest `VALUES`, `SOURCE` and `ROUGHNESS` that it is for.
+        ``limits`` are the largest `VALUES`, `SOURCE` and `ROUGHNESS` that it is for.
         """
         first, hidden, scales, last = self.matrices()
         matrices = (

@@ -85,23 +85,16 @@ class FamilySettings:
 
 
 class FamilyNetwork(Network):
-    """A perceptron of the operator, over modes of the operators.
-
-    Attributes
-    ----------
-    trunk, branches
-        ``(N, D)``, the trunk at interior nodes, and ``(1 + K, D, P)``; the first branch is ``W_0``.
-    amplitudes
-        ``(K,)``, root mean square of each coordinate ``z``.
-    centre, reach
-        ``(5,)``, the range of the perceptron's inputs in training.
-    """
+    """A perceptron of the operator, over modes of the operators."""
 
     Settings = FamilySettings
     linear = True
+    # trunk, branches: ``(N, D)``, the trunk at interior nodes, and ``(1 + K, D, P)``; the first
+    # branch is ``W_0``
     trunk: torch.Tensor
     branches: torch.Tensor
-    amplitudes: torch.Tensor
+    amplitudes: torch.Tensor  # ``(K,)``, root mean square of each coordinate ``z``
+    # centre, reach: ``(5,)``, the range of the perceptron's inputs in training
     centre: torch.Tensor
     reach: torch.Tensor
 

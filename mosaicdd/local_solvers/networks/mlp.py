@@ -53,16 +53,11 @@ class PreparedPoints:
 
 
 class MLP(Network):
-    """Split first layer, perceptron.
-
-    Attributes
-    ----------
-    recompute
-        Whether hidden layers keep their inputs only, and work anew in the backward pass.
-    """
+    """Split first layer, perceptron."""
 
     Settings: ClassVar[type[Any]] = MLPSettings
     linear = False
+    # Whether hidden layers keep their inputs only, and work anew in the backward pass
     recompute = False
 
     def __init__(self, perimeter: int, settings: Any):

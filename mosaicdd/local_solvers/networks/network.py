@@ -8,21 +8,13 @@ import torch
 
 
 class Network(torch.nn.Module):
-    """A network ``N`` of perimeter values and points, as `registry` describes it.
+    """A network ``N`` of perimeter values and points, as `registry` describes it."""
 
-    Attributes
-    ----------
-    Settings, settings
-        A frozen dataclass, and the network's own.
-    linear
-        Whether it is linear in the perimeter values.
-    recompute
-        Whether hidden layers are computed again in a backward pass; of networks that can.
-    """
-
+    # Settings, settings: A frozen dataclass, and the network's own
     Settings: ClassVar[type[Any]]
     settings: Any
-    linear: bool
+    linear: bool  # whether it is linear in the perimeter values
+    # Whether hidden layers are computed again in a backward pass; of networks that can
     recompute: bool
 
     def prepare(self, points: torch.Tensor) -> Any:

@@ -95,10 +95,7 @@ class Channels(torch.nn.Module):
     def forward(self, channels: Mapping[str, tuple[torch.Tensor, ...]]) -> torch.Tensor:
         """Return the sum over the channels that are given, ``(n, filters, R - 2, C - 2)``.
 
-        Parameters
-        ----------
-        channels
-            The fields of each, ``(n, rows, columns)``: of one with two, filters see differences only.
+        Each has fields, ``(n, rows, columns)``: of one with two, filters see differences only.
         """
         answers = []
         for name, fields in channels.items():

@@ -67,18 +67,7 @@ def network_class(name: str) -> type[Network]:
 
 
 def check_settings(name: str, values: dict) -> object:
-    """Build the settings of a network from plain values.
-
-    Parameters
-    ----------
-    values
-        For fields of the network's settings; the others keep their defaults.
-
-    Raises
-    ------
-    ValueError
-        If the name or a setting is unknown, or a value is of another type or out of its range.
-    """
+    """Build the settings of a network by its name; see `settings_of`."""
     return settings_of(network_class(name).Settings, name, values)
 
 

@@ -39,14 +39,10 @@ class SquareSymmetry(torch.nn.Module):
     ----------
     perimeter
         Number of perimeter nodes, ``P = 4 m``.
-
-    Attributes
-    ----------
-    matrices, images
-        The four rotations, then the four reflections: ``(8, 2, 2)`` on points (y, x), and
-        ``(8, P)`` the node that each perimeter node goes to.
     """
 
+    # matrices, images: the four rotations, then the four reflections: ``(8, 2, 2)`` on points (y,
+    # x), and ``(8, P)`` the node that each perimeter node goes to
     matrices: torch.Tensor
     images: torch.Tensor
 

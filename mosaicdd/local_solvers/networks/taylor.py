@@ -60,10 +60,7 @@ def features_jet(
 ) -> CompleteJet:
     """Return the jet of Fourier features at points ``(Q, 2)``.
 
-    Parameters
-    ----------
-    directions
-        ``(K, Q, 2)``: how a point moves with each coordinate, the unit vectors unless folded.
+    ``directions (K, Q, 2)`` are how a point moves with each coordinate, the unit vectors unless folded.
     """
     phase, rates = points @ features.wave_numbers, directions @ features.wave_numbers
     sine, cosine = torch.sin(phase), torch.cos(phase)
@@ -89,12 +86,8 @@ def perceptron_jet(
 ) -> Jet:
     """Propagate a jet through alternating GELU and linear layers, from a GELU to a linear one.
 
-    Parameters
-    ----------
-    second_only
-        Whether only ``A u`` of the result is needed.
-    recompute
-        Whether a layer keeps its input only, and works anew in the backward pass.
+    If ``second_only``, only ``A u`` of the result; if ``recompute``, a layer keeps its input only, and works anew
+    in the backward pass.
     """
     *hidden, last = _linear(layers)
     streams = _EnteringGelu.apply(jet.value, *jet.derivatives, a, second_only and not hidden)

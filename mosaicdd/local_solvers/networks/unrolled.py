@@ -176,12 +176,7 @@ class UnrolledNetwork(torch.nn.Module):
     ) -> "CompiledUnrolled":
         """Return it for squares of a size, with plain matrices, outputs in the order of centre lines.
 
-        Parameters
-        ----------
-        base
-            Laplace's.
-        limits
-            The largest `SLOPE`, `PLANE`, `ROUGHNESS` and `SOURCE` that it is for.
+        ``limits`` are the largest `SLOPE`, `PLANE`, `ROUGHNESS` and `SOURCE` that it is for; ``base`` is Laplace's.
         """
         plain, lines = self.matrices(), along_lines(self.outputs, square)
 

@@ -30,15 +30,9 @@ from mosaicdd.unsupported import Unsupported
 
 
 class NonlinearPlan(Protocol):
-    """A local solver on a block.
+    """A local solver on a block."""
 
-    Attributes
-    ----------
-    closely
-        Whether later responses may be better than the first ones.
-    """
-
-    closely: bool
+    closely: bool  # whether later responses may be better than the first ones
 
     @property
     def left(self) -> torch.Tensor:
@@ -56,10 +50,7 @@ class NonlinearPlan(Protocol):
     def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
         """Return the derivatives of centre lines in the directions of the hats, ``(B, 8, L)``.
 
-        Parameters
-        ----------
-        closely
-            Whether to take time for it, as the first ones have not been good enough.
+        ``closely`` takes time for it, as the first ones have not been good enough.
         """
         ...
 
@@ -96,13 +87,7 @@ class NonlinearSolver(BoundSolver):
         return (BYTES if certified else _BYTES) + problems * each
 
     def plan(self, block: Block, device: torch.device, ring: bool = False) -> NonlinearPlan:
-        """Plan it for a block.
-
-        Parameters
-        ----------
-        ring
-            Whether the subdomains along the domain's edge are solved by Newton's method anyway.
-        """
+        """Plan it for a block; along the domain's edge, the ``ring``, perhaps by Newton's method anyway."""
         exact = NewtonPlan(self, block, device)
         return exact if self.learned is None else self.learned(self, exact, ring)
 
