@@ -97,13 +97,7 @@ def bar(title: str, console: "Console") -> Iterator[Show]:
 
 
 class _Lines:
-    """Write a line whenever another tenth of the work is done, of long work only.
-
-    Parameters
-    ----------
-    clock
-        Seconds, as `time.monotonic` gives them.
-    """
+    """Write a line whenever another tenth of the work is done, of long work only, by a clock like `time.monotonic`."""
 
     def __init__(self, title: str, clock: Callable[[], float] = time.monotonic):
         self.title = title

@@ -164,13 +164,7 @@ class SharedSolver(BoundSolver):
 
 
 class PlannedSolver(Protocol):
-    """A local solver planned for a block: ``N g + w`` at fixed query points.
-
-    Attributes
-    ----------
-    affine
-        Whether there is a source now.
-    """
+    """A local solver planned for a block: ``N g + w`` at fixed query points; ``affine`` if there is a source now."""
 
     @property
     def affine(self) -> bool: ...  # noqa: D102 - said above
@@ -221,21 +215,10 @@ class LocalSolver(Protocol):
 
 
 class BlockPlan:
-    """``N g + w`` at fixed query points.
+    """``N g + w`` at fixed query points ``(Q, 2)``, (y, x) in cells; with a source, nodes inside the subdomain.
 
-    Parameters
-    ----------
-    points
-        ``(Q, 2)``, (y, x) in cells; with a source, nodes inside the subdomain.
-    weights
-        ``(Q,)`` factors for the values, as of a partition of unity.
-    kept
-        Whether ``w`` is kept, as `BlockSource`.
-
-    Attributes
-    ----------
-    homogeneous
-        The map ``N`` alone, ``homogeneous(g, out)``, which is the same for all subdomains.
+    ``weights (Q,)`` are factors for the values, as of a partition of unity; ``w`` is perhaps kept, as by `BlockSource`.
+    ``homogeneous(g, out)`` is the map ``N`` alone, which is the same for all subdomains.
     """
 
     def __init__(

@@ -167,13 +167,7 @@ class NetworkSolver(SharedSolver):
 
 
 class NetworkPlan:
-    """Evaluate a network that is not linear in ``g`` at fixed query points.
-
-    Parameters
-    ----------
-    points
-        ``(Q, 2)``, (y, x) in cells.
-    """
+    """Evaluate a network that is not linear in ``g`` at fixed query points ``(Q, 2)``, (y, x) in cells."""
 
     @torch.inference_mode()
     def __init__(
@@ -213,17 +207,8 @@ _VALUES = 8  # per perimeter node and perimeter, as of an embedding in 8 channel
 class NetworkPointPlan:
     """Evaluate a network, linear or not, where each perimeter has a query point of its own.
 
-    Parameters
-    ----------
-    network
-        On the device and in the precision of the lifting; it is not changed.
-    activation_bytes
-        What the activations of one call may take.
-
-    Attributes
-    ----------
-    chunk
-        Perimeters that one call should get at most.
+    The network, which is not changed, is on the device and in the precision of the lifting. As many perimeters as
+    activations may take, the ``chunk``, are what one call should get at most.
     """
 
     def __init__(

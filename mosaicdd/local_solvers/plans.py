@@ -19,13 +19,7 @@ from mosaicdd.local_solvers.bound import Plan
 
 
 class LinearPlan:
-    """Apply a dense operator to perimeters: ``out = g A^T``.
-
-    Parameters
-    ----------
-    operator
-        ``(Q, P)`` values at the query points for unit values on each perimeter node.
-    """
+    """Apply a dense operator ``A (Q, P)`` to perimeters: ``out = g A^T``."""
 
     def __init__(self, operator: np.ndarray, *, device: torch.device, dtype: torch.dtype):
         columns = np.ascontiguousarray(np.asarray(operator).T)

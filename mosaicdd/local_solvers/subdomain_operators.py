@@ -30,13 +30,7 @@ _OUTER = RATIO * SEEN  # fine cells that are seen around subdomains
 
 
 class OperatorSolver(UpscaledSolver):
-    """Subdomains of a medium, each with an operator by a network.
-
-    Attributes
-    ----------
-    network, card
-        The network, and what the model file says of it.
-    """
+    """Subdomains of a medium, each with an operator by a network with a card."""
 
     method = "operators"
 
@@ -132,15 +126,7 @@ class SubdomainOperators:
 
 
 class OperatorPlan:
-    """``G g + w`` at some nodes of the subdomains of a block; as `BlockPlan`.
-
-    Attributes
-    ----------
-    operators
-        ``(rows, columns, Q, P)``.
-    affine
-        Whether there is a source.
-    """
+    """``G g + w`` at some nodes of the subdomains of a block, as `BlockPlan`; ``operators (rows, columns, Q, P)``."""
 
     def __init__(
         self, operators: SubdomainOperators, part: Batch, rows: torch.Tensor, weights: torch.Tensor

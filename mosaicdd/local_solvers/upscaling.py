@@ -94,13 +94,7 @@ def mirrored(fine: Conductances, missing: list[tuple[int, int]]) -> Conductances
 
 
 class CoarseMedium:
-    """What a rule makes of a medium; for the engine it is a medium like any other.
-
-    Parameters
-    ----------
-    fine, grid
-        The medium, and the grid that it is given on.
-    """
+    """What a rule makes of a medium on a fine grid; for the engine it is a medium like any other."""
 
     self_adjoint = True
     reflective = False

@@ -108,13 +108,7 @@ class NodeGather:
 
 
 class OncePerMachine:
-    """A result that one rank of each machine computes for all there; made and called by all ranks together.
-
-    Attributes
-    ----------
-    leads
-        Whether this rank computes.
-    """
+    """What the rank that ``leads`` a machine computes for all there; made and called by all ranks together."""
 
     def __init__(self, ranks: Ranks):
         self._machine = ranks.machine()

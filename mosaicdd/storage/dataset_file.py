@@ -166,13 +166,7 @@ class Dataset(Samples):
 
 
 class DatasetParts:
-    """The folder ``OUT.parts`` beside the dataset file ``OUT``.
-
-    Parameters
-    ----------
-    identity
-        What the parts depend on: settings by name, as JSON can hold them.
-    """
+    """The folder ``OUT.parts`` beside the dataset file, and what parts depend on, as JSON holds it: the identity."""
 
     def __init__(self, output: str | Path, identity: dict):
         self.folder = Path(f"{output}.parts")

@@ -15,13 +15,7 @@ from mosaicdd.storage.json_line import json_line
 
 
 class MetricsFile:
-    """Appends rows to a file.
-
-    Parameters
-    ----------
-    kept
-        Rows of an earlier run up to this step stay; None starts an empty file.
-    """
+    """Appends rows to a file; rows of an earlier run up to the step ``kept`` stay, None starts an empty file."""
 
     def __init__(self, path: str | PathLike, kept: int | None = None):
         self._path = Path(path)
@@ -73,15 +67,7 @@ def require_tensorboard(folder: str | PathLike) -> Path:
 
 
 class TensorBoardEvents:
-    """Appends rows to an event file.
-
-    Parameters
-    ----------
-    folder
-        For TensorBoard's ``--logdir``.
-    kept
-        Of an earlier run in the folder, TensorBoard shows what is up to this step; None: all.
-    """
+    """Appends rows to an event file; of an earlier run in the folder all is shown, or up to the step ``kept``."""
 
     def __init__(self, folder: str | PathLike, kept: int | None = None):
         from torch.utils.tensorboard import SummaryWriter  # takes a second to import

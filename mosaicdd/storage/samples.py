@@ -21,13 +21,7 @@ from mosaicdd.storage.hdf5 import new_file, open_any, open_to_read, slabs
 
 
 class FileArray:
-    """An array that stays in its file: indexed, it reads.
-
-    Parameters
-    ----------
-    array
-        Of the open file; it is closed in between.
-    """
+    """An array of an open file that stays there: indexed, it reads; in between the file is closed."""
 
     def __init__(self, path: str | os.PathLike, array: h5py.Dataset):
         self.path, self.name = path, array.name.lstrip("/")

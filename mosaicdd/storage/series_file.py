@@ -73,12 +73,7 @@ _TYPE = np.dtype("<f8")
 
 
 class RawFrames:
-    """A file of frames, which is made if there is none; the process that has it open has it for itself.
-
-    Parameters
-    ----------
-    shape
-        Of each frame.
+    """A file of frames of a shape, which is made if there is none; the process that has it open has it for itself.
 
     Raises
     ------

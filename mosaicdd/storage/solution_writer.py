@@ -32,13 +32,7 @@ HIDDEN = 2
 
 
 class SolutionWriter(ArrayWriter):
-    """Fills an open solution file: arrays part by part, then what is known of the solve.
-
-    Parameters
-    ----------
-    problems
-        Their number.
-    """
+    """Fills an open solution file of so many problems: arrays part by part, then what is known of the solve."""
 
     def __init__(self, file: h5py.File, problems: int):
         super().__init__(file)

@@ -15,14 +15,9 @@ _KEPT = 2  # so that one is whole where the newest is damaged
 
 
 class TrainingCheckpoints:
-    """The files ``OUTPUT.checkpoint-STEP``; used by one process.
+    """The files ``OUTPUT.checkpoint-STEP``, used by one process.
 
-    Parameters
-    ----------
-    output
-        The model file that the training is to write.
-    identity
-        Settings and data that a continued run must have in common with this one, by name.
+    ``identity`` has settings and data that a continued run must have in common with this one, by name.
     """
 
     def __init__(self, output: str | Path, identity: dict):

@@ -62,12 +62,7 @@ class SquareInputs:
 class SquareLesson(RowLesson):
     """Corrections of the linear equation; errors are root mean squares over that of the solutions.
 
-    Attributes
-    ----------
-    samples, held_out
-        Of this rank: those that are learned, and those that are not.
-    unit
-        Of values, as the network has them.
+    ``unit`` is that of values, as the network has them.
     """
 
     dataset_type = SquareDataset

@@ -33,13 +33,7 @@ from mosaicdd.unsupported import Unsupported
 
 
 class EquationLosses:
-    """Returns the mean loss of a pass.
-
-    Attributes
-    ----------
-    grid_residual
-        Of a discrete PDE loss; None for a continuous one.
-    """
+    """Returns the mean loss of a pass; a discrete PDE loss has a ``grid_residual``."""
 
     def __init__(
         self,
@@ -86,15 +80,7 @@ class EquationLosses:
 
 
 class EquationLesson(Lesson):
-    """Of a network that gives solutions of one linear equation.
-
-    Attributes
-    ----------
-    samples
-        That are learned.
-    held_out
-        Those that are not, and windows of larger solutions.
-    """
+    """Of a network that gives solutions of one linear equation; ``held_out`` has windows of larger solutions, too."""
 
     report_type: ClassVar[type[Report]] = SolutionReport
 

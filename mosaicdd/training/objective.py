@@ -86,10 +86,7 @@ _BUFFERS_STAY: dict[str, Any] = {_SYNCHRONISE: False}  # made from one seed, and
 class ParallelObjective:
     """Runs the passes of a step and leaves the mean gradient of all ranks in the weights.
 
-    Parameters
-    ----------
-    objective
-        Equal on all ranks; it is changed in place where the weights are sharded.
+    The objective is equal on all ranks; it is changed in place where the weights are sharded.
     """
 
     def __init__(self, objective: Objective, ranks: RankGroup, execution: ExecutionSettings):

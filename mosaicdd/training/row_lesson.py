@@ -79,15 +79,7 @@ class RowPass:
 
 
 class RowBatches:
-    """The global batches of a training, drawn with replacement.
-
-    Parameters
-    ----------
-    counts
-        How many rows to learn from each rank has, one at least.
-    size
-        Of a batch.
-    """
+    """The global batches of a training, drawn with replacement; each rank has so many rows, one at least."""
 
     def __init__(self, counts: Sequence[int], size: int, seed: int):
         self._ends = [0, *accumulate(counts)]

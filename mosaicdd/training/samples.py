@@ -113,15 +113,7 @@ _ORDER, _POINTS = 0, 1  # the two families of random numbers
 
 
 class Batches:
-    """The global batches of a training.
-
-    Parameters
-    ----------
-    samples, batch_size
-        Number of training samples, and of those in a batch; a larger batch becomes all samples.
-    seed
-        Of all choices.
-    """
+    """The global batches of a training, chosen by a seed; one larger than the samples becomes all of them."""
 
     def __init__(self, samples: int, batch_size: int, seed: int):
         self.samples = samples

@@ -66,15 +66,7 @@ _TOLERANCE = 1e-5  # of the last step inside of elements; the error is a tenth o
 
 
 class EquationStep:
-    """The steps for the squares of a dataset.
-
-    Parameters
-    ----------
-    outputs
-        The nodes of centre lines, ``(Q, 2)``.
-    device
-        Where the steps are taken.
-    """
+    """The steps for the squares of a dataset, at the nodes of centre lines ``(Q, 2)``."""
 
     def __init__(
         self,

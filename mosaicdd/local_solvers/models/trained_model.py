@@ -13,15 +13,7 @@ from mosaicdd.storage.model_file import ModelCard
 
 
 class TrainedModel(ABC):
-    """A local solver by a trained network, before it knows a problem.
-
-    Parameters
-    ----------
-    name
-        What a result reports: the name or the file it was asked for by.
-    network, card
-        The network, and what the model file says of it.
-    """
+    """A local solver by a trained network, named as a result reports it, and its card, before it knows a problem."""
 
     makes = "another network"
 

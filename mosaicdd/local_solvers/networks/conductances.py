@@ -177,15 +177,8 @@ def _patches(right: torch.Tensor, up: torch.Tensor) -> _Views:
 class LearnedRule:
     """Makes coarse conductances by a network where it was trained, by averages elsewhere.
 
-    Parameters
-    ----------
-    roughest
-        `roughness` of a patch up to which the network is asked.
-
-    Attributes
-    ----------
-    asked, outside
-        Patches that were looked at so far, and those of them that are rougher.
+    The network is asked up to a `roughness` of a patch, the ``roughest``; of the patches that were ``asked`` for so far,
+    ``outside`` are rougher.
     """
 
     def __init__(self, network: ConductanceNetwork, roughest: float):

@@ -133,13 +133,7 @@ class CorrectionNetwork(torch.nn.Module):
 
 
 class CompiledCorrection:
-    """Plain matrices that give corrections on centre lines, ``(B, L)``, and their differences.
-
-    Attributes
-    ----------
-    largest
-        Boundary value that it is for.
-    """
+    """Plain matrices for corrections on centre lines, ``(B, L)``, of data up to ``largest``, and differences."""
 
     def __init__(self, matrices: Matrices, sigma: float, limits: Mapping[str, float]):
         self._matrices, self._limits = matrices, dict(limits)

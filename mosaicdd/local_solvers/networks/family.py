@@ -143,13 +143,7 @@ class FamilyNetwork(Network):
 
 
 class MatrixNetwork(Network):
-    """A network that is one matrix: between the nodes its values are interpolated by cubics.
-
-    Parameters
-    ----------
-    rows
-        ``(N, P)``: values at interior nodes for unit values on each perimeter node.
-    """
+    """A network that is one matrix, ``(N, P)`` at inner nodes; between these its values are interpolated by cubics."""
 
     linear = True
     operator: torch.Tensor

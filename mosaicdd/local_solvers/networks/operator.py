@@ -74,13 +74,7 @@ class OperatorSettings:
 
 
 class Channels(torch.nn.Module):
-    """Adds up what the filters of any number of channels answer.
-
-    Parameters
-    ----------
-    filters
-        Of each channel.
-    """
+    """Adds up what the filters, as many of each, of any number of channels answer."""
 
     def __init__(self, filters: int):
         super().__init__()

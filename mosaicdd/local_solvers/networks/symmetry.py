@@ -33,13 +33,7 @@ class Fold:
 
 
 class SquareSymmetry(torch.nn.Module):
-    """Fold points into a triangle and unfold rows of an operator.
-
-    Parameters
-    ----------
-    perimeter
-        Number of perimeter nodes, ``P = 4 m``.
-    """
+    """Fold points into a triangle and unfold rows of an operator on ``P = 4 m`` perimeter nodes."""
 
     # matrices, images: the four rotations, then the four reflections: ``(8, 2, 2)`` on points (y,
     # x), and ``(8, P)`` the node that each perimeter node goes to
@@ -103,13 +97,7 @@ class SquareSymmetry(torch.nn.Module):
 
 
 class EquivariantLayers(torch.nn.Module):
-    """Makes matrices of the weights that the symmetries of a square share.
-
-    Parameters
-    ----------
-    inputs, outputs
-        Nodes, ``(N, 2)``, that symmetries send to one another.
-    """
+    """Makes matrices of the weights that the symmetries of a square share, of nodes ``(N, 2)`` that they exchange."""
 
     _inputs: torch.Tensor
     _outputs: torch.Tensor

@@ -205,13 +205,7 @@ def unrolled_network(pde: str, cells: int, settings: UnrolledSettings) -> Unroll
 
 
 class CompiledUnrolled:
-    """Plain matrices that give corrections on centre lines, ``(B, L)``.
-
-    Attributes
-    ----------
-    steepest
-        Slope of the steepest plane that it is for.
-    """
+    """Plain matrices that give corrections on centre lines, ``(B, L)``, for planes up to the ``steepest`` slope."""
 
     def __init__(
         self,

@@ -218,13 +218,7 @@ class NewtonPlan:
 
 
 class Windows:
-    """A source and coefficients on the region of a block, cut into squares.
-
-    Parameters
-    ----------
-    cells
-        Of a square; squares lie half an overlap apart if they are subdomains.
-    """
+    """A source and coefficients on the region of a block, cut into squares, half an overlap apart if subdomains."""
 
     def __init__(self, block: Block, cells: int, operator: Nonlinear, device: torch.device):
         self._cells, self._step = cells, block.lattice.spacing

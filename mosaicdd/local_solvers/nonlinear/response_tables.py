@@ -23,15 +23,7 @@ _BEYOND = 1.5  # times the steepest: the corners of a table over a disk
 
 
 class PlaneResponses:
-    """Looks responses up.
-
-    Parameters
-    ----------
-    exact
-        Newton's method in the subdomains, whose derivative counts.
-    steepest
-        Slope of the steepest plane.
-    """
+    """Looks up responses, the derivative of Newton's method in subdomains, by slopes up to the steepest."""
 
     def __init__(self, exact: NewtonPlan, steepest: float):
         self._step = _share(steepest) / _STEPS
@@ -81,15 +73,7 @@ class PlaneResponses:
 
 
 class ConstantResponses:
-    """Looks responses up by the reaction, the derivative by a value that is the same everywhere.
-
-    Parameters
-    ----------
-    exact
-        Newton's method in the subdomains, for coefficients that are numbers.
-    largest
-        Value up to which data are met.
-    """
+    """Looks responses up by the reaction, the derivative by a value that is the same everywhere, up to the largest."""
 
     def __init__(self, exact: NewtonPlan, largest: float):
         self._newton, self._numbers = exact.newton, exact.numbers

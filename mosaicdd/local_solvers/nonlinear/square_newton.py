@@ -40,15 +40,7 @@ Partials = list[tuple[Offset, torch.Tensor]]
 
 
 class SquareNewton:
-    """The discrete equation in squares, with values given on their perimeters.
-
-    Parameters
-    ----------
-    operator
-        Self-adjoint.
-    cells, spacing
-        Of a square.
-    """
+    """The discrete equation, self-adjoint, in squares of so many cells, with values given on their perimeters."""
 
     def __init__(self, operator: Nonlinear, cells: int, spacing: float, device: torch.device):
         self.operator, self.cells, self.spacing = operator, cells, spacing
