@@ -23,10 +23,7 @@ def given_problem(
 ) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet.
 
-    Raises
-    ------
-    ValueError
-        If nothing is said of a part of the outline, neither by ``boundary`` nor by a side.
+    A part of the outline of which neither ``boundary`` nor a side says anything is a `ValueError`.
     """
     from mosaicdd.lattice.grid import Grid
     from mosaicdd.problems.domain import Domain

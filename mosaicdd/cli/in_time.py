@@ -23,13 +23,7 @@ _NOT_IN_TIME = ("window", "points", "trace")
 
 
 def time_settings(ctx: click.Context, problem: "Problem") -> TimeSettings | None:
-    """Return the settings of the steps; None if nothing is solved in time.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If they are not sound, or only some are given.
-    """
+    """Return the settings of the steps, sound and all of them; None if nothing is solved in time."""
     asked = [name for name in ("steps", "dt", "tolerance") if option_given(ctx, name) is not None]
     if ctx.params["initial"] is not None:
         asked.append("initial")

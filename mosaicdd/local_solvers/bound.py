@@ -69,18 +69,7 @@ class BoundSolver:
     between_nodes = False  # whether it has values between the nodes of the grid
 
     def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
-        """Place its subdomains on a grid.
-
-        Parameters
-        ----------
-        around
-            Which axes the domain closes around.
-
-        Raises
-        ------
-        ValueError
-            If they do not fit.
-        """
+        """Place its subdomains on a grid, which closes around some axes; `ValueError` if they do not fit."""
         return Lattice(grid, self.subdomain)
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
@@ -94,13 +83,7 @@ class BoundSolver:
         raise NotImplementedError
 
     def in_precision(self, name: str) -> Self:
-        """Return the same with a network evaluated in another precision.
-
-        Raises
-        ------
-        Unsupported
-            If there is no network, or its precision is that of the iteration.
-        """
+        """Return the same with a network, not linear, evaluated in another precision; else `Unsupported`."""
         raise Unsupported(
             f"network_dtype={name!r} is for a network that is not linear, {self.name} is none; leave it out"
         )
@@ -113,13 +96,7 @@ class BoundSolver:
         """Check what an answer that nothing certifies depends on; `ValueError` if the answer would be wrong."""
 
     def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
-        """Prepare the solve at points that are not fixed, one for each perimeter.
-
-        Raises
-        ------
-        Unsupported
-            If it has values at grid nodes only.
-        """
+        """Prepare the solve at points that are not fixed, one for each perimeter; `Unsupported` if there are none."""
         raise Unsupported(f"{self.name} has values at grid nodes only; interpolate the field")
 
 

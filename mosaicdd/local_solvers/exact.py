@@ -117,13 +117,7 @@ class ExactSolver(SharedSolver):
         dtype: torch.dtype,
         weights: np.ndarray | None = None,
     ) -> Plan:
-        """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` integers in cells.
-
-        Raises
-        ------
-        ValueError
-            If a point is not a node of the subdomain's grid.
-        """
+        """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` integers in cells; no others are allowed."""
         nodes = np.asarray(points).astype(int)
         m = self.subdomain.cells
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:

@@ -57,13 +57,7 @@ def shipped_models() -> list[str]:
 
 
 def model_path(name_or_path: str) -> Path:
-    """Return the file of a shipped model's name, or the path itself.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it is neither; the message lists the shipped models.
-    """
+    """Return the file of a shipped model's name, or the path itself; if it is neither, the error lists the models."""
     if name_or_path in shipped_models():
         return SHIPPED / f"{name_or_path}.h5"
     path = Path(name_or_path)
@@ -76,15 +70,7 @@ def model_path(name_or_path: str) -> Path:
 
 
 def find_local_solver(name_or_path: str) -> LocalSolver:
-    """Return a local solver: ``"exact"``, or the network of a shipped model's name or a model file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such model.
-    ValueError
-        If the file is not a sound model file.
-    """
+    """Return a local solver: ``"exact"``, or the network of a shipped model's name or a sound model file."""
     known = _BY_NAME
     return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
 

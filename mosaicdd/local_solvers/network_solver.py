@@ -91,13 +91,7 @@ class NetworkSolver(SharedSolver):
         dtype: torch.dtype,
         weights: np.ndarray | None = None,
     ) -> Plan:
-        """Prepare the solve for fixed query points ``(Q, 2)``, (y, x) in cells.
-
-        Raises
-        ------
-        ValueError
-            If a point lies outside the subdomain.
-        """
+        """Prepare the solve for fixed query points ``(Q, 2)`` inside, (y, x) in cells."""
         points = np.asarray(points, dtype=float)
         m = self.subdomain.cells
         if not ((points >= 0) & (points <= m)).all():
@@ -146,13 +140,7 @@ class NetworkSolver(SharedSolver):
 
     @torch.no_grad()
     def matrix(self, points: np.ndarray) -> np.ndarray:
-        """Compile a linear network to its matrix ``(Q, P)``, in float64, once for the same points.
-
-        Raises
-        ------
-        Unsupported
-            If the network is not linear in the perimeter values.
-        """
+        """Compile a network, which must be linear, to its matrix ``(Q, P)``, in float64, once for the same points."""
         if not self.linear:
             raise Unsupported(
                 f"{self.name} is not linear in the perimeter values: it has no matrix"
@@ -252,14 +240,7 @@ def self_test_error(local_solver: SharedSolver) -> float:
 
 
 def require_self_test(local_solver: SharedSolver) -> None:
-    """Refuse a local solver that is not one, or not for this operator.
-
-    Raises
-    ------
-    ValueError
-        If the operator is outside of a network's family, or its values are off by more than half of
-        the solution, or not finite.
-    """
+    """Raise `ValueError` if a solver is off by more than half of the solution, or outside of its network's family."""
     if outside := getattr(local_solver, "outside", ""):
         raise ValueError(outside)
     error = self_test_error(local_solver)

@@ -96,14 +96,9 @@ def _shares(remainder: torch.Tensor, frequencies: tuple[int, ...]) -> torch.Tens
 
 
 class GuardedSolver(SharedSolver):
-    """Solve by a network where it was trained, exactly elsewhere.
+    """Solve by a network where it was trained, as its card must say, exactly elsewhere.
 
     Which of the two depends on the perimeter values, so the map is not linear.
-
-    Raises
-    ------
-    ValueError
-        If the model's card does not state a range.
     """
 
     linear = False

@@ -31,13 +31,7 @@ class Life:
 
     @property
     def comm(self) -> "MPI.Comm | Alone":
-        """The communicator.
-
-        Raises
-        ------
-        RuntimeError
-            If it has been closed.
-        """
+        """The communicator; `RuntimeError` if it has been closed."""
         if self._comm is None:
             raise RuntimeError("these ranks have been closed; make new ones by Ranks.of")
         return self._comm

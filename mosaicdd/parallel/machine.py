@@ -93,15 +93,7 @@ def beside(ranks: Ranks) -> list[int]:
 
 
 def device_of_rank(ranks: Ranks, name: str) -> torch.device:
-    """Return the CPU, or the GPU that belongs to this rank's number on its own machine.
-
-    Called by all ranks.
-
-    Raises
-    ------
-    ValueError
-        On all ranks, if a GPU is asked for and one of them sees none.
-    """
+    """Return the CPU, or the GPU of this rank's number on its machine, for all ranks; errors as `gpu`."""
     if name == "cpu":
         return torch.device("cpu")
     number = beside(ranks).index(ranks.rank)
@@ -109,13 +101,7 @@ def device_of_rank(ranks: Ranks, name: str) -> torch.device:
 
 
 def gpu(number: int) -> torch.device:
-    """Return the GPU of the rank of this number on its machine; several ranks may share one.
-
-    Raises
-    ------
-    ValueError
-        If torch sees no GPU.
-    """
+    """Return the GPU of the rank of this number on its machine, perhaps shared; `ValueError` if torch sees none."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
         raise ValueError("device=cuda: torch sees no CUDA device here; use device=cpu")
@@ -123,19 +109,9 @@ def gpu(number: int) -> torch.device:
 
 
 def require_memory(ranks: Ranks, needed: int, instead: str = "fewer cells") -> None:
-    """Check that the ranks of each machine fit its memory together; called by all ranks.
+    """Raise `ValueError` on all ranks if those of a machine do not fit its memory together, each with so many bytes.
 
-    Parameters
-    ----------
-    needed
-        Bytes that one rank needs at least.
-    instead
-        What would need less.
-
-    Raises
-    ------
-    ValueError
-        On all ranks, if those of a machine do not fit it, with both sizes.
+    ``instead`` is what would need less.
     """
     count, usable = len(beside(ranks)), _usable()
 

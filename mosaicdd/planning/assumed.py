@@ -90,13 +90,7 @@ def rates_of_name(name: str, dtype: str) -> Rates:
 
 
 def assumed_rates(name: str, dtype: str) -> Rates:
-    """Return the rates of a GPU by its published figures.
-
-    Raises
-    ------
-    KeyError
-        If there are none of this name; `GPUS` lists them.
-    """
+    """Return the rates of a GPU, one of `GPUS`, by its published figures."""
     gpu = GPUS[name]
     return Rates(
         machine=gpu.name,

@@ -84,18 +84,7 @@ def gathered_bytes(decomposition: Decomposition) -> int:
 def iteration_cost(
     decomposition: Decomposition, order: RankOrder, rates: CompleteRates, halo: int = 1
 ) -> IterationCost:
-    """Return the seconds of one iteration.
-
-    Parameters
-    ----------
-    halo
-        Depth in lattice cells.
-
-    Raises
-    ------
-    ValueError
-        If a block is narrower than the halo is deep.
-    """
+    """Return the seconds of one iteration, with a halo of so many lattice cells, no wider than a block."""
     _require_wide_blocks(decomposition, halo)
     sweep = np.mean([rates.sweep(_with_rings(decomposition, k)) for k in range(halo)], axis=0)
     exchange = halo_seconds(decomposition, order, rates, halo) / halo

@@ -29,18 +29,7 @@ _CANDIDATES = 6  # shapes of bricks
 
 
 class Decomposition:
-    """The blocks of all ranks of a process grid.
-
-    Parameters
-    ----------
-    dims
-        Ranks per axis, (y, x).
-
-    Raises
-    ------
-    ValueError
-        If an axis has fewer subdomains than ranks.
-    """
+    """The blocks of all ranks of a process grid, (y, x), each with a subdomain at least."""
 
     def __init__(self, lattice: Lattice, dims: Dims):
         require_fitting(dims, lattice.subdomains)

@@ -38,13 +38,7 @@ EQUAL = 1.01  # a model of cost does not tell times apart that are closer than t
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be solved, on what.
-
-    Raises
-    ------
-    ValueError
-        If a number is not positive.
-    """
+    """What is to be solved, on what; numbers are 1 or more."""
 
     lattice: Lattice
     ranks: int

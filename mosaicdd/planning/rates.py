@@ -30,13 +30,7 @@ class Summed:
 
 @dataclass(frozen=True)
 class Link:
-    """How messages travel.
-
-    Raises
-    ------
-    ValueError
-        If one is not a positive number.
-    """
+    """How messages travel; both numbers are positive."""
 
     latency: float  # seconds per message
     bandwidth: float  # bytes per second
@@ -51,14 +45,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Curve:
-    """Seconds over an amount of work, measured at a few amounts.
+    """Seconds over an amount of work, measured at a few amounts: positive, the amounts rising.
 
     Linear in between, the first value below, proportional to the last beyond.
-
-    Raises
-    ------
-    ValueError
-        If there are no points, they do not rise, or a time is not positive.
     """
 
     amounts: tuple[float, ...]
@@ -90,13 +79,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class MediumRates:
-    """What one rank needs for a solve in a medium, where every element has an operator of its own.
-
-    Raises
-    ------
-    ValueError
-        If a number is not positive.
-    """
+    """What one rank needs for a solve in a medium, where every element has an operator of its own."""
 
     machine: str  # its processor
     # Seconds over the subdomains of a rank: their elements condensed, their stars inverted
@@ -115,13 +98,7 @@ class MediumRates:
 
 @dataclass(frozen=True)
 class Rates:
-    """What one rank needs while all ranks of its node work.
-
-    Raises
-    ------
-    ValueError
-        If a number is not positive.
-    """
+    """What one rank needs while all ranks of its node work; numbers are positive."""
 
     machine: str  # its processor
     assumed: bool  # whether the numbers were not measured, but derived from published figures
@@ -181,15 +158,7 @@ def write_rates(path: str | os.PathLike, rates: Rates) -> None:
 
 
 def read_rates(path: str | os.PathLike) -> Rates:
-    """Read rates from a JSON file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is no rates file, or a number in it is missing or impossible.
-    """
+    """Read rates from a JSON file; errors say which it is and what is missing or impossible in it."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file; mosaicdd bench makes one")

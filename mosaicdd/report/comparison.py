@@ -79,13 +79,7 @@ class Comparison:
 
 
 def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Comparison:
-    """Compare a solution with a reference.
-
-    Raises
-    ------
-    ValueError
-        As `reference_field`.
-    """
+    """Compare a solution with a reference; errors as `reference_field`."""
     truth, name, seconds = _timed(reference, solution)
     difference = np.abs(np.asarray(solution.field) - truth)
     if solution.inside is not None:
@@ -181,10 +175,7 @@ def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
 def available(reference: str, solution: StoredSolution) -> str:
     """Return the method that a name stands for, here and for a solution; what is no name as it is.
 
-    Raises
-    ------
-    ValueError
-        If it is a method, and the solution is of an equation in time.
+    Methods are `Unsupported` for equations in time.
     """
     if solution.times is not None and reference in ("auto", *REFERENCES, *PEERS):
         raise Unsupported(

@@ -35,21 +35,7 @@ _unbroken: dict[str, tuple[int, ...]] = {}  # files that were found to be whole,
 
 
 def require_writable(path: str | os.PathLike) -> Path:
-    """Check that a file can be created at ``path``, and return it as a `Path`.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the folder does not exist.
-    NotADirectoryError
-        If what should be the folder is a file.
-    IsADirectoryError
-        If ``path`` itself is a folder.
-    FileExistsError
-        If ``path`` is a device, a pipe or a socket.
-    PermissionError
-        If the folder cannot be written to.
-    """
+    """Return ``path`` as a `Path`; an `OSError` of its kind says why no file can be created there."""
     path = Path(path)
     folder = path.parent
     if not folder.exists():
@@ -127,12 +113,7 @@ def _is_ours(path: Path) -> bool:
 def require_new(path: str | os.PathLike, *, overwrite: bool = False) -> Path:
     """Check that a dataset can be created at ``path`` where no file is, unless it may be replaced.
 
-    Raises
-    ------
-    FileExistsError
-        If there is one.
-    ValueError, OSError
-        As `require_replaceable`.
+    Errors are those of `require_replaceable`.
     """
     path = require_replaceable(path, overwrite=True, suffix=".h5")
     if path.exists() and not overwrite:
@@ -146,11 +127,7 @@ def require_new(path: str | os.PathLike, *, overwrite: bool = False) -> Path:
 def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; rename it at success, remove it otherwise.
 
-    Raises
-    ------
-    OSError
-        As `require_writable`, before anything is written; or if it cannot be, as on a full disk: a
-        file that was there before stays.
+    Errors are those of `require_writable`, or `OSError`, as on a full disk: a file that was there before stays.
     """
     path = require_writable(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -192,13 +169,7 @@ def naming_checkpoint(path: str | os.PathLike | None) -> Iterator[None]:
 
 @contextmanager
 def sealed_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Open a new file for HDF5 to write; it appears under its name, sealed, when it is complete.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written, as on a full disk; a file that was there before stays.
-    """
+    """Open a new file for HDF5 to write; it appears, sealed, when it is complete; errors as `atomic_file`."""
     with atomic_file(path) as temporary, _PatientFile(temporary) as patient:
         yield patient
         append_seal(patient)
@@ -283,13 +254,7 @@ def digest_of_seal(path: str | os.PathLike) -> str | None:
 
 
 def require_unbroken_seal(path: str | os.PathLike) -> None:
-    """Check the seal of a file that has one; of a file that this process has checked, only its time.
-
-    Raises
-    ------
-    ValueError
-        If the file is not what was sealed.
-    """
+    """Raise `ValueError` if a file is not what was sealed; of one that this process has checked, by its time."""
     name, version, begun = str(Path(path).resolve()), version_of(path), time.time_ns()
     if _unbroken.get(name) == version:
         return

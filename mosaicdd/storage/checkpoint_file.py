@@ -39,15 +39,7 @@ def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[ArrayWri
 def read_checkpoint(
     path: str | PathLike, problem: dict
 ) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, list[float]]]:
-    """Read the lines and the history of a checkpoint.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    ValueError
-        If it is damaged, or belongs to another problem; the message names the first difference.
-    """
+    """Read the lines and the history of a checkpoint; errors as `open_to_read` and `require_same`."""
     with open_to_read(path, "checkpoint") as file:
         require_same(path, json.loads(file.attrs["problem"]), problem)
         axes = file[line_name(0)].ndim
@@ -59,13 +51,7 @@ def read_checkpoint(
 
 
 def require_same(path: str | PathLike, stored: dict, identity: dict) -> None:
-    """Check that a checkpoint belongs to a problem.
-
-    Raises
-    ------
-    ValueError
-        If it does not; the message names the first difference.
-    """
+    """Raise `ValueError` if a checkpoint belongs to another problem, with the first difference."""
     for name, value in identity.items():
         if stored.get(name) != value:
             raise ValueError(
@@ -80,20 +66,9 @@ def read_field(path: str | PathLike, place: tuple[slice, ...]) -> np.ndarray | N
 
 
 def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict) -> None:
-    """Write a checkpoint, whole or not at all.
+    """Write a checkpoint and what must be equal for it to be of use, whole or not at all; errors as `atomic_file`.
 
-    Parameters
-    ----------
-    identity
-        What must be equal for the checkpoint to be of use.
-    state
-        Dictionaries, lists and tuples of numbers, texts, None and tensors; keys are texts or whole
-        numbers.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written, as on a full disk; what was there before stays.
+    The state is of dictionaries, lists and tuples of numbers, texts, None and tensors; keys are texts or whole numbers.
     """
     arrays: list[np.ndarray] = []
     tree = json.dumps(_flatten(state, arrays))
@@ -112,15 +87,7 @@ def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict)
 
 
 def read_training_checkpoint(path: str | PathLike) -> tuple[dict, dict]:
-    """Read a checkpoint: what it belongs to, and its state.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    ValueError
-        If it is damaged.
-    """
+    """Read a checkpoint: what it belongs to, and its state; errors as `open_to_read`."""
     with open_to_read(path, "training checkpoint", _TRAINING_VERSION) as file:
         identity = json.loads(file.attrs["identity"])
         tree = file["tree"][()].tobytes().decode(errors="replace")

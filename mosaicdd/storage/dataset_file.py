@@ -173,13 +173,7 @@ class DatasetParts:
         self._identity = identity
 
     def open(self) -> None:
-        """Make the folder, or check that the one there is of the same dataset; on one rank.
-
-        Raises
-        ------
-        ValueError
-            If it holds parts of another dataset; the message names the first difference.
-        """
+        """Make the folder; `ValueError` if the one there is of another dataset, with the first difference; on one rank."""
         note = self.folder / "settings.json"
         if not note.exists():
             self.folder.mkdir(exist_ok=True)

@@ -60,13 +60,7 @@ def mark(file: h5py.File, kind: str, format_version: int = SEALED) -> None:
 
 @contextmanager
 def new_file(path: str | os.PathLike, kind: str) -> Iterator[h5py.File]:
-    """Open a new file of a kind; it appears under its name, sealed, when it is complete.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written, as on a full disk; a file that was there before stays.
-    """
+    """Open a new file of a kind; it appears under its name, sealed, when it is complete; errors as `atomic_file`."""
     with sealed_file(path) as sealed, h5py.File(sealed, "w") as file:
         mark(file, kind)
         yield file
@@ -242,15 +236,7 @@ class Contents:
 
 
 def inspect_file(path: str | os.PathLike) -> Contents:
-    """Look into a file, without reading its arrays.
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        If there is no such file, or it may not be read.
-    ValueError
-        If its seal is broken, or it is not a complete HDF5 file.
-    """
+    """Look into a file, without reading its arrays; errors as `open_any`."""
     with open_any(path, "mosaicdd") as file:
         attributes = read_attributes(file)
         arrays = [(array.name, array.shape, str(array.dtype)) for array in _arrays_of(file)]
@@ -271,15 +257,8 @@ def _arrays(entry: h5py.Group | h5py.Dataset) -> list[h5py.Dataset]:
 def reseal(path: str | os.PathLike) -> int:
     """Give a file that another program has written to a new checksum; return the bytes of its arrays.
 
-    Before that, all of it is read by HDF5; whether the values are those that were once written,
-    nobody can say any more.
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        If there is no such file, or it may not be changed.
-    ValueError
-        If its seal is unbroken, it is of a kind without one, or HDF5 cannot read all of it.
+    Before that, all of it is read by HDF5; whether the values are those that were once written, nobody can say any more.
+    Errors are those of `open_any`, and `ValueError` if its seal is unbroken or its kind has none.
     """
     path = Path(path)
     _require_readable(path, "mosaicdd")

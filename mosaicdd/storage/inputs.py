@@ -181,15 +181,7 @@ def _real(name: str, edge: np.ndarray) -> np.ndarray:
 
 
 def read_points(path: str | PathLike) -> np.ndarray:
-    """Read points, ``(q, 2)``; lines of a text that begin with # are comments.
-
-    Raises
-    ------
-    OSError
-        If there is no such file.
-    ValueError
-        If it does not hold rows of two numbers.
-    """
+    """Read points, ``(q, 2)``; lines of a text that begin with # are comments. All else is an error."""
     return _rows(path, 2, "'x y'")
 
 

@@ -43,15 +43,7 @@ def read_metrics(path: str | PathLike) -> list[dict]:
 
 
 def require_tensorboard(folder: str | PathLike) -> Path:
-    """Check that events can be written, and return their folder, which is made if there is none.
-
-    Raises
-    ------
-    ValueError
-        If the package is not installed.
-    OSError
-        If the folder cannot be made, or not be written to.
-    """
+    """Return the folder of events, made if there is none, if they can be written, and the package is installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise ValueError(
             "the package tensorboard is not installed: pip install 'mosaicdd[tensorboard]', or do "

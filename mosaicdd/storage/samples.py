@@ -131,13 +131,7 @@ def read_square(file: h5py.File) -> Subdomain:
 
 @dataclass(frozen=True)
 class MediaDataset(Samples):
-    """Random media with solutions in them; the last ``validation`` of them are held out.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not fit each other, or hold what is not finite.
-    """
+    """Random media with solutions in them, all finite; the last ``validation`` of them are held out."""
 
     kind_of_file = "media"
     arrays = ("logarithm", "solution", "source")
@@ -176,13 +170,7 @@ class MediaDataset(Samples):
 
 @dataclass(frozen=True)
 class SquareDataset(Samples):
-    """Problems on one square, with their solutions; the last ``validation`` of them are held out.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not fit each other, or hold what is not finite.
-    """
+    """Problems on one square, with their solutions, all finite; the last ``validation`` of them are held out."""
 
     kind_of_file = "squares"
     arrays = ("parameters", "boundary", "source", "solution")

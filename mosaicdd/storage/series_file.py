@@ -47,15 +47,7 @@ def writing_march(
 
 
 def read_march(path: str | PathLike, identity: dict) -> dict:
-    """Read the state of a checkpoint.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    ValueError
-        If it is damaged, or belongs to another problem; the message names the first difference.
-    """
+    """Read the state of a checkpoint; errors as `open_to_read` and `require_same`."""
     with open_to_read(path, "checkpoint") as file:
         if "levels" not in file:
             raise ValueError(f"{path} is the checkpoint of a solve, not of steps in time")

@@ -38,13 +38,7 @@ def shard_folder(output: str | PathLike) -> Path:
 
 
 def require_shard_folder(output: str | PathLike) -> None:
-    """Check that shards can be written beside a solution file.
-
-    Raises
-    ------
-    OSError
-        If what should be their folder is a file, or is read-only.
-    """
+    """Raise `OSError` if the folder of a solution file's shards cannot be written to."""
     folder = shard_folder(output)
     if folder.exists():
         require_writable(folder / "shard")
@@ -89,13 +83,7 @@ def link_shards(
 
 
 def require_shards(file: h5py.File) -> None:
-    """Check the shards of an open solution file, if it has any.
-
-    Raises
-    ------
-    ValueError
-        If one is missing, damaged, or not of this file.
-    """
+    """Raise `ValueError` if a shard of an open solution file is missing, damaged, or not of this file."""
     if "shards" not in file:
         return
     path = Path(file.filename)

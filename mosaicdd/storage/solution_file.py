@@ -165,14 +165,7 @@ class StoredSolution:
 
     @cached_property
     def problem(self) -> Problem:
-        """The boundary value problem that was solved.
-
-        Raises
-        ------
-        ValueError
-            If its equation is unknown: one of the user's own that is not in use, see
-            `find_any_equation`.
-        """
+        """The boundary value problem that was solved; one of the user's own equations must be in use."""
         domain = Domain(self.grid.shape, self.grid.spacing, self.shape)
         pde = find_any_equation(str(self.attributes.get("pde")))
         parameters = self.attributes.get("parameters", {})

@@ -14,13 +14,7 @@ from mosaicdd.storage.hdf5 import read_attributes
 
 
 class OneProblem:
-    """Reads the arrays of one problem; in the file of a single one they have no axis for it.
-
-    Raises
-    ------
-    ValueError
-        If the file has no such problem.
-    """
+    """Reads the arrays of one problem that a file has; in the file of a single one they have no axis for it."""
 
     def __init__(self, file: h5py.File, problem: int | None):
         solution = file["solution"]

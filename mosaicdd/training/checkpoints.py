@@ -36,13 +36,7 @@ class TrainingCheckpoints:
         return [path for _, path in sorted(by_step, reverse=True)]
 
     def save(self, state: dict, step: int) -> None:
-        """Write a checkpoint, then remove the oldest.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written; the message names the newest that there is.
-        """
+        """Write a checkpoint, then remove the oldest; an `OSError` names the newest that there is."""
         path = self._output.with_name(f"{self._output.name}.checkpoint-{step:09d}")
         try:
             write_training_checkpoint(path, self._identity, state)

@@ -25,13 +25,7 @@ LESSONS: dict[str, type[RowLesson]] = {
 
 
 def find_lesson(network: str) -> type[Lesson]:
-    """Return what a network is taught by.
-
-    Raises
-    ------
-    ValueError
-        If there is no network of this name, or one of the user's own lacks something.
-    """
+    """Return what a network is taught by; errors as `network_class`."""
     if network in LESSONS:
         return LESSONS[network]
     if network not in NETWORKS and ":" not in network:

@@ -110,11 +110,7 @@ class Generation:
     def run(self, progress: Callable[[float], None] | None = None) -> AnyDataset | None:
         """Make what is missing of the parts, every ``size``-th on a rank, and write the file.
 
-        Raises
-        ------
-        OSError
-            On all ranks, if a part or the file cannot be written, or the root cannot read a part: then
-            all parts are kept.
+        Errors are raised on all ranks, and all parts are kept.
         """
         generator, parts, ranks = self._generator(), self._parts, self._ranks
         written: list[AnyDataset] = []

@@ -93,13 +93,9 @@ def fit_family(
 
 
 def require_operators(network: FamilyNetwork, dataset: Dataset) -> None:
-    """Check that a dataset holds the operators that a network's modes are made of.
+    """Raise `ValueError` if a dataset has not more operators to train on, of ``4 m`` samples each, than modes.
 
-    Raises
-    ------
-    ValueError
-        If those to train on are not more than the modes, each with ``4 m`` samples; with the number
-        of samples that would do.
+    The message has the number of samples that would do.
     """
     if len(dataset.operators(slice(None))) == 1:
         raise ValueError(

@@ -32,14 +32,9 @@ _RIM_EVERY, _RIM_DRAWS = 4, 16
 
 
 class PartGenerator:
-    """Draws and solves a dataset part by part, in any order.
+    """Draws and solves a dataset part by part, in any order; wrong parameters are refused at once.
 
     The parts are first the larger problems that windows are cut from, then batches of samples.
-
-    Raises
-    ------
-    ValueError
-        If parameters are none of the equation, or its `draw` fails.
     """
 
     def __init__(self, settings: GenerationSettings):

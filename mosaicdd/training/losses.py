@@ -41,13 +41,7 @@ class UnitOperator:
 
     @classmethod
     def of(cls, operator: EllipticOperator, subdomain: Subdomain) -> "UnitOperator":
-        """Return ``-A``, times the squared half side of a subdomain.
-
-        Raises
-        ------
-        ValueError
-            If ``A`` has a mixed derivative.
-        """
+        """Return ``-A``, times the squared half side of a subdomain; a mixed derivative is a `ValueError`."""
         if operator.axy:
             raise ValueError(
                 "the continuous residual has no mixed derivatives; train with residual 'discrete' or "

@@ -165,13 +165,7 @@ class TrainingDivergedError(RuntimeError):
 
 
 def require_finite_step(loss: float, norm: float, step: int, steps: int, lr: float) -> None:
-    """Check the loss and the gradient's norm of a step before it is taken.
-
-    Raises
-    ------
-    TrainingDivergedError
-        If one is not finite.
-    """
+    """Raise `TrainingDivergedError` before a step whose loss or gradient's norm is not finite."""
     if not (math.isfinite(loss) and math.isfinite(norm)):
         raise TrainingDivergedError(
             f"the loss is {loss} and the gradient's norm {norm} at step {step} of {steps}; "

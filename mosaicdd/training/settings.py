@@ -258,14 +258,7 @@ class ExecutionSettings:
             raise ValueError(f"bucket_cap_mb must be positive, got {self.bucket_cap_mb}")
 
     def require_ranks(self, ranks: int, settings: TrainingSettings, samples: int) -> None:
-        """Check that a number of ranks can share the work out.
-
-        Raises
-        ------
-        ValueError
-            If the batch is smaller than the ranks, they do not fit the sharding, or the optimiser
-            cannot work on shards.
-        """
+        """Raise `ValueError` if a number of ranks cannot share a batch out, or not by this sharding and optimiser."""
         batch = min(settings.batch_size, samples)
         if batch < ranks:
             raise ValueError(

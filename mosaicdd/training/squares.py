@@ -36,13 +36,7 @@ _STEEP_SIZES, _STEEP_WITHOUT = (3e-4, 0.025), 0.5
 
 
 def learnable_equation(name: str) -> NonlinearEquation:
-    """Return a nonlinear equation that says what a network needs to know.
-
-    Raises
-    ------
-    ValueError
-        If it is linear, lacks something, or its linear part has more than a reaction.
-    """
+    """Return a nonlinear equation that says what a network needs to know, of -lap u + c u; else `ValueError`."""
     pde = any_equation(name)
     if not isinstance(pde, NonlinearEquation):
         raise ValueError(f"squares are of nonlinear equations, {pde.name} is linear")  # noqa: TRY004

@@ -45,13 +45,7 @@ def extract_weights(network: torch.nn.Module) -> dict[str, np.ndarray]:
 
 
 def insert_weights(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> None:
-    """Put weights into a network.
-
-    Raises
-    ------
-    ValueError
-        If a weight is missing, unknown or of another shape than the network's.
-    """
+    """Put weights into a network; `ValueError` if one is missing, unknown or of another shape."""
     expected = network.state_dict()
     if different := sorted(expected.keys() ^ weights.keys()):
         raise ValueError(

@@ -52,13 +52,7 @@ def is_family(network: torch.nn.Module) -> TypeGuard[FamilyNetwork]:
 
 
 def network_class(name: str) -> type[Network]:
-    """Return the class of a name in `NETWORKS`, or of ``module:Class``.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or the user's class lacks something.
-    """
+    """Return the class of a name in `NETWORKS`, or of ``module:Class``; errors as `find_class`."""
     if name in NETWORKS:
         return NETWORKS[name]
     if ":" in name:
@@ -89,13 +83,7 @@ def settings_of(settings: type[Any], name: str, values: dict) -> Any:
 
 @torch.random.fork_rng([])  # the generator is the program's
 def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
-    """Build a network with random weights.
-
-    Raises
-    ------
-    ValueError
-        As `check_settings`; or if a network of the user's own does not behave as one.
-    """
+    """Build a network with random weights; errors as `settings_of`, and as `check_behaviour` of the user's own."""
     checked = check_settings(name, settings)
     network = network_class(name)(4 * subdomain.cells, checked)
     if name not in NETWORKS:
@@ -113,13 +101,7 @@ def allow(name: str) -> None:
 
 
 def find_class(name: str) -> type[Network]:
-    """Import the class ``module:Class`` and check that it has the parts of a network.
-
-    Raises
-    ------
-    ValueError
-        If the user has not named it, it cannot be imported, or it lacks something; one sentence.
-    """
+    """Import ``module:Class``, which the user must have named; `ValueError` if it lacks a part of a network."""
     module_name, _, class_name = name.partition(":")
     if name not in _allowed | set(os.environ.get("MOSAICDD_NETWORKS", "").split(",")):
         raise ValueError(
@@ -152,13 +134,7 @@ def _missing(network: object) -> str:
 
 @torch.no_grad()
 def check_behaviour(name: str, network: Network, perimeter: int) -> None:
-    """Try a network on two perimeters and three points.
-
-    Raises
-    ------
-    ValueError
-        If it fails, gives another shape than ``(2, 3)``, or its two steps differ from `forward`.
-    """
+    """Raise `ValueError` if a network fails, says wrong things of itself, or its two steps differ from `forward`."""
     points = torch.tensor([[0.1, -0.2], [0.3, 0.7], [-0.6, -0.4]])
     g = torch.linspace(-1.0, 1.0, 2 * perimeter).view(2, perimeter)
     keeps_settings = isinstance(getattr(network, "settings", None), type(network).Settings)

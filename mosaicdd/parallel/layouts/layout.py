@@ -144,15 +144,10 @@ class Layout:
 
 @dataclass(frozen=True, init=False)
 class LayoutRows(Layout):
-    """Some rows of an array in a layout, ``start..stop`` of the first axis, to move it in portions.
+    """Some rows of an array in a layout that is no sum of terms, ``start..stop`` of the first axis, to move it in portions.
 
     To a `Redistribution` it is a layout of an array with ``stop - start`` rows; the ranks' arrays stay those of all
     rows. As a target, the other rows of the ranks' arrays are left as they are, so the layout must not be a `PartialSum`.
-
-    Raises
-    ------
-    ValueError
-        If the rows are not in the array, or it is a sum of terms.
     """
 
     layout: Layout
