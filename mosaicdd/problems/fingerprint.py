@@ -123,13 +123,7 @@ def _told_of_data(data: Any, grid: Grid) -> object:
 
 
 def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None:
-    """Check that the data of a problem, at the nodes of a part, are what they were.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-    """
+    """Check that the data of a problem, at the nodes of a part, are what they were; else raise `ValueError`."""
     now = told_of_rest(problem, grid, part) | {SOURCE: problem.check_source(grid, part)}
     require_same(before, now)
 
@@ -140,13 +134,7 @@ def told_of_rest(problem: Problem, grid: Grid, part: Part) -> Told:
 
 
 def require_same(before: Told, now: Told) -> None:
-    """Check that data are what they were.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-    """
+    """Check that data are what they were; else raise `ValueError` with the names of those that are not."""
     names = changed(before, now)
     if names:
         raise ValueError(

@@ -74,13 +74,7 @@ class SourceInTime:
         self._sampled: tuple[Part, np.ndarray | None] | None = None
 
     def require_until(self, end: float) -> None:
-        """Check that the source is known up to a time.
-
-        Raises
-        ------
-        ValueError
-            If it has too few node values.
-        """
+        """Check that the source has node values up to a time; else raise `ValueError`."""
         last = (self._frames - 1) * self._interval
         if self._frames and last < end * (1 - 1e-9):
             raise ValueError(

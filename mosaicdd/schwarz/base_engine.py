@@ -172,25 +172,11 @@ class BaseEngine(abc.ABC, Generic[S]):
         return PointValues(self._ranks, self.filling, self.movement, points, **self._tensors)
 
     def check_source(self, problem: Problem) -> Hashable:
-        """Check that the source of the problems to be solved is finite at the nodes that this rank owns.
-
-        Return what tells it from others there.
-
-        Raises
-        ------
-        ValueError
-            If it is not, or cannot be evaluated.
-        """
+        """Return what tells the source from others at the nodes of this rank; or raise `ValueError`."""
         return problem.check_source(self.block.lattice.grid, self.block.owned_nodes()[1])
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
-        """Check that a solve can begin from boundary data, as far as that depends on the equation.
-
-        Raises
-        ------
-        ValueError
-            If it cannot.
-        """
+        """Raise `ValueError` if a solve cannot begin from boundary data, as far as that depends on the equation."""
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields, if what it starts from on the lines leaves them open.

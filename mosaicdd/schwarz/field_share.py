@@ -169,13 +169,7 @@ class FieldStart:
         self._wide = wide
 
     def require_start(self, members: Sequence[int], block: Block) -> None:
-        """Check that a solve of a problem can begin here.
-
-        Raises
-        ------
-        ValueError
-            If it lies otherwise over the ranks.
-        """
+        """Raise `ValueError` if a solve of a problem cannot begin here, as it lies otherwise over the ranks."""
         if self._share.block != block or list(members) != [0]:
             raise ValueError("start lies otherwise over the ranks; use the same ranks and dims")
 

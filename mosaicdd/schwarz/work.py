@@ -98,13 +98,7 @@ class Work:
             return engine.reference(setup.ranks.agree(on_root))
 
     def require_like(self, problem: Problem) -> None:
-        """Check that a problem can be solved by the same set-up: by its values, whoever holds them.
-
-        Raises
-        ------
-        ValueError
-            If it cannot; on all ranks, if it cannot on one.
-        """
+        """Check, by its values, that a problem can be solved by the same set-up; else all ranks raise `ValueError`."""
 
         def check() -> None:
             names = self._setup.changed(problem)
@@ -125,13 +119,7 @@ class Work:
         self._world.agree(check)
 
     def require_unchanged(self) -> None:
-        """Check that the source and the values on the sides are what they were when they were taken.
-
-        Raises
-        ------
-        ValueError
-            If they are not; on all ranks, if they are not on one.
-        """
+        """Check that source and values on sides are what they were when taken; else all raise `ValueError`."""
         problem = self.problem
 
         def check() -> None:
@@ -152,13 +140,7 @@ class Work:
         return self._setup.told | self._sides | {SOURCE: self._source}
 
     def require_start(self, start: Kept | FieldStart) -> None:
-        """Check that a start is one of as many problems, on the same lattice and ranks.
-
-        Raises
-        ------
-        ValueError
-            If it is not.
-        """
+        """Raise `ValueError` unless a start is one of as many problems, on the same lattice and ranks."""
         if start.problems != self.problem.problems:
             raise ValueError(
                 f"start is a solution of {start.problems} problems, there are "

@@ -73,13 +73,7 @@ class Writing:
         return None if self._checkpoints is None else self._checkpoints.path
 
     def require_possible(self, setup: Setup, problem: Problem) -> None:
-        """Check that nothing was asked for that takes one problem only, or a field, or no source.
-
-        Raises
-        ------
-        Unsupported
-            If something was.
-        """
+        """Raise `Unsupported` where something was asked for that takes one problem only, or a field, or no source."""
         output, problems = self.output, problem.problems
         if output is not None and output.shards:
             setup.require_field("shards")

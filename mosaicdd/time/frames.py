@@ -82,13 +82,7 @@ class FileFrames:
         self.times.append(time)
 
     def keep(self, count: int) -> None:
-        """Drop all but the first ones, in the file, too.
-
-        Raises
-        ------
-        ValueError
-            On all ranks, if the file has fewer.
-        """
+        """Drop all but the first ones, in the file, too; raise `ValueError` on all ranks, if the file has fewer."""
         self._share.ranks.on_root(lambda: self._file.keep(count))
         del self.times[count:]
 

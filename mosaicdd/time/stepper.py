@@ -142,13 +142,7 @@ class Stepper:
             return self._ranks.agree(begun)
 
     def begun(self, values: np.ndarray, t: float) -> np.ndarray:
-        """Return values with those given on the sides at a time.
-
-        Raises
-        ------
-        DataError
-            On all ranks, if these are not sound.
-        """
+        """Return values with those given on the sides at a time; or all ranks raise `DataError`."""
         if not self._sides.vary:
             return values
         try:
@@ -236,13 +230,7 @@ class Stepper:
     def _data(
         self, t: float, later: float, share: float, after: float
     ) -> tuple[np.ndarray | None, Sides | None]:
-        """Return the source within a step, and the conditions on the sides where they change.
-
-        Raises
-        ------
-        DataError
-            On all ranks, if they are not sound.
-        """
+        """Return the source within a step, and conditions on sides that change; or all ranks raise `DataError`."""
 
         def evaluated() -> tuple[np.ndarray | None, Sides | None]:
             f = self._source(t + share * (later - t), self.share.wide)
@@ -280,13 +268,7 @@ class Stepper:
 
 
 def _require_method(settings: SolveSettings) -> None:
-    """Check that nothing is asked for that steps in time do not have.
-
-    Raises
-    ------
-    Unsupported
-        If something is.
-    """
+    """Raise `Unsupported` where something is asked for that steps in time do not have."""
     unlike = {
         "dtype='float32'": settings.dtype != "float64",
         f"replicas={settings.replicas}": settings.replicas > 1,

@@ -135,13 +135,7 @@ class Discretisation:
         return problem.conditions.values(self.grid, self._pieces)
 
     def equations(self, part: Part) -> Equations:
-        """Return the left-hand sides of a part of the lattice.
-
-        Raises
-        ------
-        ValueError
-            If coefficients are not sound.
-        """
+        """Return the left-hand sides of a part of the lattice; raise `ValueError` if coefficients are not sound."""
         stretch = stretch_of(part, self._rounds, self.periods)
         return (
             self._on_grid(part)

@@ -131,13 +131,7 @@ class NonlinearEquations:
         return self.operator.sampled(self.grid, self._ring, cover, self.rounds)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
-        """Evaluate what one of several problems gives.
-
-        Raises
-        ------
-        ValueError
-            If values are not sound.
-        """
+        """Evaluate what one of several problems gives; raise `ValueError` if values are not sound."""
         faces, outlines, h = self._discretisation.faces, self._faces.outlines, self.grid.spacing
         values = faces.values(problem)
         inflow = h * faces.fluxes_on(self.part, values)

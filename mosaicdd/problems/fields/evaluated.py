@@ -81,17 +81,12 @@ def expression_at(text: str, axes: int) -> Expression:
 def require_finite(
     values: np.ndarray, what: str, origin: tuple[int, ...] = (0, 0, 0)
 ) -> np.ndarray:
-    """Check values at nodes, and return them.
+    """Return values at nodes; raise `ValueError` if one is NaN or infinite, with the first one's place.
 
     Parameters
     ----------
     origin
         Where they begin in the whole, on the last axes.
-
-    Raises
-    ------
-    ValueError
-        If one is NaN or infinite, with the first one's place.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):  # as it is next to always: no array of flags then

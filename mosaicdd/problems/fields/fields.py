@@ -127,13 +127,7 @@ class Field:
         return self._shape[0] if len(self._shape) == self.axes + 1 else 1
 
     def require_shape(self, grid: Grid) -> None:
-        """Check that node values belong to a grid.
-
-        Raises
-        ------
-        ValueError
-            If they do not, with both shapes, or random values vary below the grid's spacing.
-        """
+        """Check that node values belong to a grid, above whose spacing random ones vary; else raise `ValueError`."""
         self.require_spacing(grid)
         if self._random is not None:
             self._random.require_grid(grid)
@@ -146,13 +140,7 @@ class Field:
             )
 
     def require_spacing(self, grid: Grid) -> None:
-        """Check that coordinates, where values have any, are as far apart as the nodes of a grid.
-
-        Raises
-        ------
-        ValueError
-            If they are not, with both numbers.
-        """
+        """Raise `ValueError` unless coordinates, where values have any, are as far apart as a grid's nodes."""
         for name in letters(self.axes):
             step = step_along(self.values, name, f"the field {self.name}")
             if step is not None and not math.isclose(step, grid.spacing, rel_tol=1e-3):

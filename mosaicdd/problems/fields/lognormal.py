@@ -52,13 +52,7 @@ class Lognormal:
         return cls(**read_settings("lognormal", text.removeprefix(PREFIX), _SETTINGS))  # type: ignore[arg-type]
 
     def require_grid(self, grid: Grid) -> None:
-        """Check that neighbours on a grid are correlated, or all independent.
-
-        Raises
-        ------
-        ValueError
-            If the length is below half of a cell, but not 0.
-        """
+        """Raise `ValueError` unless neighbours on a grid are correlated, or all independent."""
         if 0.0 < self.length < grid.spacing / 2:
             raise ValueError(
                 f"lognormal:length={self.length:g} is below half of the grid's spacing, "

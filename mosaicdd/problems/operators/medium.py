@@ -81,13 +81,7 @@ class Medium:
         self._c = fields.get("c", self._zero)
 
     def _along(self, axes: int) -> list[Field]:
-        """Return the diffusion along each axis.
-
-        Raises
-        ------
-        Unsupported
-            If it is not known of all.
-        """
+        """Return the diffusion along each axis; raise `Unsupported` if it is not known of all."""
         names = [2 * letter for letter in letters(axes)]
         along = [self.fields.get(f"a{name}", self.fields.get("a")) for name in names]
         known = [a for a in along if a is not None]
@@ -123,13 +117,7 @@ class Medium:
         return all(b.number == 0.0 for b in velocity)
 
     def require_shape(self, grid: Grid) -> None:
-        """Check that values belong to a grid, and serve all problems.
-
-        Raises
-        ------
-        ValueError
-            If they do not, with both shapes.
-        """
+        """Check that values belong to a grid, and serve all problems; else raise `ValueError` or `Unsupported`."""
         for name, field in self.fields.items():
             if field.problems > 1:
                 raise Unsupported(

@@ -101,13 +101,7 @@ class Nonlinear:
         return self._residual, *sorted(self._given.items(), key=lambda item: item[0]), *returned
 
     def require_shape(self, grid: Grid) -> None:
-        """Check that fields belong to a grid, and serve all problems.
-
-        Raises
-        ------
-        ValueError
-            If they do not, with both shapes.
-        """
+        """Check that fields are of a grid's nodes, and of all problems; else raise `ValueError` or `Unsupported`."""
         for field in self.fields.values():
             if field.per_cell(grid):
                 raise ValueError(
@@ -201,13 +195,7 @@ class Nonlinear:
         return Medium({name: Field(name, value) for name, value in fields.items()})
 
     def require_flows(self, name: str, h: float) -> None:
-        """Check that the neighbours of a node count one by one, and its corners not at all.
-
-        Raises
-        ------
-        Unsupported
-            If they do not, with the equation's name.
-        """
+        """Raise `Unsupported` unless the neighbours of a node count one by one, and its corners not at all."""
         rng = np.random.default_rng(0)
         values = torch.from_numpy(rng.uniform(0.4, 0.6, (9, 16)))
         centre = values[0]
@@ -251,13 +239,7 @@ def _function(name: str, value: Any) -> Function:
 
 
 def _require_of_tensors(name: str, function: Function) -> None:
-    """Check on three values that a function takes tensors, through which torch differentiates.
-
-    Raises
-    ------
-    TypeError
-        If it does not.
-    """
+    """Raise `TypeError` unless a function takes tensors, through which torch differentiates: tried on three values."""
     u = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64, requires_grad=True)
     how = f"the function for the field {name} must be of tensors, made of torch's functions as torch.exp"
     try:

@@ -21,7 +21,7 @@ System = DirichletSystem | MediumSystem | OutlineSystem | StepSystem
 
 
 def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
-    """Solve by pyAMG to a checked relative residual of 1e-10.
+    """Solve by pyAMG to a checked relative residual of 1e-10; raise `RuntimeError` if the residual is not reached.
 
     Parameters
     ----------
@@ -34,11 +34,6 @@ def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int =
     -------
     ndarray
         The field, ``(ny + 1, nx + 1)``.
-
-    Raises
-    ------
-    RuntimeError
-        If the residual is not reached.
     """
     return solve_and_count_by_multigrid(problem, grid, number)[0]
 

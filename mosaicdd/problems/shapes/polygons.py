@@ -60,13 +60,7 @@ class Polygons:
         return f"{len(self.rings)} polygon{'s' * (len(self.rings) > 1)} of {corners} corners"
 
     def require_shape(self, grid: Grid) -> None:
-        """Check that the polygons lie in the rectangle, and that every hole has a node of the grid.
-
-        Raises
-        ------
-        ValueError
-            If one does not.
-        """
+        """Raise `ValueError` unless polygons lie in the rectangle, and every hole has a node of the grid."""
         (height, width), h = grid.size, grid.spacing
         for name, ring in zip(self._names, self.rings, strict=True):
             low, high = ring.min(axis=0), ring.max(axis=0)

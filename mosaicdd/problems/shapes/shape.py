@@ -88,13 +88,7 @@ class Level:
         return "mask" if self.staircase else str(self.field)
 
     def require_shape(self, grid: Grid) -> None:
-        """Check that node values belong to a grid.
-
-        Raises
-        ------
-        ValueError
-            If they do not, with both shapes; or are of several problems.
-        """
+        """Check that node values belong to a grid and are of one problem; else raise `ValueError`."""
         if self.field.problems > 1:
             raise ValueError(
                 f"a domain is the same for all problems, got {self.field.problems} of them"
@@ -123,13 +117,7 @@ class Level:
 
 
 def require_inside(shape: Shape, grid: Grid) -> None:
-    """Check that some node lies inside a shape, strip by strip up to the first.
-
-    Raises
-    ------
-    ValueError
-        If none does.
-    """
+    """Raise `ValueError` unless some node lies inside a shape; looked for strip by strip, up to the first."""
     rows, columns = grid.nodes
     strips = (slice(low, min(low + _STRIP, rows)) for low in range(0, rows, _STRIP))
     if not any((shape.level(grid, (strip, slice(0, columns))) < 0).any() for strip in strips):

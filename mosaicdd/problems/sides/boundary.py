@@ -175,13 +175,7 @@ class Boundary:
         return np.asarray(total)
 
     def require_shape(self, grid: Grid) -> None:
-        """Check that the values belong to ``grid``.
-
-        Raises
-        ------
-        ValueError
-            If they do not, with both sizes.
-        """
+        """Check that the values belong to ``grid``; else raise `ValueError` with both sizes."""
         if self.shape != grid.shape:
             nodes, needed = (
                 " and ".join(str(cells + 1) for cells in reversed(shape))

@@ -31,13 +31,7 @@ EdgeData = Boundary | Sequence[Boundary] | Data
 
 
 def require_boundaries(data: EdgeData | None) -> None:
-    """Check that a sequence is one of boundaries.
-
-    Raises
-    ------
-    TypeError
-        If it is empty, or holds anything else.
-    """
+    """Raise `TypeError` where a sequence is empty, or not one of boundaries."""
     if isinstance(data, Sequence) and (
         not data or not all(isinstance(boundary, Boundary) for boundary in data)
     ):

@@ -64,13 +64,7 @@ class SidePart:
 
 
 def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
-    """Read the name of a piece, or of a part of a side.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, or the part is empty.
-    """
+    """Read the name of a piece, or of a part of a side; raise `ValueError` if it is neither, or the part is empty."""
     match = _NAME.fullmatch(str(name))
     whole = match is not None and match[2] is None
     if match is None or not (match[1] in side_names(axes) or (whole and is_outline(match[1]))):
@@ -95,13 +89,7 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
 
 @concerning("sides")
 def require_conditions(parts: Sequence[SidePart], axes: int = 2) -> None:
-    """Check that all have conditions, that they do not overlap, and that periodic sides are pairs.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If not.
-    """
+    """Check that all have conditions, that these do not overlap, and that periodic sides are pairs; else raise."""
     for part in parts:
         if not isinstance(part.condition, Condition):
             raise TypeError(
@@ -141,17 +129,12 @@ def part_on_outline(parts: Sequence[SidePart], name: str) -> SidePart | None:
 
 
 def require_outlines(parts: Sequence[SidePart], names: Sequence[str]) -> None:
-    """Check that a domain has all outlines that conditions are for.
+    """Raise `ValueError` unless a domain has all outlines that conditions are for.
 
     Parameters
     ----------
     names
         Of all that it has, besides ``outline`` for all; empty for a rectangle.
-
-    Raises
-    ------
-    ValueError
-        If it has not.
     """
     for part in parts:
         if is_outline(part.name) and part.name not in ("outline", *names):
@@ -163,7 +146,7 @@ def require_outlines(parts: Sequence[SidePart], names: Sequence[str]) -> None:
 def require_reached(
     parts: Sequence[SidePart], pieces: Mapping[str, OutlinePiece], outlines: Sequence[str]
 ) -> None:
-    """Check that no side has a condition of its own where an outline runs along it.
+    """Raise `ValueError` where a side has a condition of its own, but an outline runs along it, whose own holds there.
 
     Parameters
     ----------
@@ -171,11 +154,6 @@ def require_reached(
         What a shape has of the sides.
     outlines
         The names of the outlines.
-
-    Raises
-    ------
-    ValueError
-        If one has: what is said of the outline holds there.
     """
     on_outlines = [part_on_outline(parts, name) for name in outlines]
     for part in parts:
@@ -189,13 +167,7 @@ def require_reached(
 
 @concerning("sides")
 def require_no_periodic_outline(parts: Sequence[SidePart]) -> None:
-    """Check that only sides of the rectangle are periodic.
-
-    Raises
-    ------
-    Unsupported
-        If an outline is.
-    """
+    """Raise `Unsupported` where something else than a side of the rectangle is periodic."""
     for part in parts:
         if is_outline(part.name) and isinstance(part.condition, Periodic):
             raise Unsupported(

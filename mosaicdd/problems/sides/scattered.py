@@ -48,13 +48,7 @@ class Scattered:
         return (1 - t) * low + t * high
 
     def require_near(self, distance: float, nearest: np.ndarray) -> None:
-        """Check that all points are near to places on an outline, ``(M, 2)``.
-
-        Raises
-        ------
-        ValueError
-            If one is farther from all of them than a distance.
-        """
+        """Raise `ValueError` if a point is farther than a distance from all places ``(M, 2)`` on an outline."""
         far, _ = cKDTree(nearest).query(self.points)
         if (far > distance).any():
             at = int(far.argmax())

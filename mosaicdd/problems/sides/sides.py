@@ -164,24 +164,12 @@ class Sides:
         return counts
 
     def require_shape(self, grid: Grid) -> None:
-        """Check boundary data that are there before the grid is asked for.
-
-        Raises
-        ------
-        ValueError
-            If they belong to another grid.
-        """
+        """Check that boundary data that are there already belong to a grid; else raise `ValueError`."""
         if isinstance(self.data, (Boundary, Sequence)):
             boundaries_of(self.data, grid)
 
     def require_parts(self, grid: Grid) -> None:
-        """Check that every part lies on its side, and that the texts of expressions can be read.
-
-        Raises
-        ------
-        ValueError
-            If one reaches beyond it, or a text is no expression in ``x`` and ``y``.
-        """
+        """Raise `ValueError` where a part reaches beyond its side, or a text is no expression in ``x`` and ``y``."""
         names = side_names(self.axes)
         for part in self.parts:
             for values in part.values if is_one_each(part.values) else [part.values]:

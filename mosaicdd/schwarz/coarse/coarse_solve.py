@@ -42,7 +42,7 @@ part of the coarse interface; returns ``sums`` added up over the ranks."""
 def coarse_solver(
     task: Task, coarsening: Coarsening, responses: torch.Tensor, operator: EllipticOperator
 ) -> CoarseSolver:
-    """Choose and plan what solves the coarse problem.
+    """Choose and plan what solves the coarse problem; raise `ValueError` if it is too large to be factorised.
 
     Parameters
     ----------
@@ -50,11 +50,6 @@ def coarse_solver(
         Weighted centre lines ``(8 q, 2 (m - 1))``, as `coarse_space.hat_responses`.
     operator
         Whose symmetries the coarse operator has.
-
-    Raises
-    ------
-    ValueError
-        If it is too large to be factorised.
     """
     if coarsening.points > 1 or not operator.reflective:
         require_factorisable(coarsening, "coarse_points=1")
@@ -69,17 +64,12 @@ def coarse_solver(
 
 
 def require_factorisable(coarsening: Coarsening, instead: str) -> None:
-    """Check that every rank can factorise the coarse problem.
+    """Raise `ValueError` where the coarse problem is too large for every rank to factorise it.
 
     Parameters
     ----------
     instead
         What else may be taken, beside fewer cells.
-
-    Raises
-    ------
-    ValueError
-        If it is too large.
     """
     if coarsening.size > _MOST:
         raise ValueError(

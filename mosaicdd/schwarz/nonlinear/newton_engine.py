@@ -80,13 +80,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         return ways
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
-        """Check that Newton's method can begin with harmonic surfaces over boundary data.
-
-        Raises
-        ------
-        ValueError
-            If a residual is not finite there, or a derivative that of no elliptic equation.
-        """
+        """Raise `NotEllipticError` unless Newton's method can begin with harmonic surfaces."""
         for number, boundary in enumerate(boundaries):
             equations = self._equations(number, boundary)
             known = self._beginning(number, boundary, equations)

@@ -85,13 +85,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         return super().check_source(problem)
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
-        """Check that the residual is not too large between the values on the sides; see `NewtonFill.check`.
-
-        Raises
-        ------
-        ValueError
-            If it is.
-        """
+        """Raise `ValueError` if the residual is too large between the values on the sides; see `NewtonFill.check`."""
         for boundary in boundaries:
             self._fill.check(boundary)
 

@@ -184,13 +184,7 @@ class NewtonFill:
         return b
 
     def check(self, boundary: Boundary) -> None:
-        """Check that the residual is not too large between the values on the sides, at some of the nodes.
-
-        Raises
-        ------
-        ValueError
-            If it is not finite, or its squares are not in float32.
-        """
+        """Raise `ValueError` if the residual between values on the sides, or its square, is no float32."""
         places = [
             (np.arange(p.start, p.stop - 2, _CHECKED)[:, None] + np.arange(3)).ravel()
             for p in self._part

@@ -122,13 +122,7 @@ class Kept:
     # Together
 
     def require_told(self, problem: Problem, ranks: Ranks) -> None:
-        """Check that the data of the problem are what they were when it was solved; all ranks together.
-
-        Raises
-        ------
-        ValueError
-            If they are not, on all ranks.
-        """
+        """Check that the problem's data are what they were when it was solved; else all raise `ValueError`."""
         data = self.told, problem, self.lattice.grid, self.own
         ranks.agree(lambda: require_told(*data))
 
