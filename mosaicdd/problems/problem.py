@@ -20,7 +20,7 @@ from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Condition, Dirichlet
+from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Periodic
 from mosaicdd.problems.sides.edge_data import Data
 from mosaicdd.problems.sides.parts import require_no_periodic_outline, require_outlines
 from mosaicdd.problems.sides.sides import Sides
@@ -212,7 +212,7 @@ class Problem:
         """Why the problem is not plain, for messages; empty if it is."""
         if self.domain.shape is not None:
             return "the domain is no rectangle here"
-        if self.conditions.any_periodic:
+        if any(isinstance(part.condition, Periodic) for part in self.conditions.parts):
             return "a side is periodic here"
         return "" if self.conditions.plain else "a side is natural here"
 

@@ -90,10 +90,9 @@ class Certifier:
             reached = self._discrete_residual(v) <= rtol
             if reached.all() or not all(status.startswith("converged") for status in statuses):
                 break
-        statuses = [
-            _status(status, bool(sufficient))
-            for status, sufficient in zip(statuses, reached, strict=True)
-        ]
+        for i, status in enumerate(statuses):
+            if reached[i] or status.startswith("converged"):
+                statuses[i] = "converged_rtol" if reached[i] else "stagnated"
         certificates = [
             _certificate(rtol, updates, history.update)
             for updates, history in zip(first, monitor.histories, strict=True)
@@ -107,12 +106,6 @@ class Certifier:
         self._iterate(first, second)
         updates = monitor.distance(first, v), monitor.distance(second, first)
         return list(zip(*(numbers.tolist() for numbers in updates), strict=True))
-
-
-def _status(status: str, reached: bool) -> str:
-    if reached:
-        return "converged_rtol"
-    return "stagnated" if status.startswith("converged") else status
 
 
 def _certificate(rtol: float, first: tuple[float, float], updates: list[float]) -> Certificate:

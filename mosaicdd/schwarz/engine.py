@@ -176,7 +176,10 @@ class Engine(BaseEngine[SharedSolver]):
                 strict=True,
             )
         ]
-        outside = self._subdomains_outside(v)
+        outside = None
+        if self._outside_range is not None:
+            batch = self.settings.batch_subdomains
+            outside = subdomains_outside(v, self.block, self._outside_range, batch)
         clock.append(time.perf_counter())
         parts = ("iterate", "estimate", "assemble")
         seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
@@ -271,9 +274,3 @@ class Engine(BaseEngine[SharedSolver]):
         for _ in self._strips(fill, v):
             pass
         return self._discrete_residual.relative(boundaries)
-
-    def _subdomains_outside(self, v: Interface) -> torch.Tensor | None:
-        if self._outside_range is None:
-            return None
-        batch = self.settings.batch_subdomains
-        return subdomains_outside(v, self.block, self._outside_range, batch)

@@ -62,6 +62,8 @@ class Discretisation:
         Of a shape; None of a rectangle.
     floating
         Whether solutions are known up to a constant.
+    exchange
+        ``alpha`` times the lengths of natural pieces of the sides, ``(M,)``, in cells.
 
     Raises
     ------
@@ -85,7 +87,7 @@ class Discretisation:
             require_reached(sides.parts, self._pieces, self.outline.names)
         values = self.values(problem)
         self._known = values.known
-        self._natural, self._exchange = values.natural, values.exchange
+        self._natural, self.exchange = values.natural, values.exchange
         if self.outline is not None:
             fixed = np.concatenate([values.known, values.natural[values.exchange > 0]])
             pin = None
@@ -151,7 +153,7 @@ class Discretisation:
         if cut is not None and not any(self._rounds):
             whole, volumes = self._within(part, cut.cover, cut.volumes)
         else:
-            whole, volumes = glued(part, self._rounds, self._natural_sides)
+            whole, volumes = glued(part, self._rounds, lambda p: self._within(p, *self.cover(p)))
         number = self._numbers(part)
         on_sides = number >= 0
         if cut is not None:
@@ -176,7 +178,7 @@ class Discretisation:
                 tied.append((flat[here][beside], number[there][beside], k[beside]))
         ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
-        self._add(reaction, self.grid.spacing * self._exchange, part)
+        self._add(reaction, self.grid.spacing * self.exchange, part)
         outlines = None
         if cut is not None and self.outline is not None:
             exchange = self.grid.spacing * self.outline.alphas
@@ -216,10 +218,12 @@ class Discretisation:
             for acting, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
                 values = acting.values(problem.conditions, self.outline.names, self.grid)
                 _add_at(b, acting.nodes, scale * acting.weights * values)
-        counts = (equations.active | self._pinned(part)).ravel()
+        counts = equations.active.copy()
+        if self.floating:  # the node that is left out, as all are up to a constant
+            counts[places_of(self._known, part, self.periods)[1]] = True
         driven = self.driven(problem, part, equations)
         nodes = slice(None) if driven is None else driven
-        b.reshape(len(b), -1)[:, nodes] *= counts[nodes]
+        b.reshape(len(b), -1)[:, nodes] *= counts.ravel()[nodes]
         return b
 
     def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
@@ -256,29 +260,11 @@ class Discretisation:
         joined = (np.append(n[known], m) for n, m in zip(place, on_outlines, strict=True))
         return tuple(joined), joined_values([values[:, known], more])
 
-    def exchange_on(self, part: Part) -> np.ndarray:
-        """Return ``alpha`` times the lengths of the sides of the rectangle at the nodes of a part."""
-        total = np.zeros([p.stop - p.start for p in part])
-        self._add(total, self._exchange, part)
+    def on_sides(self, part: Part, values: np.ndarray) -> np.ndarray:
+        """Return values on natural pieces of the sides ``(n or 1, M)``, at the nodes of a part, ``(n or 1, rows, columns)``."""
+        total = np.zeros((len(values), *(p.stop - p.start for p in part)))
+        self._add(total, values, part)
         return total
-
-    def fluxes_on(self, part: Part, outline: OutlineValues) -> np.ndarray:
-        """Return what flows in through these sides, per cell, ``(n or 1, rows, columns)``."""
-        total = np.zeros((len(outline.fluxes), *(p.stop - p.start for p in part)))
-        self._add(total, outline.fluxes, part)
-        return total
-
-    def _pinned(self, part: Part) -> np.ndarray:
-        """Say where the node is that is left out, as all are up to a constant."""
-        pinned = np.zeros([p.stop - p.start for p in part], bool)
-        if self.floating:
-            pinned[places_of(self._known, part, self.periods)[1]] = True
-        return pinned
-
-    def _natural_sides(self, part: Part) -> tuple[Conductances, np.ndarray]:
-        """Return what a part has where nothing is said of the sides of the rectangle."""
-        cover, volumes = self.cover(part)
-        return self._within(part, cover, volumes)
 
     def cover(self, part: Part, periods: Periods | None = None) -> tuple[Cover, np.ndarray]:
         """Return what the domain has of the cells around the nodes of a part, and the volumes.

@@ -116,7 +116,7 @@ class NonlinearEquations:
     def _place_outlines(self) -> None:
         """Find what exchanges with the sides and outlines."""
         h, faces = self.grid.spacing, self._discretisation.faces
-        self._exchange = h * faces.exchange_on(self.part).ravel()[self._nodes]
+        self._exchange = h * faces.on_sides(self.part, faces.exchange[None]).ravel()[self._nodes]
         outlines = self._faces.outlines
         self._pieces = (
             None if outlines is None or not len(outlines.natural.nodes) else outlines.natural
@@ -134,7 +134,7 @@ class NonlinearEquations:
         """Evaluate what one of several problems gives; raise `ValueError` if values are not sound."""
         faces, outlines, h = self._discretisation.faces, self._faces.outlines, self.grid.spacing
         values = faces.values(problem)
-        inflow = h * faces.fluxes_on(self.part, values)
+        inflow = h * faces.on_sides(self.part, values.fluxes)
         inflow = inflow[number % len(inflow)].ravel()[self._nodes]
         source = np.zeros(len(self._nodes))
         if problem.source is not None:

@@ -124,7 +124,16 @@ class Stretch:
         """Return those of the lattice from those between the nodes of `part`; without reaction between."""
 
         def stretched(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-            return tuple(self._of_edges(axis, values) for axis, values in enumerate(edges))
+            every = []
+            for axis, values in enumerate(
+                edges
+            ):  # of parts of an edge in series more, between nodes none
+                own = [axis == other for other in range(len(edges))]
+                axes = list(zip(own, self._axes, strict=True))
+                shares = crossed(*(a.factors if along else a.there for along, a in axes))
+                places = np.ix_(*(a.edges if along else a.nodes for along, a in axes))
+                every.append(functools.reduce(np.multiply, shares) * values[places])
+            return tuple(every)
 
         along, reaction = stretched(between.along), self.values(between.reaction)
         if between.symmetric:
@@ -146,13 +155,6 @@ class Stretch:
     def _open(self) -> tuple[np.ndarray, ...]:
         """Which nodes of each axis are nodes of the grid, shaped to be compared with all nodes."""
         return crossed(*self.there)
-
-    def _of_edges(self, axis: int, values: np.ndarray) -> np.ndarray:
-        """Return conductances along an axis: of parts of an edge in series more, of edges between nodes none."""
-        places = (a.edges if axis == other else a.nodes for other, a in enumerate(self._axes))
-        shares = (a.factors if axis == other else a.there for other, a in enumerate(self._axes))
-        weights = functools.reduce(np.multiply, crossed(*shares))
-        return weights * values[np.ix_(*places)]
 
 
 def stretch_of(part: Part, cells: Periods, periods: Periods) -> Stretch | None:

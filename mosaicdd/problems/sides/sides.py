@@ -102,11 +102,6 @@ class Sides:
         return tuple({(axis, 0), (axis, 1)} <= around for axis in range(self.axes))
 
     @property
-    def any_periodic(self) -> bool:
-        """Whether something is periodic, be it an outline."""
-        return any(isinstance(part.condition, Periodic) for part in self.parts)
-
-    @property
     def plain(self) -> bool:
         """Whether values are given on all edges."""
         return all(

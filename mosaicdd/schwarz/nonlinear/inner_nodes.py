@@ -35,7 +35,12 @@ class NodesInside:
         self._place, self._ranks = place, place.ranks
         shape = tuple(n - 2 for n in layout.shape)
         shards = [shard for shard in layout.placements if isinstance(shard, Shard)]
-        inner = [(shard.axis, _without_ends(shard.sizes or ())) for shard in shards]
+        inner = []
+        for shard in shards:  # without the first and the last node
+            sizes = list(shard.sizes or ())
+            sizes[0] -= 1
+            sizes[-1] -= 1
+            inner.append((shard.axis, tuple(sizes)))
         self.owned = Layout(shape, layout.mesh, tuple(Shard(*sizes) for sizes in inner))
         self.held = Layout(shape, layout.mesh, tuple(Halo(axis, 1, n) for axis, n in inner))
         self.own, held = (
@@ -77,11 +82,3 @@ class NodesInside:
         u = boundary.impose(np.zeros([p.stop - p.start for p in self.part]), self.part)
         beside = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
         return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
-
-
-def _without_ends(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how many nodes ranks own, without the first and the last."""
-    inner = list(sizes)
-    inner[0] -= 1
-    inner[-1] -= 1
-    return tuple(inner)

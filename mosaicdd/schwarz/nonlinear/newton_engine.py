@@ -203,7 +203,8 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         if self._fields is not None:
             u = self._place.widened(self._fields[i].cpu().numpy().copy())
         else:
-            u = self._place.between_lines(_of_problem(start, i))
+            flat = start.flat.view(start.problems, -1)[i].contiguous()
+            u = self._place.between_lines(Interface(start.block, flat=flat, **start.tensors))
         return equations.begun(u)
 
 
@@ -242,9 +243,3 @@ def _same(known: _Data, data: _Data) -> bool:
     if isinstance(known, tuple) and isinstance(data, tuple):
         return known[0] is data[0] and known[1] == data[1]
     return False
-
-
-def _of_problem(v: Interface, number: int) -> Interface:
-    """Return the interface of one of several problems."""
-    flat = v.flat.view(v.problems, -1)[number]
-    return Interface(v.block, flat=flat.contiguous(), **v.tensors)

@@ -124,7 +124,7 @@ class Checkpoints:
                 parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
                 if writer is not None:
                     writer.create(FIELD, v.block.lattice.grid.nodes, "float64")
-                into = _nowhere if writer is None else writer.into(FIELD)
+                into = (lambda *_: None) if writer is None else writer.into(FIELD)
                 collect(self._ranks, parts, np.float64, 2, into)
             if writer is not None:
                 writer.history(asdict(history))
@@ -152,10 +152,6 @@ class Checkpoints:
     def remove(self) -> None:
         """Remove the checkpoint of a run that has ended."""
         self._ranks.on_root(lambda: self.path.unlink(missing_ok=True))
-
-
-def _nowhere(part: np.ndarray, place: tuple[slice, ...]) -> None:
-    """Be what takes parts on the ranks that get none."""
 
 
 def _digest(problem: Problem, grid: Grid) -> str:

@@ -115,9 +115,13 @@ class Kept:
 
     def _fields(self) -> list[np.ndarray]:
         """Return this rank's part of the fields of each batch, ``(n, rows, columns)``."""
-        return [
-            _stacked([_field_of(outcome) for outcome in batch.outcomes]) for batch in self.batches
-        ]
+        stacked = []
+        for batch in self.batches:
+            fields = [o.field for o in batch.outcomes if o.field is not None]
+            if len(fields) < len(batch.outcomes):
+                raise RuntimeError(LEFT_OUT)
+            stacked.append(_stacked(fields))
+        return stacked
 
     # Together
 
@@ -158,7 +162,10 @@ class Kept:
             return [(values, (batch.problems, *place)) for values, batch in fields]
         parts: list[Part] = []
         for batch in self.batches:
-            maps = [_map_of(name, outcome) for outcome in batch.outcomes]
+            maps = [
+                outcome.error_estimate.nodes if name == "error_map" else outcome.outside
+                for outcome in batch.outcomes
+            ]
             known = [own for own in maps if own is not None]
             if len(known) < len(maps):
                 return None
@@ -264,17 +271,6 @@ class Kept:
                 batch.members, batch.interface.flat.chunk(len(batch.members)), strict=True
             )
         }
-
-
-def _field_of(outcome: Outcome) -> torch.Tensor:
-    if outcome.field is None:
-        raise RuntimeError(LEFT_OUT)
-    return outcome.field
-
-
-def _map_of(name: str, outcome: Outcome) -> torch.Tensor | None:
-    """Return what is known per lattice node, ``error_map`` or ``outside``."""
-    return outcome.error_estimate.nodes if name == "error_map" else outcome.outside
 
 
 def _stacked(values: list[torch.Tensor]) -> np.ndarray:

@@ -56,6 +56,9 @@ class Result:
 
 def result_of(ranks: Ranks, outcome: Outcome) -> Result:
     """Say how a problem ended; called by all ranks that solved it."""
+    outside = None
+    if outcome.outside is not None:
+        outside = int(ranks.sum(np.array([float(outcome.outside.sum())]))[0])
     report = {
         "status": outcome.status,
         "iterations": outcome.iterations,
@@ -67,18 +70,12 @@ def result_of(ranks: Ranks, outcome: Outcome) -> Result:
         "rounding": outcome.rounding,
         "error_estimate": outcome.error_estimate.rms,
         "energy_estimate": outcome.error_estimate.energy,
-        "outside_training_range": _count_outside(ranks, outcome),
+        "outside_training_range": outside,
         "imbalance": outcome.imbalance,
         "failure": outcome.failure,
         "certificate": outcome.certificate and asdict(outcome.certificate),
     }
     return Result(report, outcome.history)
-
-
-def _count_outside(ranks: Ranks, outcome: Outcome) -> int | None:
-    if outcome.outside is None:
-        return None
-    return int(ranks.sum(np.array([float(outcome.outside.sum())]))[0])
 
 
 def merged_results(results: Sequence[Result]) -> dict:
