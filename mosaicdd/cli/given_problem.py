@@ -29,9 +29,8 @@ def given_problem(
     from mosaicdd.problems.domain import Domain
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.shapes.outline import SIDES
-    from mosaicdd.problems.sides.boundary_spec import BoundarySpec, is_file
     from mosaicdd.problems.sides.conditions import Dirichlet
-    from mosaicdd.problems.sides.edge_data import Data
+    from mosaicdd.problems.sides.edge_data import BoundarySpec, Data, is_file
     from mosaicdd.problems.sides.parts import is_outline
     from mosaicdd.problems.sides.sides import Sides
     from mosaicdd.settings import argument

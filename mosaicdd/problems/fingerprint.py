@@ -20,7 +20,6 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import rectangle_outline
 from mosaicdd.problems.shapes.shape import Level
 from mosaicdd.problems.sides.conditions import is_one_each
-from mosaicdd.problems.sides.edge_data import boundaries_of
 from mosaicdd.problems.sides.parts import SidePart, is_outline
 from mosaicdd.settings import concerning
 
@@ -74,7 +73,15 @@ def told_of_sides(problem: Problem, grid: Grid) -> Told:
     told: Told = {}
     conditions = problem.conditions
     if conditions.data is not None:
-        told["values on the edges"] = _told_of_data(conditions.data, grid)
+        told["values on the edges"] = (
+            conditions.data
+            if hasattr(conditions.data, "text")  # which stands for them
+            else tuple(
+                checksum_of_row(edge)
+                for boundary in conditions.edge_values(grid)
+                for edge in boundary.edges.values()
+            )
+        )
     for part in conditions.parts:
         each = part.values if is_one_each(part.values) else [part.values]
         told[f"side {part}"] = [_told_on_part(part, values, grid) for values in each]
@@ -109,17 +116,6 @@ def _told_of_values(values: Any, what: str) -> object:
     if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
         values = values[...]  # a file
     return checksum_of_row(real_array(values, what))
-
-
-def _told_of_data(data: Any, grid: Grid) -> object:
-    """Return a text that stands for values on all edges, or the values' checksums."""
-    if hasattr(data, "text"):
-        return data
-    return tuple(
-        checksum_of_row(edge)
-        for boundary in boundaries_of(data, grid)
-        for edge in boundary.edges.values()
-    )
 
 
 def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None:

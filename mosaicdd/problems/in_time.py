@@ -22,8 +22,8 @@ from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.boundary_spec import BoundarySpec
 from mosaicdd.problems.sides.conditions import Condition, Periodic
+from mosaicdd.problems.sides.edge_data import BoundarySpec
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported

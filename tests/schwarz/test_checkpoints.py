@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import Dirichlet, Output, Problem, Solver, SolveSettings, solve
-from mosaicdd.problems.sides.boundary_spec import BoundarySpec
+from mosaicdd.problems.sides.edge_data import BoundarySpec
 
 CELLS = (128, 192)
 

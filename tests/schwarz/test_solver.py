@@ -25,7 +25,7 @@ from mosaicdd import (
 )
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.problems.sides.boundary_spec import BoundarySpec
+from mosaicdd.problems.sides.edge_data import BoundarySpec
 from mosaicdd.unsupported import Unsupported
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

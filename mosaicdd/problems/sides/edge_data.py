@@ -1,16 +1,31 @@
-"""Values on all edges of a rectangle, of one or several problems, by themselves or made for a grid."""
+"""Values on all edges of a rectangle, of one or several problems: given, or made for a grid, as by a text.
 
+The text is that by which a command line asks for boundary data: ``gp:...``, ``expr:...`` or a file.
+"""
+
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.settings_text import read_settings
 from mosaicdd.problems.sides.boundary import Boundary
+
+_SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
+_MOST_SEEDS = 10**6
+_GP_SETTINGS = {
+    "seed": (int, 0.0),
+    "length": (float, 1e-12),
+    "amplitude": (float, 0.0),
+    "noise": (float, 0.0),
+}
 
 
 @runtime_checkable
 class Data(Protocol):
-    """Values on all edges that are made when the grid is known.
+    """Values on all edges, which may be made when the grid is known.
 
     Attributes
     ----------
@@ -26,59 +41,129 @@ class Data(Protocol):
         ...
 
 
-EdgeData = Boundary | Sequence[Boundary] | Data
-"""Of one problem, of several, or of any number."""
+@dataclass(frozen=True)
+class GivenBoundaries:
+    """Those that are there: of each problem, or of one that serves all."""
 
+    values: tuple[Boundary, ...]
 
-def require_boundaries(data: EdgeData | None) -> None:
-    """Raise `TypeError` where a sequence is empty, or not one of boundaries."""
-    if isinstance(data, Sequence) and (
-        not data or not all(isinstance(boundary, Boundary) for boundary in data)
-    ):
-        raise TypeError("sides must be conditions, or Boundary values of all edges")
+    def __post_init__(self) -> None:
+        if not self.values or not all(isinstance(boundary, Boundary) for boundary in self.values):
+            raise TypeError("sides must be conditions, or Boundary values of all edges")
 
+    @property
+    def problems(self) -> int:
+        """Of how many problems."""
+        return len(self.values)
 
-def problems_of(data: EdgeData) -> int:
-    """Return of how many problems the values are."""
-    if isinstance(data, Boundary):
-        return 1
-    return len(data) if isinstance(data, Sequence) else data.problems
-
-
-def boundaries_of(data: EdgeData, grid: Grid) -> list[Boundary]:
-    """Return the values of each problem on the edges of a grid.
-
-    Raises
-    ------
-    ValueError
-        If they are of another shape than the grid, or not finite.
-    """
-    if isinstance(data, Boundary):
-        boundaries = [data]
-    else:
-        boundaries = list(data) if isinstance(data, Sequence) else data.boundaries(grid)
-    for boundary in boundaries:
-        boundary.require_shape(grid)
-    return boundaries
-
-
-def some_of(data: EdgeData, which: range) -> EdgeData:
-    """Return the values of some of the problems; those of one problem are for all."""
-    if isinstance(data, Boundary):
-        return data
-    return data[which.start : which.stop] if isinstance(data, Sequence) else _Some(data, which)
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return them; `Sides.edge_values` checks that they belong to the grid."""
+        return list(self.values)
 
 
 @dataclass(frozen=True)
-class _Some:
-    """Boundary data of some of the problems of others."""
+class SomeOfData:
+    """Those of some of the problems of others."""
 
     data: Data
     which: range
 
     @property
     def problems(self) -> int:
+        """Of how many problems."""
         return len(self.which)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid."""
         return self.data.boundaries(grid)[self.which.start : self.which.stop]
+
+
+def is_file(spec: str) -> bool:
+    """Say whether ``spec`` names a file."""
+    return not spec.startswith(("gp:", "expr:")) and spec != "gp"
+
+
+class BoundarySpec:
+    """Boundary data by a text, ``gp:seed=0,length=1.5`` or ``expr:sin(2*pi*x)``.
+
+    ``gp:seed=0..63`` are 64 problems, one for each seed from the first to the last.
+
+    Parameters
+    ----------
+    text
+        What is evaluated when the grid is known; on many ranks every one evaluates it.
+    t
+        The time, which may stand in an expression then.
+
+    Raises
+    ------
+    ValueError
+        If the text is malformed or a value is out of range.
+    """
+
+    def __init__(self, text: str, t: float | None = None):
+        self.text = text
+        self._t = t
+        self._expression = text.startswith("expr:")
+        self._settings: dict[str, float] = {}
+        self._seeds: Sequence[int] = [0]
+        if not self._expression:
+            self._settings, self._seeds = _gp(text.partition(":")[2])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BoundarySpec) and (self.text, self._t) == (other.text, other._t)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self._t))
+
+    @property
+    def problems(self) -> int:
+        """Of how many problems they are."""
+        return len(self._seeds)
+
+    def at_time(self, t: float) -> Self:
+        """Return the data at a time, themselves if they do not depend on it."""
+        if not self._expression or not self._formula(t).uses("t"):
+            return self
+        return type(self)(self.text, t=t)
+
+    def _formula(self, t: float | None) -> Expression:
+        text = self.text.removeprefix("expr:")
+        return Expression(text) if t is None else Expression(text, t=t)
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid.
+
+        Raises
+        ------
+        ValueError
+            If an expression is not allowed or not finite on the edge.
+        """
+        if self._expression:
+            return [Boundary.of_expression(self._formula(self._t), grid)]
+        return [
+            Boundary.of_gaussian_process(grid, seed=seed, **self._settings) for seed in self._seeds
+        ]
+
+
+def _gp(text: str) -> tuple[dict[str, float], Sequence[int]]:
+    """Return the settings of a Gaussian process, and its seeds."""
+    seeds = _SEEDS.search(text)
+    if seeds is None:
+        settings = read_settings("gp", text, _GP_SETTINGS)
+        return settings, [int(settings.pop("seed", 0))]
+    settings = read_settings("gp", text[: seeds.start()] + text[seeds.end() :], _GP_SETTINGS)
+    if "seed" in settings:
+        raise ValueError("gp:seed is given twice")
+    return settings, _range_of_seeds(*seeds.groups())
+
+
+def _range_of_seeds(first: str, last: str) -> range:
+    if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise ValueError(
+            f"gp:seed must be a number or a range as 0..63, from low to high, got '{first}..{last}'"
+        )
+    seeds = range(int(first), int(last) + 1)
+    if seeds.stop > _MOST_SEEDS:
+        raise ValueError(f"gp:seed={first}..{last}: at most {_MOST_SEEDS} in a range")
+    return seeds

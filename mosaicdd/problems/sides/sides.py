@@ -19,14 +19,7 @@ from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.sides.boundary import Boundary, corners
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
-from mosaicdd.problems.sides.edge_data import (
-    Data,
-    EdgeData,
-    boundaries_of,
-    problems_of,
-    require_boundaries,
-    some_of,
-)
+from mosaicdd.problems.sides.edge_data import Data, GivenBoundaries, SomeOfData
 from mosaicdd.problems.sides.parts import (
     SidePart,
     is_outline,
@@ -67,9 +60,8 @@ class Sides:
         pair, or a part of a side.
     """
 
-    def __init__(self, conditions: Any, data: EdgeData | None = None, axes: int = 2):
+    def __init__(self, conditions: Any, data: Any = None, axes: int = 2):
         self.parts: tuple[SidePart, ...] = ()
-        self.data = data
         self.axes = axes
         if isinstance(conditions, Mapping):
             self.parts = tuple(
@@ -78,13 +70,15 @@ class Sides:
         elif isinstance(conditions, (Boundary, Data)) or (
             isinstance(conditions, Sequence) and not isinstance(conditions, str)
         ):
-            self.data = conditions
+            data = conditions
         else:
             self.parts = tuple(
                 SidePart(name, conditions) for name in (*side_names(axes), "outline")
             )
         require_conditions(self.parts, axes)
-        require_boundaries(self.data)
+        if isinstance(data, Boundary | Sequence):
+            data = GivenBoundaries((data,) if isinstance(data, Boundary) else tuple(data))
+        self.data: Data | None = data
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sides) and same_values(
@@ -153,15 +147,15 @@ class Sides:
         """Of how many problems the values of each part are, by its name."""
         counts = {}
         if self.data is not None:
-            counts["the boundary"] = problems_of(self.data)
+            counts["the boundary"] = self.data.problems
         for part in self.parts:
             counts[f"the side {part}"] = self._problems(part.values)
         return counts
 
     def require_shape(self, grid: Grid) -> None:
         """Check that boundary data that are there already belong to a grid; else raise `ValueError`."""
-        if isinstance(self.data, (Boundary, Sequence)):
-            boundaries_of(self.data, grid)
+        if isinstance(self.data, GivenBoundaries):
+            self.edge_values(grid)
 
     def require_parts(self, grid: Grid) -> None:
         """Raise `ValueError` where a part reaches beyond its side, or a text is no expression in ``x`` and ``y``."""
@@ -190,7 +184,9 @@ class Sides:
                 values = values[which.start : which.stop]
                 condition = dataclasses.replace(condition, values=values)
             conditions[str(part)] = condition
-        data = None if self.data is None else some_of(self.data, which)
+        data = self.data
+        if data is not None and data.problems > 1:
+            data = SomeOfData(data, which)
         return Sides(conditions, data, self.axes)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
@@ -227,7 +223,10 @@ class Sides:
         ValueError
             If they are of another shape than the grid, or not finite.
         """
-        return [] if self.data is None else boundaries_of(self.data, grid)
+        boundaries = [] if self.data is None else self.data.boundaries(grid)
+        for boundary in boundaries:
+            boundary.require_shape(grid)
+        return boundaries
 
     def values(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> OutlineValues:
         """Evaluate all conditions at the nodes of an outline.
