@@ -1,15 +1,16 @@
-"""The exact discrete local solver: a factorised finite-difference problem as a dense operator."""
+"""The exact local solver: of constant coefficients a dense operator on all subdomains, of fields condensed elements."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import fits, period_of, spacing_between
+from mosaicdd.lattice.lattice import Lattice, fits, period_of, spacing_between
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, Plan, SharedSolver
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver, NewtonSolver
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
@@ -20,6 +21,67 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
+
+BYTES = 260
+"""For each node at least: elements, inverses of the stars, coarse space."""
+PER_PROBLEM = 40
+"""Bytes for each node of each of several problems: source, field, and what passes between."""
+DIRECTIONS = 60
+"""Vectors of each problem, with a velocity, that the iteration keeps: directions and images."""
+
+
+class SolverOnElements(BoundSolver):
+    """Subdomains each of which has an operator of its own, four elements.
+
+    Attributes
+    ----------
+    operator
+        The medium, or what has conductances as one; or what is not linear, whose derivative is one.
+    source
+        Of the problem, which may be zero.
+    discretisation
+        Of the problem, where the edge of the grid is not that of the lattice; else None.
+    planned
+        What was planned for a medium on a block, by whoever solves.
+    """
+
+    name = "exact"
+    exact = True
+    own_operators = True
+    source: Source
+
+    def __init__(
+        self, operator: Any, subdomain: Subdomain, source: Source, discretisation: Any = None
+    ):
+        self.operator, self.subdomain, self.source = operator, subdomain, source
+        self.discretisation = discretisation
+        self.planned: dict[Block, Any] = {}
+
+    def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
+        """Place the subdomains so that they reach beyond the edge, if that is not the lattice's."""
+        if self.discretisation is None:
+            return super().lattice(grid, around)
+        return Lattice.around(grid, self.subdomain, around)
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what the condensed elements take, and what each of several problems does."""
+        kept = 0 if self.operator.self_adjoint else DIRECTIONS
+        each = PER_PROBLEM + 8 * kept * 2 / (self.subdomain.cells // 2)
+        return BYTES + (problems * each if problems > 1 else 0)
+
+
+class CondensedSolver(SolverOnElements):
+    """That of a linear equation, by condensed elements."""
+
+    method = "condensed"
+
+
+class NewtonSolver(SolverOnElements):
+    """That of an equation that is not linear, by Newton's method on the whole grid."""
+
+    linear = False
+    method = "newton"
+
 
 # Ratio of a diagonal tensor. At 1024 x 1024 cells, to 1e-7, with interpolation as coarse space and as a medium:
 # 27 iterations and 3 at 100, 75 and 2 at 1000, not converged after 100 and 2 at 3000.
@@ -100,9 +162,7 @@ class ExactSolver(SharedSolver):
     def __init__(
         self, operator: EllipticOperator, subdomain: Subdomain, source: Source | None = None
     ):
-        self.operator = operator
-        self.subdomain = subdomain
-        self.source = source
+        self.operator, self.subdomain, self.source = operator, subdomain, source
 
     @property
     def matrix(self) -> np.ndarray:

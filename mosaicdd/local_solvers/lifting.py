@@ -109,9 +109,7 @@ class Lifting:
     ):
         if degree is not None and degree < 0:
             raise ValueError(f"the lifting degree must be 0 or more, got {degree}")
-        self.operator = operator
-        self.subdomain = subdomain
-        self.degree = degree
+        self.operator, self.subdomain, self.degree = operator, subdomain, degree
         stencil = operator.stencil(subdomain.spacing)
         corners = np.arange(4) * subdomain.cells
         unread = degree is not None and not stencil[::2, ::2].any()

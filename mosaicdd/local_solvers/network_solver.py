@@ -62,12 +62,8 @@ class NetworkSolver(SharedSolver):
         source: Source | None = None,
         outside: str = "",
     ):
-        self.name = name
-        self.outside = outside
-        self.operator = operator
-        self.subdomain = subdomain
-        self.source = source
-        self.network = network
+        self.name, self.outside, self.operator = name, outside, operator
+        self.subdomain, self.source, self.network = subdomain, source, network
         self.card = card
         self.linear = network.linear
         self.between_nodes = source is None  # its effect is known at nodes only

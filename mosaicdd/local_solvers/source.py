@@ -46,9 +46,7 @@ class Source:
         subdomain: Subdomain,
         operator: EllipticOperator | None = None,
     ):
-        self._operator = operator
-        self.grid = grid
-        self.subdomain = subdomain
+        self._operator, self.grid, self.subdomain = operator, grid, subdomain
         self.problem = problem
         self.version = 0
 

@@ -11,7 +11,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, require_plain
-from mosaicdd.local_solvers.condensed_solver import BYTES, CondensedSolver
+from mosaicdd.local_solvers.exact import BYTES, CondensedSolver
 from mosaicdd.local_solvers.networks.conductances import LearnedRule
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.upscaling import (

@@ -100,9 +100,7 @@ class CoarseMedium:
     reflective = False
 
     def __init__(self, fine: Medium, grid: Grid, rule: Rule):
-        self.fine = fine
-        self.grid = grid
-        self.rule = rule
+        self.fine, self.grid, self.rule = fine, grid, rule
 
     @property
     def coarse_grid(self) -> Grid:

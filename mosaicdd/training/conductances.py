@@ -29,9 +29,8 @@ from mosaicdd.local_solvers.networks.conductances import (
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.storage.samples import MediaDataset
-from mosaicdd.training.media_lesson import MediaLesson, roughest
 from mosaicdd.training.reports import Report
-from mosaicdd.training.row_lesson import OwnRows, RowPass
+from mosaicdd.training.row_lesson import MediaLesson, OwnRows, RowPass, roughest
 
 _FLOOR = 1e-5  # relative error that is as good as none
 _BATCH = 100  # media of a validation's pass: some 100 MB

@@ -19,7 +19,6 @@ from mosaicdd.local_solvers.subdomain_graphs import CELLS
 from mosaicdd.local_solvers.upscaling import RATIO
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.storage.samples import MediaDataset
-from mosaicdd.training.media_lesson import MediaLesson, roughest
 from mosaicdd.training.operator_samples import (
     SMALLEST,
     OperatorSamples,
@@ -29,7 +28,7 @@ from mosaicdd.training.operator_samples import (
 )
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.reports import Report
-from mosaicdd.training.row_lesson import RowPass, shares
+from mosaicdd.training.row_lesson import MediaLesson, RowPass, roughest, shares
 
 _ROUGHEST = 1.0  # of media that are learned
 _FLOOR = 1e-3  # relative error that is as good as none

@@ -177,11 +177,8 @@ class StepPasses:
         batches: Batches,
         grid_residual: GridResidual | None,
     ):
-        self._samples = samples
-        self._points = points
-        self._settings = settings
-        self._batches = batches
-        self._grid_residual = grid_residual
+        self._samples, self._points, self._settings = samples, points, settings
+        self._batches, self._grid_residual = batches, grid_residual
         self._symmetry = None if network.linear else getattr(network, "symmetry", None)
         self._pools = self._node_pools()
 

@@ -14,8 +14,8 @@ from mosaicdd.local_solvers.networks.unrolled import (
     UnrolledSettings,
     unrolled_network,
 )
+from mosaicdd.local_solvers.nonlinear.corrected import PlaneResponses
 from mosaicdd.local_solvers.nonlinear.nonlinear import NewtonPlan, SubdomainNewton
-from mosaicdd.local_solvers.nonlinear.response_tables import PlaneResponses
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 

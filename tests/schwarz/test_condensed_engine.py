@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from media import MEDIA
 
-from mosaicdd.local_solvers import condensed_solver
+from mosaicdd.local_solvers import exact
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
@@ -248,7 +248,7 @@ def test_where_memory_is_short_elements_are_eliminated_again(monkeypatch):
 
 
 def test_a_batch_counts_the_directions_that_an_iteration_in_a_flow_keeps(monkeypatch):
-    assert condensed_solver.DIRECTIONS == 2 * conjugate_residuals._KEPT
+    assert exact.DIRECTIONS == 2 * conjugate_residuals._KEPT
     machine = {"SC_PHYS_PAGES": 3300, "SC_PAGE_SIZE": 4096}  # 6.5 MB, and 1.0 or 2.5 per problem
     monkeypatch.setattr("mosaicdd.parallel.machine.os.sysconf", machine.__getitem__)
     assert solve(random_problem("smooth", several=(4,))).status == "converged_rtol"

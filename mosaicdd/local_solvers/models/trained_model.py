@@ -18,9 +18,7 @@ class TrainedModel(ABC):
     makes = "another network"
 
     def __init__(self, name: str, network: Any, card: ModelCard):
-        self.name = name
-        self.network = network
-        self.card = card
+        self.name, self.network, self.card = name, network, card
 
     @property
     def spacing(self) -> float | None:

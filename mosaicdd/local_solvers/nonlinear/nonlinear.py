@@ -19,7 +19,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.bound import BoundSolver, require_plain
-from mosaicdd.local_solvers.condensed_solver import BYTES, PER_PROBLEM
+from mosaicdd.local_solvers.exact import BYTES, PER_PROBLEM
 from mosaicdd.local_solvers.nonlinear.square_newton import BATCH, Fields, SquareNewton, applied
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation

@@ -9,8 +9,8 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver
 from mosaicdd.local_solvers.elements.condensed import NodeSource
+from mosaicdd.local_solvers.exact import CondensedSolver
 from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.problems.discretisation.given_conditions import Points, points_on
 from mosaicdd.problems.discretisation.node_equations import Equations

@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import NewtonSolver
+from mosaicdd.local_solvers.exact import NewtonSolver
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.sides.boundary import Boundary

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mosaicdd.lattice.axes import within
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver, NewtonSolver
+from mosaicdd.local_solvers.exact import CondensedSolver, NewtonSolver
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations

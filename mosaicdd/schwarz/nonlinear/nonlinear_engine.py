@@ -17,7 +17,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import NewtonSolver
+from mosaicdd.local_solvers.exact import NewtonSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.problem import Problem

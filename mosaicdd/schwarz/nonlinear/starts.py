@@ -18,8 +18,7 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.condensed_solver import CondensedSolver, NewtonSolver
-from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.local_solvers.exact import CondensedSolver, Exact, NewtonSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.coarser import coarser, every, refined, screening, smooth_problem
