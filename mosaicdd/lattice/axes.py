@@ -27,10 +27,7 @@ def coordinates(axes: int) -> str:
 def in_order(by_name: Mapping[str, Any], axes: int, default: Sequence[Any] = ()) -> tuple[Any, ...]:
     """Return what is given by the names of coordinates, in the order of axes.
 
-    Parameters
-    ----------
-    default
-        Of each axis, for those without a name; by default all must be named.
+    ``default``: of each axis, for those without a name; by default all must be named.
 
     Raises
     ------

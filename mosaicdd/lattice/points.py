@@ -84,11 +84,7 @@ def interpolate_within(field: np.ndarray, level: np.ndarray, cells: np.ndarray) 
     """Interpolate fields that are NaN outside of a domain; outside, where the level is positive, NaN.
 
     In cells that have nodes outside, the weights of the others are scaled up.
-
-    Parameters
-    ----------
-    level
-        At the nodes of the fields, negative inside.
+    ``level``: at the nodes of the fields, negative inside.
     """
     inside = np.isfinite(field).all(axis=0)
     weights = interpolate(inside[None].astype(float), cells)[0]

@@ -62,11 +62,8 @@ def _parts(
 ) -> list[InterfacePart]:
     """List a part of each family of lines.
 
-    Parameters
-    ----------
-    lines, nodes
-        From the owned centre lines, ``low <= i < high`` within the region: which lines, and which
-        nodes along lines, belong to a neighbour below (-1), beside (0) and above (1).
+    ``lines`` and ``nodes``: from the owned centre lines, ``low <= i < high`` within the region: which lines, and
+    which nodes along lines, belong to a neighbour below (-1), beside (0) and above (1).
     """
     ends = [(a - c, b - c) for a, b, c in zip(block.start, block.stop, block.first, strict=True)]
     across = [lines(*end)[way] for end, way in zip(ends, direction, strict=True)]

@@ -33,10 +33,7 @@ class Window:
     def of_extent(cls, grid: Grid, extent: Extent) -> "Window":
         """Snap a rectangle outwards to grid nodes.
 
-        Parameters
-        ----------
-        extent
-            Low and high end, in domain coordinates: of some axes by their names, or of all in their order.
+        ``extent``: low and high end, in domain coordinates: of some axes by their names, or of all in their order.
 
         Raises
         ------

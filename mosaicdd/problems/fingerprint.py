@@ -50,10 +50,7 @@ def told_of_kind(problem: Problem, grid: Grid) -> Told:
 def told_of_plan(problem: Problem, grid: Grid, part: Part, *, keep: bool = False) -> Told:
     """Return what must be equal, and the domain and the coefficients at the nodes of a part.
 
-    Parameters
-    ----------
-    keep
-        Whether what the coefficients' functions return is kept, so that they are not called again.
+    ``keep``: whether what the coefficients' functions return is kept, so that they are not called again.
     """
     operator, shape = problem.operator, problem.domain.shape
     told = told_of_kind(problem, grid)

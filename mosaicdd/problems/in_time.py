@@ -157,10 +157,7 @@ class SidesInTime:
     ) -> Sides:
         """Return conditions whose values are ``share`` of those at a later time and the rest at ``t``.
 
-        Parameters
-        ----------
-        pieces
-            What the domain has of the sides of the rectangle.
+        ``pieces``: what the domain has of the sides of the rectangle.
         """
         if not self.vary or share == 1.0:
             return self(later)
@@ -201,11 +198,7 @@ def step_problem(problem: Problem, rate: float) -> Problem:
     """Return the problem of an implicit step of ``du/dt + A u = f``: ``rate u + A u = f``.
 
     Its source is that of zeros at the nodes, to be replaced; the values on its sides are those at time 0.
-
-    Parameters
-    ----------
-    rate
-        One over the length of a step, times a weight of the method.
+    ``rate``: one over the length of a step, times a weight of the method.
 
     Raises
     ------

@@ -181,10 +181,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields, if what it starts from on the lines leaves them open.
 
-        Parameters
-        ----------
-        fields
-            Returns this rank's part of them, ``(n, rows, columns)``, or None.
+        ``fields``: returns this rank's part of them, ``(n, rows, columns)``, or None.
         """
 
     def solve(self, boundary: Boundary, **options: Any) -> Outcome:

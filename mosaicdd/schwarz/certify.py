@@ -72,10 +72,7 @@ class Certifier:
     ) -> tuple[Interface, list[str], list[Certificate]]:
         """Certify ``v``, which is overwritten; return the result, statuses and certificates.
 
-        Parameters
-        ----------
-        monitor
-            Whose rule and history are new; its rule's tolerance is set here.
+        ``monitor``: whose rule and history are new; its rule's tolerance is set here.
         """
         zero = v.like_boundary()
         first = self._first_updates(zero, monitor)

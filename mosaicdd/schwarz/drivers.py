@@ -50,11 +50,7 @@ def stationary(
 
     An iteration is judged by the sums that travel in the collective of the next, but at once when it
     is expected to be the last.
-
-    Parameters
-    ----------
-    relaxation
-        Values of ``omega``, taken in turn; by default ``v <- M v``, safe for any local solver.
+    ``relaxation``: values of ``omega``, taken in turn; by default ``v <- M v``, safe for any local solver.
     """
     old, new = v.like_boundary(), v.like_boundary()
     results = v.like() if v.problems > 1 else None

@@ -160,10 +160,7 @@ def estimate_errors(
 ) -> list[ErrorEstimate]:
     """Estimate the error of each problem by one two-level iteration with the exact local solver.
 
-    Parameters
-    ----------
-    safety
-        ``1 / (1 - rho)`` of that iteration.
+    ``safety``: ``1 / (1 - rho)`` of that iteration.
     """
     better = v.like_boundary()
     exact_iteration(v, better)

@@ -128,10 +128,7 @@ class InterfaceMovement:
     ) -> None:
         """Hand the whole domain's lines constant in an axis to the root, portion by portion.
 
-        Parameters
-        ----------
-        sink
-            ``sink(lines, place)``, called on the root only; the others may have None.
+        ``sink``: ``sink(lines, place)``, called on the root only; the others may have None.
         """
         layout = self._layout(axis)
         everything = tuple(slice(0, count) for count in layout.shape[1:])

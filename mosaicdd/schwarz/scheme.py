@@ -68,10 +68,7 @@ def scheme_of(
 ) -> Scheme:
     """Return the scheme for an operator on subdomains of this kind; measured once per process.
 
-    Parameters
-    ----------
-    points
-        Coarse nodes per lattice cell along a line; by default as many as the spectrum asks for.
+    ``points``: coarse nodes per lattice cell along a line; by default as many as the spectrum asks for.
     """
     if operator.symmetric and operator.scale_free and points in (None, 1):
         return Scheme(1, "chebyshev", _cycle(*_LAPLACE), _LAPLACE_SAFETY)

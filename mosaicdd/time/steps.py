@@ -100,10 +100,7 @@ class StepControl:
     def shorten(self, error: float, known: int, *, sharp: bool) -> int:
         """Halve the step as often as its error asks for; return how often.
 
-        Parameters
-        ----------
-        sharp
-            Whether the error falls like the step only, as at a jump.
+        ``sharp``: whether the error falls like the step only, as at a jump.
         """
         order = 0 if sharp else self._time.scheme.error_of(known)[1]
         over = error / self._bound if self._bound else math.inf
@@ -154,10 +151,7 @@ class Stepping:
     def run(self, progress: Progress | None, interrupted: Callable[[], bool]) -> str:
         """Take steps to the last time, or as far as it goes; return how it ended.
 
-        Parameters
-        ----------
-        interrupted
-            Asked after every step: whether to stop there.
+        ``interrupted``: asked after every step: whether to stop there.
         """
         control, share = self.control, self.stepper.share
         if not self.frames.times:

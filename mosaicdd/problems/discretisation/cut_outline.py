@@ -157,10 +157,7 @@ class CutOutline:
     def floating_part(self, fixed: np.ndarray) -> tuple[int, ...] | None:
         """Return a node of the domain if no value is given anywhere; None if one is.
 
-        Parameters
-        ----------
-        fixed
-            Nodes on the sides of the rectangle that have values, or exchange, ``(K, 2)``.
+        ``fixed``: nodes on the sides of the rectangle that have values, or exchange, ``(K, 2)``.
 
         Raises
         ------
@@ -202,10 +199,7 @@ class CutOutline:
     def cut(self, part: Part, cells: np.ndarray) -> OutlineCut:
         """Return what the outline makes of a part.
 
-        Parameters
-        ----------
-        cells
-            Which cells around its nodes there are, ``(rows + 1, columns + 1)``.
+        ``cells``: which cells around its nodes there are, ``(rows + 1, columns + 1)``.
         """
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         level, numbers = self.level(ring), self._outline_of(ring)

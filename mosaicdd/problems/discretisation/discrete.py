@@ -62,10 +62,7 @@ class RectangleSystem(LinearSystem, Generic[Operator]):
     def right_hand_side(self, field: np.ndarray, source: np.ndarray | None = None) -> np.ndarray:
         """Return ``b`` for the edge values of ``field``, ``((ny - 1) (nx - 1), ...)``.
 
-        Parameters
-        ----------
-        source
-            ``f`` at the nodes, of the shape of ``field``; only inner nodes count.
+        ``source``: ``f`` at the nodes, of the shape of ``field``; only inner nodes count.
         """
         axes = len(self.shape)
         edge, inner = np.array(field), (slice(1, -1),) * axes

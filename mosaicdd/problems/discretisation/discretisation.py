@@ -116,10 +116,7 @@ class Discretisation:
     def in_squares(self, squares: NodeSquares, level: np.ndarray | None) -> "Discretisation":
         """Return that of squares of nodes, side by side; of a domain without periodic axes.
 
-        Parameters
-        ----------
-        level
-            Of the domain's shape at the places of the squares; None of a rectangle.
+        ``level``: of the domain's shape at the places of the squares; None of a rectangle.
         """
         other = copy.copy(self)
         other._nodes = squares
@@ -244,10 +241,7 @@ class Discretisation:
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return where in a part values are given, ``(K,)`` per axis, and these, ``(n or 1, K)``.
 
-        Parameters
-        ----------
-        outlines
-            Of the same part.
+        ``outlines``: of the same part.
         """
         at, place = places_of(outline.known, part, self._rounds)
         values = outline.values[:, at]
@@ -269,10 +263,7 @@ class Discretisation:
     def cover(self, part: Part, periods: Periods | None = None) -> tuple[Cover, np.ndarray]:
         """Return what the domain has of the cells around the nodes of a part, and the volumes.
 
-        Parameters
-        ----------
-        periods
-            Of the rectangle, by default without what lies beyond its sides.
+        ``periods``: of the rectangle, by default without what lies beyond its sides.
         """
         cells = self._nodes.cells(part, periods)
         if self.outline is None:
@@ -291,10 +282,7 @@ class Discretisation:
     def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
         """Return a source times the volumes of the nodes of a part of the grid, ``(n, rows, columns)``.
 
-        Parameters
-        ----------
-        volumes
-            Of the nodes. What the two of a pair of sides have of them is found anew.
+        ``volumes``: of the nodes. What the two of a pair of sides have of them is found anew.
         """
 
         def natural(piece: Part) -> np.ndarray:

@@ -28,11 +28,7 @@ def conditions_of(
     """Return all conditions of a problem with their values, as files hold them.
 
     What is a function on the outline of a shape is evaluated where it is needed.
-
-    Parameters
-    ----------
-    points
-        Where that is, if it is known; else the equations of the whole domain say it.
+    ``points``: where that is, if it is known; else the equations of the whole domain say it.
     """
     sides = problem.conditions
     conditions = sides.evaluated(grid, problem.pieces(grid))

@@ -209,10 +209,7 @@ class NonlinearEquations:
     ) -> np.ndarray:
         """Return values with those given at nodes; outside they are NaN.
 
-        Parameters
-        ----------
-        beyond
-            Whether the unknowns beyond natural outlines keep theirs.
+        ``beyond``: whether the unknowns beyond natural outlines keep theirs.
         """
         faces, outlines = self._discretisation.faces, self._faces.outlines
         u = np.where(self.active, u, 0.0)

@@ -43,10 +43,7 @@ def glued(
 ) -> tuple[Conductances, np.ndarray]:
     """Return conductances and volumes of a part, from those between natural sides.
 
-    Parameters
-    ----------
-    natural
-        Returns them for a part of the grid; the reaction already times the volumes.
+    ``natural``: returns them for a part of the grid; the reaction already times the volumes.
     """
     if not any(periods):
         return natural(part)

@@ -99,10 +99,7 @@ class _Whole:
     def _near(self, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Enter the squares that are far outside; return which are near anything, and the level there.
 
-        Parameters
-        ----------
-        sides
-            Which squares are near sides.
+        ``sides``: which squares are near sides.
 
         Returns
         -------
@@ -207,11 +204,8 @@ class _Whole:
     def _enter_lists(self, equations: Equations, moved: Callable[[np.ndarray], _Moved]) -> None:
         """Enter what acts on some nodes.
 
-        Parameters
-        ----------
-        moved
-            Returns which flat nodes count, what nodes of the part these are, ``(.., 2)``, and how far
-            the points are off.
+        ``moved``: returns which flat nodes count, what nodes of the part these are, ``(.., 2)``, and how far the
+        points are off.
         """
 
         def within(flat: np.ndarray) -> _Moved:

@@ -15,10 +15,7 @@ from mosaicdd.problems.fields.given import is_number, real_array
 def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np.ndarray:
     """Evaluate a number, a function ``f(x, y)`` or the text of an expression at coordinates.
 
-    Parameters
-    ----------
-    places
-        Coordinates along each axis, in the order of arrays: ``(y, x)``, which broadcast.
+    ``places``: coordinates along each axis, in the order of arrays: ``(y, x)``, which broadcast.
 
     Raises
     ------
@@ -83,10 +80,7 @@ def require_finite(
 ) -> np.ndarray:
     """Return values at nodes; raise `ValueError` if one is NaN or infinite, with the first one's place.
 
-    Parameters
-    ----------
-    origin
-        Where they begin in the whole, on the last axes.
+    ``origin``: where they begin in the whole, on the last axes.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):  # as it is next to always: no array of flags then

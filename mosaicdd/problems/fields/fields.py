@@ -181,10 +181,7 @@ class Field:
     def sample(self, grid: Grid, part: Part, where: np.ndarray | None = None) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
 
-        Parameters
-        ----------
-        where
-            Which nodes must have finite values, ``(rows, columns)``; by default all.
+        ``where``: which nodes must have finite values, ``(rows, columns)``; by default all.
 
         Raises
         ------

@@ -87,10 +87,7 @@ def sobol_hyperparameters(
 ) -> np.ndarray:
     """Draw hyperparameters from a scrambled Sobol sequence, uniform in the logarithm.
 
-    Parameters
-    ----------
-    lower, upper
-        Bounds ``(p,)``, positive.
+    ``lower`` and ``upper``: bounds ``(p,)``, positive.
 
     Returns
     -------

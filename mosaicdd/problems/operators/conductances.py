@@ -205,10 +205,7 @@ class Conductances:
     def matrix(self, periodic: tuple[bool, ...] = ()) -> scipy.sparse.csr_array:
         """Return ``h^2 A`` of the nodes inside, row by row from the bottom.
 
-        Parameters
-        ----------
-        periodic
-            Along which axes the first of these nodes comes after the last; by default none.
+        ``periodic``: along which axes the first of these nodes comes after the last; by default none.
         """
         axes, inner = self.axes, (_INNER,) * self.axes
         shape = tuple(n - 2 for n in self.reaction.shape)

@@ -47,10 +47,7 @@ def sum_around(cells: np.ndarray, axis: int) -> np.ndarray:
 def cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -> np.ndarray:
     """Return values per cell around the nodes of a part, 1 beyond the grid.
 
-    Parameters
-    ----------
-    inside
-        Which nodes count, with one more all around; 1 in cells without such a corner, too.
+    ``inside``: which nodes count, with one more all around; 1 in cells without such a corner, too.
     """
     wide = tuple(slice(p.start - 1, p.stop) for p in part)
     there, where = overlap(wide, grid.shape)
@@ -71,11 +68,7 @@ def fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, 
 
     ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
     ``t``, the cell Peclet number, is small, and where it is large, upwind.
-
-    Parameters
-    ----------
-    velocity
-        Times the spacing, from the first node to the second.
+    ``velocity``: times the spacing, from the first node to the second.
     """
     t = np.abs(velocity) / conductances
     # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.

@@ -37,10 +37,7 @@ def elliptic_conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bo
 def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
     """Return conductances from the derivatives at the nodes inside by those at offsets from them.
 
-    Parameters
-    ----------
-    partial
-        By offset, ``(rows, columns)``; one that is missing is zero.
+    ``partial``: by offset, ``(rows, columns)``; one that is missing is zero.
 
     Returns
     -------
@@ -70,10 +67,7 @@ def _couplings(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the couplings along an offset in the equations of its first and of its last nodes.
 
-    Parameters
-    ----------
-    forth, back
-        In the equations of all nodes inside: along the offset, and against it.
+    ``forth`` and ``back``: in the equations of all nodes inside: along the offset, and against it.
     """
     y, x = offset
     first = slice(None, -1 if y else None), slice(1, None) if x < 0 else slice(None, -x or None)

@@ -207,10 +207,7 @@ class Medium:
 def medium_of(operator: object, because: str = "") -> Medium:
     """Return an operator, with constant coefficients or not, as a medium.
 
-    Parameters
-    ----------
-    because
-        Why it must be one, for messages.
+    ``because``: why it must be one, for messages.
 
     Raises
     ------

@@ -134,11 +134,8 @@ class Nonlinear:
     ) -> dict[str, torch.Tensor]:
         """Return the fields at the nodes of a part, as `on`; a number takes no memory.
 
-        Parameters
-        ----------
-        cover
-            What the domain has of the cells around the nodes, which may reach beyond it then: there the fields
-            are as `sample_near` has them.
+        ``cover``: what the domain has of the cells around the nodes, which may reach beyond it then: there the fields
+        are as `sample_near` has them.
         """
         samples = {}
         for name, field in self.fields.items():
@@ -166,10 +163,7 @@ class Nonlinear:
     def reacts(self, grid: Grid, inside: Callable[[Part], np.ndarray | bool]) -> bool:
         """Say whether constants do not solve the equation without a source somewhere on a grid, as `pure`.
 
-        Parameters
-        ----------
-        inside
-            Says which nodes of a part are of interest.
+        ``inside``: says which nodes of a part are of interest.
         """
         varying = {name: field for name, field in self.fields.items() if field.number is None}
         if self.pure or not varying:

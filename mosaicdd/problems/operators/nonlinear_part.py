@@ -41,10 +41,7 @@ class NonlinearPart:
     def residual(self, u: np.ndarray) -> np.ndarray:
         """Return the residual at the nodes inside, times the squared spacing.
 
-        Parameters
-        ----------
-        u
-            At the nodes of the part, ``(rows, columns)``.
+        ``u``: at the nodes of the part, ``(rows, columns)``.
         """
         values = np.empty([n - 2 for n in u.shape])
         with torch.no_grad():

@@ -114,10 +114,7 @@ def solve_by_peer(
 ) -> tuple[np.ndarray, float]:
     """Solve by CHOLMOD, or by one of hypre's multigrids.
 
-    Parameters
-    ----------
-    method
-        A name in `PEERS`.
+    ``method``: a name in `PEERS`.
 
     Returns
     -------

@@ -140,10 +140,7 @@ def labelled(
 ) -> tuple[np.ndarray, int]:
     """Find the connected pieces of some nodes, which go on at the other one of periodic sides.
 
-    Parameters
-    ----------
-    around
-        Which of the 3 x 3 nodes around one it is connected with, by default those along the axes.
+    ``around``: which of the 3 x 3 nodes around one it is connected with, by default those along the axes.
 
     Returns
     -------

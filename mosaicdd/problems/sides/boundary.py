@@ -152,11 +152,7 @@ class Boundary:
 
         What is linear between opposite edges, added up over the axes, less what then counts twice: what is linear
         between corners, and so on.
-
-        Parameters
-        ----------
-        places
-            Along each axis, in the order of arrays, in cells; they broadcast.
+        ``places``: along each axis, in the order of arrays, in cells; they broadcast.
         """
         total: np.ndarray | float = 0.0
         for ends in itertools.product((None, 0, 1), repeat=len(places)):
@@ -236,10 +232,7 @@ class Boundary:
     ) -> "Boundary":
         """Sample a Gaussian process along the closed edge.
 
-        Parameters
-        ----------
-        length
-            Length scale in units of domain length; by default 1/16 of the perimeter.
+        ``length``: length scale in units of domain length; by default 1/16 of the perimeter.
         """
         ny, nx = grid.shape
         curve_length = 2 * (ny + nx) * grid.spacing

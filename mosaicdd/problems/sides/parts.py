@@ -131,10 +131,7 @@ def part_on_outline(parts: Sequence[SidePart], name: str) -> SidePart | None:
 def require_outlines(parts: Sequence[SidePart], names: Sequence[str]) -> None:
     """Raise `ValueError` unless a domain has all outlines that conditions are for.
 
-    Parameters
-    ----------
-    names
-        Of all that it has, besides ``outline`` for all; empty for a rectangle.
+    ``names``: of all that it has, besides ``outline`` for all; empty for a rectangle.
     """
     for part in parts:
         if is_outline(part.name) and part.name not in ("outline", *names):

@@ -66,10 +66,7 @@ def coarse_solver(
 def require_factorisable(coarsening: Coarsening, instead: str) -> None:
     """Raise `ValueError` where the coarse problem is too large for every rank to factorise it.
 
-    Parameters
-    ----------
-    instead
-        What else may be taken, beside fewer cells.
+    ``instead``: what else may be taken, beside fewer cells.
     """
     if coarsening.size > _MOST:
         raise ValueError(
@@ -101,11 +98,8 @@ def at_coarse_nodes(coarsening: Coarsening, responses: torch.Tensor) -> torch.Te
 def assemble(coarsening: Coarsening, responses: torch.Tensor) -> scipy.sparse.csc_array:
     """Assemble ``A_c = R (I - T) P`` of the whole lattice, ``(size, size)``.
 
-    Parameters
-    ----------
-    responses
-        To the hats around subdomains, at the coarse nodes of their two centre lines, weighted: ``(8 q, N, 2 (2 q -
-        1))`` with ``N`` all subdomains, or 1 where they are alike.
+    ``responses``: to the hats around subdomains, at the coarse nodes of their two centre lines, weighted: ``(8 q, N,
+    2 (2 q - 1))`` with ``N`` all subdomains, or 1 where they are alike.
     """
     lattice, q = coarsening.lattice, coarsening.points
     whole = Block.whole(lattice)

@@ -88,10 +88,7 @@ class Newton:
     def run(self, u: np.ndarray, step: Step | None = None) -> None:
         """Iterate from values on until the residual is small, or nothing makes it smaller.
 
-        Parameters
-        ----------
-        step
-            By the derivative there, if it has been taken.
+        ``step``: by the derivative there, if it has been taken.
         """
         self._take(u)
         self._linear = step

@@ -112,10 +112,7 @@ class Checkpoints:
     def save(self, v: Interface, history: History, field: Iterable[Strip] | None = None) -> None:
         """Write the interface; on success it replaces the checkpoint before.
 
-        Parameters
-        ----------
-        field
-            What this rank has of it, if the interface leaves it open.
+        ``field``: what this rank has of it, if the interface leaves it open.
         """
         identity = self._identity
         with self._ranks.held_by_root(lambda: writing_checkpoint(self.path, identity)) as writer:

@@ -133,10 +133,7 @@ class Kept:
     def gather(self, name: str) -> np.ndarray | None:
         """Return a quantity of the whole domain and of all problems on every rank, None if unknown.
 
-        Parameters
-        ----------
-        name
-            ``"field"``, ``"error_map"`` or ``"outside"``.
+        ``name``: ``"field"``, ``"error_map"`` or ``"outside"``.
         """
         if self.path is not None:
             stored = [getattr(read_solution(self.path, i), name) for i in range(self.problems)]
@@ -210,10 +207,7 @@ class Kept:
     def require_start(self, members: range, block: Block) -> None:
         """Check that another solve of some problems can begin here.
 
-        Parameters
-        ----------
-        block
-            Of this rank, in the other solve.
+        ``block``: of this rank, in the other solve.
 
         Raises
         ------

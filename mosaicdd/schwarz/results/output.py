@@ -118,10 +118,7 @@ class SolutionOutput:
     def strips(self, strips: Iterator[Strip], members: range, place: Slices) -> None:
         """Write the fields of some problems strip by strip, as they are filled.
 
-        Parameters
-        ----------
-        place
-            Where the strips of this rank belong together in the domain.
+        ``place``: where the strips of this rank belong together in the domain.
         """
         problems = slice(members.start, members.stop)
         parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in strips)

@@ -66,12 +66,8 @@ class OnLines:
         """Share values out to the coarse nodes, ``(n, R, C)``, right at those that are not outermost.
 
         It is the transpose of the interpolation along lines.
-
-        Parameters
-        ----------
-        heights
-            How high nodes lie on the way to the next coarse one, of all lines of the band along x and
-            along y.
+        ``heights``: how high nodes lie on the way to the next coarse one, of all lines of the band along x and along
+        y.
         """
         n, rows, columns = self.nodes.shape
         total = self.nodes.new_zeros(n, rows + 2, columns + 2)
@@ -184,11 +180,7 @@ class Filled:
         """Return sums of squares at some fine nodes, none of them outermost, ``(3, n)``.
 
         Of the residual, of the right-hand side, and of the residual over the diagonal.
-
-        Parameters
-        ----------
-        inner
-            Whole coarse cells with their lower left nodes, but for outermost nodes.
+        ``inner``: whole coarse cells with their lower left nodes, but for outermost nodes.
         """
         cells = tuple(slice(p.start // RATIO, -(-p.stop // RATIO)) for p in inner)
         left, scaled = self.residual, self.residual.over(self.diagonal)
